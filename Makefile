@@ -7,12 +7,15 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: demo test test-races test-all build docs reliability clean
+.PHONY: demo test test-frameworks test-races test-all build docs reliability clean
 demo: build      ## a seismic imaging job through the store, about a minute
 	.venv/bin/ebbtide demo
 
 test: build      ## every test: C++ in Release and under two sanitizers, then Python, documents and style
 	.venv/bin/python tools/run_tests.py test --jobs $(JOBS)
+
+test-frameworks: build  ## the helpers for PyTorch, JAX and seismic codes, in an environment of their own; ten minutes
+	tools/test_frameworks
 
 test-races:      ## the thread sanitizer over the rooms that have threads
 	tools/bootstrap

@@ -50,6 +50,9 @@ class DeviceBefore : public ebb::platform::Device {
                            ebb::platform::Digest* parts) override {
     return below_->digest(stream, memory, bytes, parts);
   }
+  ebb::Result<void> zones(ebb::platform::StreamId stream, const ebb::platform::ZoneJob& job) override {
+    return below_->zones(stream, job);
+  }
   bool capturing(ebb::platform::StreamId stream) noexcept override { return below_->capturing(stream); }
   bool foreign(ebb::platform::StreamId stream) noexcept override { return below_->foreign(stream); }
   ebb::Result<void> record(ebb::platform::EventId event, ebb::platform::StreamId stream) override {

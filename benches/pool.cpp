@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,14 +26,22 @@ constexpr int kWarm = 3;           // rounds in which a pool that holds it all i
 
 double now_ms() { return std::chrono::duration<double, std::milli>(bench::Clock::now().time_since_epoch()).count(); }
 
+/// Of this thread.
+double processor_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
 /// What the processes of a run tell each other.
 struct Shared {
   std::atomic<int> at{0}, arrived{0}, failed{0};
-  std::array<double, kMost> begin{}, end{}, durable{}, memory{};
+  std::array<double, kMost> begin{}, end{}, durable{}, memory{}, processor{};
 };
 
 struct Times {
   std::vector<double> blocked, durable;  // t2 - t1, t3 - t1
+  std::vector<double> processor;         // of the threads that write, on average
   double files = 0;                      // in the store, after three rounds
   double memory = 0;  // private bytes of all processes beyond those before they opened anything, the most
 };
@@ -56,27 +65,37 @@ double private_bytes() {
   return 0;
 }
 
-void work(Shared& shared, std::size_t me, int processes, int rounds, const std::string& mix,
-          const std::function<Writer(std::size_t)>& make) {
+/// What each process does: so many rounds of a mix, and before each a wait of so many milliseconds, as for a GPU. With
+/// a wait, nothing else waits until a round is durable.
+struct Work {
+  int processes = 0, rounds = 0;
+  std::string mix;
+  double compute_ms = 0;
+};
+
+void work(Shared& shared, std::size_t me, const Work& what, const std::function<Writer(std::size_t)>& make) {
   std::vector<std::byte> image(std::size_t{9} << 20, static_cast<std::byte>(me + 1));
-  const auto sizes = bench::write_sizes(mix, static_cast<unsigned>(me));
+  const auto sizes = bench::write_sizes(what.mix, static_cast<unsigned>(me));
   const double before = private_bytes();
   const Writer writer = make(me);
   int step = 0;
   const auto meet = [&] {
     ++step;
-    if (shared.arrived.fetch_add(1) + 1 == processes * step) shared.at = step;
+    if (shared.arrived.fetch_add(1) + 1 == (what.processes + 1) * step) shared.at = step;
     while (shared.at < step) {
       if (shared.failed) ::_exit(1);
       ::usleep(100);
     }
   };
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < what.rounds; ++round) {
+    ::usleep(static_cast<useconds_t>(what.compute_ms * 1000));
     meet();
     shared.begin[me] = now_ms();
+    const double worked = processor_ms();
     writer.write(round, sizes, image.data());
+    shared.processor[me] = processor_ms() - worked;
     shared.end[me] = now_ms();
-    writer.settle(round);
+    if (what.compute_ms == 0) writer.settle(round);
     shared.durable[me] = now_ms();
     meet();
     shared.memory[me] = std::max(shared.memory[me], private_bytes() - before);
@@ -94,8 +113,8 @@ double files_in(const fs::path& directory) {
   return count;
 }
 
-Times run(int processes, int rounds, const std::string& mix, const std::function<Writer(std::size_t)>& make,
-          const fs::path& store = {}) {
+Times run(const Work& what, const std::function<Writer(std::size_t)>& make, const fs::path& store = {}) {
+  const int processes = what.processes;
   void* const memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   require(memory != MAP_FAILED, "mmap");
   Shared& shared = *new (memory) Shared();
@@ -104,7 +123,7 @@ Times run(int processes, int rounds, const std::string& mix, const std::function
     require(child >= 0, "fork");
     if (child > 0) continue;
     try {
-      work(shared, me, processes + 1, rounds, mix, make);
+      work(shared, me, what, make);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "process %zu: %s\n", me, error.what());
       shared.failed = 1;
@@ -120,11 +139,13 @@ Times run(int processes, int rounds, const std::string& mix, const std::function
     while (shared.at < step && !shared.failed) ::usleep(100);
   };
   const auto last = static_cast<std::ptrdiff_t>(processes);
-  for (int round = 0; round < rounds && !shared.failed; ++round) {
+  for (int round = 0; round < what.rounds && !shared.failed; ++round) {
     meet();
     meet();
     const double t1 = *std::min_element(shared.begin.begin(), shared.begin.begin() + last);
     times.blocked.push_back(*std::max_element(shared.end.begin(), shared.end.begin() + last) - t1);
+    times.processor.push_back(std::accumulate(shared.processor.begin(), shared.processor.begin() + last, 0.0) /
+                              processes);
     times.durable.push_back(*std::max_element(shared.durable.begin(), shared.durable.begin() + last) - t1);
     if (round == kWarm - 1) times.files = files_in(store);
     meet();
@@ -249,6 +270,7 @@ void put(bench::Json& json, const std::string& name, const Times& times) {
   json.put(name + "_first_ms", times.blocked.front());
   json.put(name + "_blocked_ms", later(times.blocked));
   json.put(name + "_durable_ms", later(times.durable));
+  json.put(name + "_processor_ms", later(times.processor));
 }
 
 }  // namespace
@@ -262,6 +284,7 @@ int main(int argc, char** argv) try {
                                 {"chunk", "4194304"},
                                 {"dir", "."},
                                 {"only", "all"},
+                                {"compute", "0"},
                                 {"json", ""}});
   const auto processes = static_cast<int>(options.number("processes"));
   const auto rounds = static_cast<int>(options.number("rounds"));
@@ -277,9 +300,11 @@ int main(int argc, char** argv) try {
     total += bytes;
     share = std::max(share, (bytes + 4095) / 4096 * 4096);
   }
+  const Work what{processes, rounds, mix, static_cast<double>(options.number("compute"))};
   bench::Json json;
   json.put("bytes", static_cast<double>(total));
-  if (options.text("only") == "all") {
+  const bool all = options.text("only") == "all";
+  if (all) {
     std::vector<double> written, read;
     for (int round = 0; round < rounds - kWarm; ++round) {
       const std::uint64_t whole = total / (4 << 20) * (4 << 20);
@@ -289,24 +314,27 @@ int main(int argc, char** argv) try {
       fs::remove(files / "bare");
     }
     json.put("bare_write_ms", written).put("bare_read_ms", read);
-    put(json, "fsync", run(processes, rounds, mix, [&](std::size_t me) { return plain_files(files, me, true); }));
-    put(json, "buffered", run(processes, rounds, mix, [&](std::size_t me) { return plain_files(files, me, false); }));
+    put(json, "fsync", run(what, [&](std::size_t me) { return plain_files(files, me, true); }));
+    put(json, "buffered", run(what, [&](std::size_t me) { return plain_files(files, me, false); }));
+  }
+  if (all || options.text("only") == "buffer") {
     void* const memory = ::mmap(nullptr, share * static_cast<std::size_t>(processes), PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     require(memory != MAP_FAILED, "mmap");
-    put(json, "copy", run(processes, rounds, mix, [&](std::size_t me) {
-          return bare_copies(static_cast<std::byte*>(memory), share, me);
-        }));
+    put(json, "copy",
+        run(what, [&](std::size_t me) { return bare_copies(static_cast<std::byte*>(memory), share, me); }));
     ::munmap(memory, share * static_cast<std::size_t>(processes));
   }
-  const Times ours = run(
-      processes, rounds, mix, [&](std::size_t me) { return store_files(stored, me, processes, pool, chunk); }, stored);
+  if (options.text("only") == "slow-down") {
+    put(json, "fsync", run(what, [&](std::size_t me) { return plain_files(files, me, true); }));
+  }
+  const Times ours = run(what, [&](std::size_t me) { return store_files(stored, me, processes, pool, chunk); }, stored);
   put(json, "ours", ours);
   json.put("private_bytes", ours.memory);
   json.put("segments_of_three", ours.files);
-  if (options.text("only") == "all") {
+  if (all) {
     const Times restart =
-        run(processes, kWarm, mix, [&](std::size_t me) { return store_reads(stored, me, processes, pool, chunk); });
+        run({processes, kWarm, mix}, [&](std::size_t me) { return store_reads(stored, me, processes, pool, chunk); });
     json.put("restart_ms", restart.blocked);
   }
   json.write(options.text("json"));

@@ -23,7 +23,9 @@ from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
-PROCESSES, ROUNDS = 8, 10
+TWO = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
+ON_TWO = ["taskset", "-c", TWO] if shutil.which("taskset") else []
+PROCESSES, ROUNDS, COMPUTE = 8, 10, 500
 HOLDS_ALL = {"LU.C.64": 256 * MIB, "BT.C.64": 512 * MIB}
 CURVE_POOLS = [16 * MIB, 64 * MIB, 256 * MIB]
 CURVE_CHUNKS = [MIB // 4, MIB, 4 * MIB, 16 * MIB]
@@ -35,9 +37,7 @@ def taken(program: pathlib.Path, directory: str, **options: object) -> dict[str,
         words = [str(program), "--dir", directory, "--json", out.name]
         for name, value in options.items():
             words += [f"--{name}", str(value)]
-        if shutil.which("taskset"):
-            words = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:2])), *words]
-        subprocess.run(words, check=True, timeout=300)
+        subprocess.run([*ON_TWO, *words], check=True, timeout=300)
         return json.loads(pathlib.Path(out.name).read_text())
 
 
@@ -69,6 +69,81 @@ def curve(program: pathlib.Path, directory: str) -> list[dict[str, float]]:
             drained = statistics.median(found["ours_durable_ms"]) - blocked
             points.append({"pool": pool, "chunk": chunk, "t2_t1_ms": round(blocked, 1), "t3_t2_ms": round(drained, 1)})
     return points
+
+
+def slow_downs(program: pathlib.Path, directory: str) -> list[dict[str, Any]]:
+    """How much longer a program runs with three checkpoints, which waits COMPUTE ms before each: ours over fsync."""
+    rows = []
+    for mix, all_of_it in HOLDS_ALL.items():
+        for pool in (64 * MIB, all_of_it):
+            found = taken(program, directory, only="slow-down", mix=mix, pool=pool, chunk=MIB // 4, rounds=3 + 3 * 5,
+                          compute=COMPUTE)  # fmt: skip
+            threes = {
+                name: [sum(found[f"{name}_blocked_ms"][n : n + 3]) for n in range(0, 15, 3)]
+                for name in ("fsync", "ours")
+            }
+            at = {name: statistics.median(sums) for name, sums in threes.items()}
+            row = {"mix": mix, "pool": pool, "compute_ms": 3 * COMPUTE, "blocked_ms": threes}
+            row |= {f"{name}_percent": round(100 * ms / (3 * COMPUTE), 2) for name, ms in at.items()}
+            rows.append(row | {"ours over fsync": round(at["ours"] / at["fsync"], 3)})
+            print(mix, pool // MIB, "MiB, slow-down", rows[-1]["ours over fsync"], flush=True)
+    return rows
+
+
+def buffers(program: pathlib.Path, directory: str) -> list[dict[str, Any]]:
+    """A process's own work for each checkpoint beyond the copy, in per cent of t2 - t1 (figure 7a's "Buffer")."""
+    rows = []
+    for processes in (1, 2, 4, 8, 16):
+        found = taken(program, directory, only="buffer", processes=processes, chunk=MIB // 4, rounds=ROUNDS)
+        at = {name: statistics.median(values) for name, values in found.items() if isinstance(values, list)}
+        own = at["ours_processor_ms"] - at["copy_processor_ms"]
+        rows.append({"processes": processes, "buffer_ms": round(own, 2), "t2_t1_ms": round(at["ours_blocked_ms"], 1),
+                     "percent": round(100 * own / at["ours_blocked_ms"], 2)})  # fmt: skip
+    return rows
+
+
+TENFOLD = """
+import json, os, sys, time
+import ebbtide, numpy
+directory, pooled, start, rank = sys.argv[1], sys.argv[2] == "pooled", float(sys.argv[3]), int(sys.argv[4])
+memory = {"node_pool": "4GiB", "durability": "node"} if pooled else {"host_cache": "1GiB", "durability": "storage"}
+store = ebbtide.open(directory, device="cpu", device_cache=0, disk="16GiB", **memory)
+field = numpy.ones(8 << 20)
+blocked = []
+for turn in range(6):
+    time.sleep(max(0.0, start + turn * 10 - time.time()))
+    begin = time.perf_counter()
+    for version in range(36 if rank == 0 else 4):
+        store.checkpoint(version, field, timeout=None)
+    blocked.append(time.perf_counter() - begin)
+    store.wait("storage")
+    store.drop()
+print(json.dumps({"blocked": blocked, "borrowed": (store.stats().get("node") or {}).get("bytes_borrowed")}))
+"""
+
+
+def tenfold(directory: str) -> dict[str, Any]:
+    """Seconds that one of four processes is blocked, which writes 36 checkpoints of 64 MiB while the others write 4."""
+    found: dict[str, Any] = {}
+    for kind in ("own", "pooled"):
+        start, running = time.time() + 4, []
+        for rank in range(4):
+            environment = os.environ | {
+                "EBBTIDE_JOB": f"ten-{kind}",
+                "EBBTIDE_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": "4",
+            }
+            place = f"{directory}/ten" if kind == "pooled" else f"{directory}/ten-{rank}"
+            words = [*ON_TWO, sys.executable, "-c", TENFOLD, place, kind, str(start), str(rank)]
+            running.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True))
+        told = [process.communicate(timeout=200)[0] for process in running]
+        if any(process.returncode for process in running):
+            sys.exit("a process of the tenfold row failed")
+        busy = json.loads(told[0])
+        found[kind] = [round(one, 4) for one in busy["blocked"][1:]]  # memory is touched in the first
+        found["borrowed"] = busy["borrowed"]
+    found["pooled over own"] = round(statistics.median(found["pooled"]) / statistics.median(found["own"]), 4)
+    return found
 
 
 def torch_saves(directory: str) -> dict[str, Any] | None:
@@ -137,10 +212,13 @@ def main() -> None:
                 print(mix, pool // MIB, "MiB", ratios, flush=True)
                 result["cases"].append({"mix": mix, "pool": pool, "figures": ratios, "measured": found})
         result["curve"] = curve(program, directory)
+        result["slow_down"] = slow_downs(program, directory)
+        result["buffer"] = buffers(program, directory)
+        result["tenfold"] = tenfold(directory)
         result["torch_save"] = torch_saves(directory)
     result["load"] = [round(value, 2) for value in (load[0], os.getloadavg()[0])]
     pathlib.Path(given.out).write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps({"curve": result["curve"], "torch_save": result["torch_save"]}, indent=1))
+    print(json.dumps({"tenfold": result["tenfold"], "torch_save": result["torch_save"]}, indent=1))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ compared. The one before is removed when the next is durable, and that is not co
 
   pip install -r benches/peers/requirements.txt
   benches/state.py --dir /mnt/disk                   # writes benches/results/state.json
+  benches/state.py --dir /mnt/disk --only ebbtide_torch,torch_save,dcp,dcp_async --json benches/results/torch_state.json
 """
 
 from __future__ import annotations
@@ -183,6 +184,7 @@ def rows(found: dict[str, Any]) -> list[harness.Row]:
         for key, way in found["ways"].items():
             out.append(harness.Row(f"{name}: {way['title']}", "", way[what], None, " s"))
             ours = found["ways"].get("ebbtide" if way["in_place"] else "ebbtide_reserve")
+            ours = ours or found["ways"].get("ebbtide_torch")
             if ours and not key.startswith("ebbtide"):
                 ratios = harness.over(way[what], ours[what])
                 words = f"{name}: {way['title']} over ours"
@@ -198,16 +200,17 @@ def main() -> int:
     options.add_argument("--repeats", type=int, default=5)
     options.add_argument("--rest", type=float, default=1.0, help="seconds before each save")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--only", default=",".join(peers.KEYS), help="these ways, with commas between")
+    options.add_argument("--only", default=",".join(peers.KEYS), help="with commas between: " + ", ".join(peers.KEYS))
     given = options.parse_args()
     keys = [key for key in peers.KEYS if key in given.only.split(",")]
     described = harness.machine(str(given.dir))
     found = measure(given, keys)
+    described["load_after"] = os.getloadavg()[0]
     table = rows(found)
     print(harness.table(table))
     document = {
         "figure": "state",
-        "command": ["state.py", "--bytes", str(given.bytes), "--repeats", str(given.repeats)],
+        "command": ["state.py", "--bytes", str(given.bytes), "--repeats", str(given.repeats), "--only", given.only],
         "machine": described,
         "rows": [row.as_json() for row in table],
         "measured": found

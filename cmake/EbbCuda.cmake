@@ -24,7 +24,7 @@ endif()
 # command, because the flags of our C++ (warnings, sanitizers) are not nvcc's.
 function(ebb_add_cuda target source)
   cmake_parse_arguments(arg "" "ABSENT" "" ${ARGN})
-  set(flags -O3 -std=c++20 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -ccbin ${CMAKE_CXX_COMPILER}
+  set(flags -O3 -std=c++20 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR} -ccbin ${CMAKE_CXX_COMPILER}
             -Xcompiler -fPIC --cudart static)
   # It may be missing where the runtime is there, or refuse a compiler that is newer than it knows.
   if(CUDAToolkit_NVCC_EXECUTABLE AND NOT DEFINED EBB_NVCC_WORKS)

@@ -69,6 +69,15 @@ TRIALS = (
         least={"a random moment": 1000} | {call: 20 for call in CALLS},
     ),
     Trial(
+        "snapshot_kills",
+        "kill -9, with snapshots",
+        "The trial above, where half of what is written are snapshots of memory that goes on changing, each leaning on"
+        " those before it, and each process goes on from memory that it restored.",
+        (EXACT, OLDER_EXACT),
+        native=("snapshot_kills",),
+        least={"a random moment": 1000} | {call: 20 for call in CALLS},
+    ),
+    Trial(
         "power",
         "Loss of power",
         "The recorded writes and syncs are replayed into every prefix, and into seeded states in which what"
@@ -86,6 +95,25 @@ TRIALS = (
             "killed, opened, then states": 1000,
             "killed, opened, then states, process": 1000,
             "states, after a failed sync": 1000,
+        },  # fmt: skip
+    ),
+    Trial(
+        "snapshot_power",
+        "Loss of power, with snapshots",
+        "The trial above, where half of what is written are snapshots of memory that goes on changing, each leaning on"
+        " those before it, and each process goes on from memory that it restored. No snapshot is reported durable"
+        " before the bytes that it leans on are, also where a sync failed. Apart: a process is killed, and `gc` runs,"
+        " which is killed behind each of its changes, or the power goes in its midst or later.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("snapshot_power",),
+        least={
+            "": 10_000,
+            "every prefix": 1000,
+            "states": 5_000,
+            "killed, opened, then states": 1000,
+            "states, after a failed sync": 1000,
+            "gc killed": 1000,
+            "gc, then states": 1000,
         },  # fmt: skip
     ),
     Trial(

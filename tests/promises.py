@@ -13,6 +13,7 @@ GUARDS: dict[str, list[str]] = {
         "python/test_store.py", "python/test_store_machine.py", "python/test_arrays.py", "python/test_stubs.py",
         "python/test_wait.py", "python/test_process.py", "python/test_interrupts.py", "docs/test_examples.py",
         "python/test_containers.py", "python/test_kinds.py", "python/test_odd_values.py", "python/test_targets.py",
+        "python/test_version_containers.py",
     ],
     "README.md: On a GPU": [
         "python/test_gpu_*", "python/test_device_option.py", "python/test_streams.py", "device/*device*_test.cpp",
@@ -23,8 +24,19 @@ GUARDS: dict[str, list[str]] = {
         "store/refusals_test.cpp",
     ],
     "README.md: After a crash": ["store/failure_test.cpp", "docs/test_restart.py", "store/kept_restart_test.cpp"],
-    "README.md: Tiers": ["options/*", "base/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*"],
+    "README.md: In PyTorch": ["python/test_import.py"],
+    "docs/torch.md: A training run that may be killed": ["python/test_torch_manager.py", "python/test_torch_state.py"],
+    "docs/torch.md: Activations in a store": ["python/test_torch_offload.py"],
+    "docs/torch.md: torch.distributed.checkpoint": ["python/test_torch_distributed.py"],
+    "docs/jax.md: The gradient of many steps": ["python/test_jax_adjoint.py"],
+    "docs/jax.md: A run that may be killed": ["python/test_jax_manager.py"],
+    "docs/seismic.md: An image with deepwave": ["python/test_seismic_deepwave.py"],
+    "docs/seismic.md: Checkpoints of pyrevolve and Devito": ["python/test_seismic_devito.py"],
+    "README.md: Tiers": [
+        "options/*", "base/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*", "python/test_memory.py",
+    ],
     "docs/files.md: What is promised": ["files/*_test.cpp", "python/test_files.py"],
+    "docs/snapshots.md: How writes are found": ["snapshots/*_test.cpp", "planner/track_choice_test.cpp", "python/test_snapshots.py"],
     # --- persistent stores
     "docs/durability.md: What is promised, fault by fault": [
         "storage/segment_store_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",
@@ -37,21 +49,27 @@ GUARDS: dict[str, list[str]] = {
     "docs/format.md: What a scan does": ["storage/scan_test.cpp", "storage/newest_test.cpp"],
     "docs/format.md: `index`": ["storage/index_test.cpp"],
     "docs/format.md: What a store looks like on the disk (format 1)": ["python/test_format.py", "storage/golden_test.cpp"],
+    "docs/format.md: What Python writes as metadata": ["python/test_trees.py"],
+    "docs/format.md: Snapshots": ["store/snapshot_*_test.cpp"],
+    "docs/format.md: The zone map": ["storage/zone_map_test.cpp", "storage/snapshot_layout_test.cpp", "fuzz/*"],
     "docs/format.md: How it is written, and why a reader may trust it": [
         "storage/extent_allocator_test.cpp", "storage/preallocator_test.cpp", "os/ring_test.cpp",
     ],
     # --- the pool of a node
-    "docs/node.md: Who shares a pool": ["node/job_test.cpp", "os/shared_memory_test.cpp", "os/local_socket_test.cpp"],
+    "docs/node.md: Who shares a pool": ["node/job_test.cpp", "node/start_agent_test.cpp", "os/shared_memory_test.cpp", "os/local_socket_test.cpp"],
     "docs/durability.md: In a node's pool": [
-        "store/node_test.cpp", "node/node_storage_test.cpp", "python/test_node_pool.py",
+        "store/node_test.cpp", "node/node_storage_test.cpp", "node/node_contract_test.cpp", "python/test_node_pool.py",
+        "python/test_node_model.py",
     ],
     "docs/node.md: Layout (version 1)": ["node/pool_*_test.cpp"],
-    "docs/node.md: What they say to each other": ["node/messages_test.cpp", "node/hostile_process_test.cpp", "fuzz/*"],
+    "docs/node.md: What they say to each other": [
+        "node/agent_ends_test.cpp", "node/messages_test.cpp", "node/hostile_process_test.cpp", "fuzz/*"],
     "docs/node.md: What counts": ["node/handover_list_test.cpp", "fuzz/*"],
     "docs/node.md: The life of a slab": ["node/pool_tables_test.cpp"],
+    "docs/node.md: Loans": ["node/loans_test.cpp", "store/node_test.cpp"],
     "docs/node.md: What each death leaves": [
         "node/pool_file_test.cpp", "node/handover_list_test.cpp", "node/node_storage_test.cpp",
-        "node/node_trials_test.cpp",
+        "node/node_killed_test.cpp", "node/node_trials_test.cpp",
     ],
     "docs/capture.md: What is promised": ["python/test_capture.py"],
     "docs/capture.md: What each death leaves": ["python/test_capture.py"],
@@ -63,8 +81,9 @@ GUARDS: dict[str, list[str]] = {
     ],
     "docs/commands.md: `ls`": ["python/test_commands_look.py", "storage/inspect_test.cpp"],
     "docs/commands.md: `verify`": ["python/test_commands_look.py"],
-    "docs/commands.md: `export`": ["python/test_commands_export.py"],
+    "docs/commands.md: `export`": ["python/test_commands_export.py", "python/test_commands_snapshots.py"],
     "docs/commands.md: `gc`": ["python/test_commands_gc.py", "storage/collect*"],
+    "docs/commands.md: `node`": ["python/test_commands_node.py", "node/dead_pools_test.cpp"],
     # --- how it is made
     "ARCHITECTURE.md: The one decision": ["store/event_log_test.cpp", "sim/*", "python/test_planner_machine.py",
         "python/test_sim_memory.py",
@@ -75,6 +94,13 @@ GUARDS: dict[str, list[str]] = {
         "store/wait*_test.cpp", "store/no_threads_test.cpp", "store/*process_test.cpp", "store/pitfalls_test.cpp",
     ],
     "docs/lifecycle.md: The life cycle of a replica": ["planner/lifecycle_test.cpp", "docs/test_generated.py"],
+    "docs/zones.md: The life of a zone": ["planner/zones_test.cpp", "docs/test_generated.py"],
+    "docs/design/snapshots.md: A cut": ["planner/snapshot_plan_test.cpp", "planner/snapshot_plan_random_test.cpp"],
+    "docs/design/snapshots.md: The double buffer": ["planner/zone_buffer_test.cpp"],
+    "docs/design/snapshots.md: Several cuts at once": ["planner/snapshot_plan_random_test.cpp"],
+    "docs/design/snapshots.md: Failure": ["planner/snapshot_plan_test.cpp"],
+    "docs/design/snapshots.md: What a snapshot leans on": ["planner/snapshot_chain_test.cpp"],
+    "docs/design/snapshots.md: What it costs": ["planner/snapshot_plan_memory_test.cpp"],
     "docs/design/planner.md: What it knows": ["planner/topology_test.cpp", "store/topology_test.cpp", "planner/version_set_test.cpp"],
     "docs/design/planner.md: Who gets which room": [
         "planner/fragment_map_test.cpp", "planner/eviction_test.cpp", "planner/restore_order_test.cpp", "planner/planner_shrink_test.cpp",
@@ -91,7 +117,7 @@ GUARDS: dict[str, list[str]] = {
         "python/test_views.py", "os/lent_pages_test.cpp",
     ],
     "docs/design/views.md: On a GPU: writes cannot be prevented, but can be detected": [
-        "store/commit_check_test.cpp", "device/digest_test.cpp",
+        "store/commit_check_test.cpp", "device/digest_test.cpp", "device/zones_test.cpp",
     ],
     "docs/design/streams.md: What a call promises": [
         "store/stream*_test.cpp", "planner/planner_stream_*", "python/test_gpu_order.py", "capi/streams.c",
@@ -101,6 +127,13 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/provisioning.md: What is touched, and when": ["planner/provisioner_test.cpp", "planner/provisioner_world_test.cpp", "os/processors_test.cpp"],
     "docs/design/provisioning.md: One at a time on a node": ["os/pin_queue_test.cpp", "planner/provisioner_world_test.cpp", "store/memory_growth_test.cpp"],
     "docs/design/provisioning.md: What can go wrong": ["store/memory_*", "planner/provisioner_test.cpp", "cache/provisioned_throwing_test.cpp"],
+    "docs/design/write_watch.md: What each form notices": ["os/write_watch_test.cpp", "os/system_write_watch_test.cpp"],
+    "docs/design/write_watch.md: What the fault thread may do": ["os/system_write_watch_test.cpp"],
+    "docs/commands.md: `estimate`": ["python/test_estimate.py"],
+    "docs/commands.md: `sim spill`": ["python/test_spill.py"],
+    "docs/design/peers.md: Four strategies": ["planner/flow_test.cpp", "python/test_spill.py"],
+    "docs/design/peers.md: What comes out": ["docs/test_generated.py"],
+    "docs/design/peers.md: How it is tested": ["planner/flow_random_test.cpp"],
     "docs/design/bound.md: How it is proved": ["sim/bound_test.cpp", "sim/exhaustive.cpp"],
     # --- what is measured
     "docs/bench.md: A shot": ["python/test_bench_*"],

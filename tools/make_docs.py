@@ -1,27 +1,33 @@
-"""Generates docs/lifecycle.md (from the planner's own table) and docs/overview.svg. `make docs` calls it.
+"""Generates docs/lifecycle.md and docs/zones.md (from the planner's own tables), docs/overview.svg, and the last chapters of
+docs/snapshots.md (from benches/results) and docs/design/peers.md (from the simulator). `make docs` calls it.
 
 With --check it writes nothing, names the pages that are out of date, and exits with 1 if there are any.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def lifecycle_page() -> str:
+def lifecycle_page(*which: str) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         tool = pathlib.Path(scratch) / "lifecycle_page"
-        sources = [ROOT / "tools/lifecycle_page.cpp", ROOT / "src/planner/lifecycle.cpp"]
+        sources = [
+            ROOT / "tools/lifecycle_page.cpp",
+            *(ROOT / "src/planner" / f"{table}.cpp" for table in ("lifecycle", "zones")),
+        ]
         subprocess.run(
             [os.environ.get("CXX", "g++"), "-std=c++20", f"-I{ROOT / 'src'}", *sources, "-o", tool], check=True
         )
-        return subprocess.run([tool], check=True, capture_output=True, text=True).stdout
+        return subprocess.run([tool, *which], check=True, capture_output=True, text=True).stdout
 
 
 class Drawing:
@@ -95,7 +101,54 @@ def overview() -> str:
     return drawing.svg()
 
 
-PAGES = {"docs/lifecycle.md": lifecycle_page, "docs/overview.svg": overview}
+def last_chapter(page: str, heading: str, text: str) -> str:
+    """The page as it is, with this last chapter."""
+    chapter = f"## {heading}\n"
+    kept, found, _ = (ROOT / page).read_text().partition(chapter)
+    assert found, f"{page} has lost its last chapter"
+    return f"{kept}{chapter}\n{text}"
+
+
+def snapshots_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import snapshot_figures
+
+    measured = json.loads((ROOT / "benches/results/snapshots.json").read_text())
+    return last_chapter("docs/snapshots.md", "What was measured", snapshot_figures.page(measured))
+
+
+def peers_page() -> str:
+    """Its last chapter is what the simulator makes of the published trace."""
+    from ebbtide.bench import trace as traces
+    from ebbtide.sim import Topology
+    from ebbtide.spill import report, steps
+
+    trace = traces.read_trace(ROOT / "data/sc22-sample-trace.csv")
+    lines = ["| strategy | time over the least | mean of the steps' ratios |", "|---|---|---|"]
+    for unit in (10**6, 10**5, 10**4):
+        document = {"topology": "dgx1v", **steps.trace_document(Topology.dgx1v(), trace, 128 << 20, unit)}
+        if unit == 10**6:
+            note = report.notes(document)[0]
+        for strategy, over in document["over_flow"].items():
+            in_units = f", units of {unit / 1e6:g} MB" if strategy.startswith("flow_paper") else ""
+            if in_units or (unit == 10**6 and strategy != "flow"):
+                lines.append(f"| `{strategy}`{in_units} | {over['in_all']:+.1%} | {over['mean_ratio']:.2f} |")
+    about = (
+        "The 30 published steps of the slides' trace (`data/sc22-sample-trace.csv`), on their machine with 128 MiB free on "
+        "each GPU:"
+    )
+    text = [textwrap.fill(about, 120), "", *lines, "", textwrap.fill(note, 120), ""]
+    return last_chapter("docs/design/peers.md", "What comes out", "\n".join(text))
+
+
+PAGES = {
+    "docs/lifecycle.md": lifecycle_page,
+    "docs/zones.md": lambda: lifecycle_page("zones"),
+    "docs/overview.svg": overview,
+    "docs/snapshots.md": snapshots_page,
+    "docs/design/peers.md": peers_page,
+}
 
 
 def main() -> int:

@@ -24,8 +24,7 @@ def has(tool: str, oldest: tuple[int, int]) -> bool:
 def main() -> None:
     tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = tables["build-system"]["requires"] + tables["project"]["dependencies"]
-    for extra in tables["project"]["optional-dependencies"].values():
-        wanted += extra
+    wanted += tables["project"]["optional-dependencies"]["test"]
     if not has("cmake", (3, 22)):
         wanted.append("cmake>=3.22,<5")
     if not has("ninja", (1, 10)):

@@ -27,7 +27,7 @@ import googletest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 BUILD = ROOT / "build"
-WITH_THREADS = "os;device;cache;transfer;storage;options;store;files;capi"
+WITH_THREADS = "os;device;cache;transfer;storage;node;options;store;files;snapshots;capi"
 # A report of a sanitizer must end the test that caused it. Short stacks of allocations and small fake stacks of threads
 # take a quarter less time.
 SANITIZER_ENVIRONMENT = {

@@ -18,6 +18,7 @@ __all__ = ["KEYS", "Restart", "Saver", "adapter", "sync_tree", "versions"]
 _PLACES = {
     "ebbtide": ("ours", "Ebbtide"),
     "ebbtide_reserve": ("ours", "EbbtideReserve"),
+    "ebbtide_torch": ("ours_torch", "EbbtideTorch"),
     "torch_save": ("torch_save", "TorchSave"),
     "dcp": ("dcp", "Dcp"),
     "dcp_async": ("dcp", "DcpAsync"),

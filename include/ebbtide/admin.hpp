@@ -107,7 +107,8 @@ struct Verdict {
   Damage damage;  ///< if damaged or unreadable; otherwise it only names the checkpoint
 };
 
-/// Reads and checks every byte of the checkpoints listed: one verdict each, in the same order.
+/// Reads and checks every byte of the checkpoints listed: one verdict each, in the same order. A snapshot is damaged if
+/// its map is, or a piece that the map names.
 std::vector<Verdict> verify(const Listing& listing, const ReadOptions& options = {});
 
 /// One checkpoint, read piece by piece; no byte is returned before its checksum was checked. Move-only.
@@ -120,8 +121,10 @@ class CheckpointReader {
   CheckpointReader(CheckpointReader&&) noexcept;
   CheckpointReader& operator=(CheckpointReader&&) noexcept;
   ~CheckpointReader();
-  /// Its regions, and the metadata that it was written with.
+  /// Its regions, and the metadata that it was written with. Of a snapshot as the store says it: the program's regions,
+  /// which next() gives one after the other, and what it leans on.
   const CheckpointInfo& info() const;
+  bool is_snapshot() const;
   /// The payload's next bytes, some MiB; none at the end. Valid until the next call. Errors: damaged; unknown_version
   /// (dropped since `ls`); io_error. Each names file, offset and checkpoint.
   Result<std::span<const std::byte>> next();
@@ -135,8 +138,8 @@ class CheckpointReader {
   std::unique_ptr<State> state_;
 };
 
-/// Opens `listing.checkpoints[index]` for reading and checks its header. Errors: as of CheckpointReader::next();
-/// invalid_argument (no such index).
+/// Opens `listing.checkpoints[index]` for reading and checks its header; of a snapshot, its map. Errors: as of
+/// CheckpointReader::next(); invalid_argument (no such index).
 Result<CheckpointReader> read(const Listing& listing, std::size_t index);
 
 struct GcOptions {
@@ -150,7 +153,12 @@ struct GcOptions {
 
 /// A checkpoint, or an incomplete one, and why it is removed.
 struct Removal {
-  enum class Why { superseded, retention, damaged } why = Why::superseded;
+  enum class Why {
+    superseded,
+    retention,
+    damaged,
+    unfinished  ///< of a file that was never closed, or of a snapshot that is not there (or goes as well)
+  } why = Why::superseded;
   std::optional<std::string> history;
   std::optional<Version> version;
   std::filesystem::path file;

@@ -5,11 +5,18 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebbtide/units.hpp"
 
 namespace ebb {
+
+/// Histories whose names contain this are the store's own: files are kept in them (see Store::create_file). A program
+/// may read them, and is refused if it writes there.
+inline constexpr std::string_view kReservedInNames = "/.ebbtide-file/";
+/// Likewise: what snapshots store (see Store::snapshot).
+inline constexpr std::string_view kReservedForSnapshots = "/.ebbtide-snapshot/";
 
 using Version = std::int64_t;
 /// A stream of the application on the store's GPU: a `cudaStream_t`, 0 or 1 for the legacy default stream, or 2 for the
@@ -39,8 +46,9 @@ struct RegionInfo {
 /// A checkpoint's description; its payload is not read.
 struct CheckpointInfo {
   std::vector<RegionInfo> regions;
-  std::string metadata;     ///< as given to `checkpoint`
-  std::uint64_t bytes = 0;  ///< in the store, padding between regions included
+  std::string metadata;                ///< as given to `checkpoint`
+  std::uint64_t bytes = 0;             ///< in the store, padding between regions included; of a snapshot: its own
+  std::vector<Version> leans_on = {};  ///< ascending: of a snapshot, those whose bytes it needs beside its own
 };
 
 /// Called about every 50 ms, by the calling thread and without any lock, while a call waits; true ends the call like a
@@ -54,7 +62,8 @@ using Interrupt = std::function<bool()>;
 /// stream is being captured into a graph.
 struct CheckpointOptions {
   std::string metadata = {};   ///< stored with the regions, opaque
-  Seconds timeout{0};          ///< how long to wait for another thread to make room when no transfer can
+  Seconds timeout{0};          ///< how long to wait for another thread to make room when no transfer can; if it is not
+                               ///< 0, also how long to wait for the agent of a node's pool if that is stopped
   Interrupt interrupted = {};  ///< see Interrupt
   std::optional<StreamHandle> stream = {};
 };
@@ -67,6 +76,9 @@ struct RestoreOptions {
   std::optional<Seconds> timeout = {};      ///< none: as long as it takes
   Interrupt interrupted = {};               ///< not used by `restore_async`
   std::optional<StreamHandle> stream = {};  ///< refused by `restore_async`
+  /// The targets have the bytes of this version: of a snapshot, only the zones that differ are read and written. If
+  /// either version is no snapshot, or their memory differs in size, all is restored.
+  std::optional<Version> have = {};
 };
 
 /// How memory of the device cache is returned. On a GPU it is reused only after the present work of `stream` (none: of

@@ -126,6 +126,8 @@ typedef struct ebb_options {
   uint64_t node_pool;  /* bytes that this job's processes on this node share, in place of host_cache; 0: no pool */
   uint64_t node_chunk; /* bytes of a chunk of the pool, a power of two; 0: 256 KiB */
   int node_agent;      /* of a pool, 1 or below 0: a program writes the files; 0: a thread of one of the processes */
+  uint64_t memory;     /* bytes of host memory in all, for host_cache (without a GPU device_cache too); 0: unset */
+  int warm;            /* 1: all cache memory is touched at open, as with both arenas "direct"; 0: unset */
 } ebb_options;
 
 /* Marks every field as left out. */
@@ -146,8 +148,9 @@ ebb_status ebb_open(const ebb_options* options, ebb_store** store);
 ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
 
 /* The view of the history called `name` over the store's caches; the first checkpoint refuses a name of more than
- * 65,536 bytes (invalid_argument). With `reverse` not 0, each checkpoint is hinted, when it is written, ahead of the
- * earlier ones. Free the view with ebb_store_free(); its checkpoints stay. */
+ * 65,536 bytes, or with "/.ebbtide-file/" in it, where files are kept (invalid_argument). With `reverse` not 0, each
+ * checkpoint is hinted, when it is written, ahead of the earlier ones. Free the view with ebb_store_free(); its
+ * checkpoints stay. */
 ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_store** history);
 
 /* Ends every transfer and frees the caches. An ephemeral store drops what is pending. A persistent store first
@@ -191,7 +194,8 @@ typedef uintptr_t ebb_stream;
 typedef struct ebb_checkpoint_options {
   const void* metadata; /* stored with the regions, opaque; may be NULL */
   size_t metadata_bytes;
-  double timeout;            /* how long to wait for another thread to make room when no transfer can */
+  double timeout;            /* how long to wait for another thread to make room when no transfer can, or for a stopped
+                                agent of a node's pool */
   ebb_interrupt interrupted; /* may be NULL */
   void* context;             /* given to `interrupted` */
   ebb_stream stream;
@@ -206,8 +210,11 @@ typedef struct ebb_restore_options {
   ebb_interrupt interrupted; /* may be NULL; not used by ebb_restore_async */
   void* context;
   ebb_stream stream; /* refused by ebb_restore_async */
+  /* May be NULL. The targets have the bytes of this version: of a snapshot, only the zones that differ are read and
+   * written. If either version is no snapshot, or their memory differs in size, all is restored. */
+  const int64_t* have;
 } ebb_restore_options;
-#define EBB_RESTORE_OPTIONS_INIT {0, EBB_FOREVER, NULL, NULL, EBB_NO_STREAM}
+#define EBB_RESTORE_OPTIONS_INIT {0, EBB_FOREVER, NULL, NULL, EBB_NO_STREAM, NULL}
 
 /* How memory of the device cache is returned. On a GPU it is reused only after the present work of `stream` (without
  * one: of the legacy default stream) is done. */
@@ -347,6 +354,58 @@ ebb_status ebb_loan_release(ebb_loan* loan, int keep, const ebb_hand_back_option
 /* Frees the handle; releases the loan (and consumes it, unless borrowed with `keep`) if it is not released. */
 ebb_status ebb_loan_free(ebb_loan** loan);
 
+/* --- snapshots --- */
+
+/* How writes to protected memory are found, and in what steps (see Track in ebbtide/snapshot.hpp, docs/snapshots.md).
+ */
+typedef struct ebb_protect_options {
+  uint64_t zone;     /* bytes: a power of two, 4 KiB to 16 MiB; the same for all memory of a store */
+  const char* track; /* "auto", "faults", "scan", "digest", "declared" or "everything"; NULL: "auto" */
+  int hints;         /* 0: the paper's modes without H, for comparison (see ProtectOptions) */
+  int duplicate;     /* 0: without D */
+} ebb_protect_options;
+#define EBB_PROTECT_OPTIONS_INIT {65536, NULL, 1, 1}
+
+typedef struct ebb_snapshot_options {
+  const void* metadata; /* stored with the regions, opaque; may be NULL */
+  size_t metadata_bytes;
+  int full;  /* not 0: stores everything, whatever was written */
+  int dedup; /* not 0: stores equal zones of this snapshot once */
+} ebb_snapshot_options;
+#define EBB_SNAPSHOT_OPTIONS_INIT {NULL, 0, 0, 0}
+
+/* From now on snapshots have this memory, as `region`; it stays the program's, and must stay mapped until
+ * ebb_unprotect(), or until the store is closed. `options` may be NULL. It waits until the snapshots in flight have
+ * ended, and the next snapshot stores everything. Errors: invalid_argument (a region that is protected already, memory
+ * that overlaps another's or is not mapped, a zone that is no power of two or another than before), unsupported (memory
+ * or a way of tracking that is not possible here, a read-only store, a history), in_use (another userfaultfd has the
+ * memory), out_of_memory, closed.
+ *
+ *   ebb_protect(store, 0, field, bytes, NULL);
+ *   for (int step = 0; step < n; ++step) {
+ *     advance(field);
+ *     if (step % 10 == 0) ebb_snapshot(store, step, NULL, NULL);   // the program goes on, and so does the copying
+ *   }
+ *   ebb_wait(store, "storage", EBB_FOREVER);
+ *   ebb_restore(store, 40, &target, 1, NULL);
+ */
+ebb_status ebb_protect(ebb_store* store, uint32_t region, void* memory, size_t bytes,
+                       const ebb_protect_options* options);
+/* Errors: invalid_argument (it is not protected), closed. */
+ebb_status ebb_unprotect(ebb_store* store, uint32_t region);
+/* Says that these bytes were written (see "declared"); the next snapshot stores them. Errors: invalid_argument, closed.
+ */
+ebb_status ebb_touch(ebb_store* store, uint32_t region, uint64_t offset, uint64_t bytes);
+/* Takes a cut of all protected memory and returns: `version` is the memory as it is now, whatever is written
+ * afterwards. It is stored in the background. `options` and `future` may be NULL. The future's level "copied": it no
+ * longer depends on the memory. Errors: version_exists, invalid_argument (nothing is protected), lost (protected memory
+ * was unmapped, moved or discarded: unprotect it to go on), out_of_memory, closed. */
+ebb_status ebb_snapshot(ebb_store* store, int64_t version, const ebb_snapshot_options* options, ebb_future** future);
+/* The versions whose bytes a snapshot needs beside its own, ascending, and its own bytes in the store; `capacity` as
+ * for ebb_versions(). Of an ordinary checkpoint: none. `bytes` may be NULL. */
+ebb_status ebb_leans_on(const ebb_store* store, int64_t version, uint64_t* bytes, int64_t* versions, size_t capacity,
+                        size_t* count);
+
 /* --- files --- */
 
 /* A new file, to be written. ebb_file_close() makes it visible, whole; freed before that, or in a process that dies, it
@@ -392,7 +451,7 @@ ebb_status ebb_drop_file(ebb_store* store, const char* name, int64_t version);
 ebb_status ebb_stats_json(const ebb_store* store, char** text);
 ebb_status ebb_text_free(char** text);
 /* One counter by its name: "restores", "blocked_s.room", "tier.device.used", "tier.host.arena.pinned" (bytes),
- * "tier.host.arena.huge_pages" (1 or 0), "link.host>local.bytes", ... */
+ * "tier.host.arena.huge_pages" (1 or 0), "link.host>local.bytes", "snapshots.faults" (see SnapshotStats), ... */
 ebb_status ebb_stat(const ebb_store* store, const char* name, double* value);
 
 #ifdef __cplusplus

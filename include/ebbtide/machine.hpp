@@ -15,6 +15,7 @@
 #include "ebbtide/checkpoint.hpp"
 #include "ebbtide/error.hpp"
 #include "ebbtide/options.hpp"
+#include "ebbtide/snapshot.hpp"
 
 namespace ebb::machine {
 
@@ -53,6 +54,22 @@ Result<LinkRates> link_rates(const std::string& device, std::size_t span = std::
 
 /// Why io_uring cannot be used, according to an attempt; empty when it can.
 std::string io_uring_absent_reason();
+
+/// A way to notice writes to protected memory, and what came of an attempt.
+struct WriteWatch {
+  std::string name;  ///< "userfaultfd asynchronous" (with PAGEMAP_SCAN), "userfaultfd synchronous", "mprotect"
+  bool usable = false;
+  bool user_faults_only = false;  ///< a system call that writes to protected memory, such as read(), fails
+  std::string note;               ///< why it is not usable, or limited
+};
+
+struct WriteTracking {
+  std::vector<WriteWatch> watches;
+  Track automatic = Track::digest;  ///< what Track::automatic uses here: faults, scan or digest
+};
+
+/// How snapshots find writes on this machine.
+WriteTracking write_tracking();
 
 struct FileSystem {
   std::string kind;        ///< "ext4", "tmpfs", ...

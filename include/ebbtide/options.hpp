@@ -45,16 +45,23 @@ struct Options {
   std::optional<std::uint64_t> device_cache = {};
   /// Bytes; default: 25% of available memory, or of what the control group has left of its limit if that is less.
   std::optional<std::uint64_t> host_cache = {};
+  /// Bytes of host memory for the whole store, its staging ring included; at least 1 MiB. It sizes the host cache, in
+  /// place of `host_cache`. Without a GPU there is no device cache beside it (`device_cache` is refused): both would be
+  /// the same memory. A checkpoint of half of it still fits the cache. Not with `node_pool`.
+  std::optional<std::uint64_t> memory = {};
   /// How cache memory is allocated. `direct`: all of it before `open` returns. Default: in the background, on demand,
   /// so that `open` returns at once (hipc22 sec. IV-A). `TierStats::arena` shows the progress.
   std::optional<DeviceArena> device_arena = {};
   std::optional<HostArena> host_arena = {};
+  /// true: arenas that are not given are `direct`, so that the first checkpoint costs what later ones do. Not with
+  /// `node_pool`.
+  std::optional<bool> warm = {};
   /// Bytes; default: 80% of the free space, plus what a persistent store already uses. 0: no such tier.
   std::optional<std::uint64_t> disk = {};
   std::optional<Durability> durability = {};  ///< anything but ephemeral makes `directory` itself the store
   /// Bytes of shared memory in which the processes of this job on this node keep their host caches; each is sure of an
   /// equal share, which replaces `host_cache`. One agent writes what they hand over to the one store in `directory`
-  /// (wag-dbi sec. III). Needs a persistent `durability`; at least two chunks a process. docs/node.md.
+  /// (wag-dbi sec. III); ephemeral stores share the memory alone. At least two chunks a process. docs/node.md.
   std::optional<std::uint64_t> node_pool = {};
   /// The agent is the program `ebbtide-agent` (default, if it is installed); false: a thread of one of the processes.
   std::optional<bool> node_agent = {};           ///< with node_pool alone

@@ -50,11 +50,12 @@ struct LinkStats {
 struct NodeStats {
   std::uint64_t bytes_handed_over = 0, bytes_written = 0;  ///< by this process to the agent, and by that to the store
   std::uint64_t checkpoints_handed_over = 0, checkpoints_written = 0;
-  std::uint64_t agents = 0;    ///< that served this process, one after the other
-  bool agent_program = false;  ///< false: a thread of one of the processes
-  double last_blocked_s = 0;   ///< t2 - t1
-  double last_durable_s = 0;   ///< t3 - t1
-  double last_drain_s = 0;     ///< t3 - t2
+  std::uint64_t agents = 0;          ///< that served this process, one after the other
+  bool agent_program = false;        ///< false: a thread of one of the processes
+  std::uint64_t bytes_borrowed = 0;  ///< now, of what other processes of the pool do not use
+  double last_blocked_s = 0;         ///< t2 - t1
+  double last_durable_s = 0;         ///< t3 - t1
+  double last_drain_s = 0;           ///< t3 - t2
 };
 
 struct Stats {

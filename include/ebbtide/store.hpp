@@ -23,6 +23,7 @@
 #include "ebbtide/error.hpp"
 #include "ebbtide/file.hpp"
 #include "ebbtide/options.hpp"
+#include "ebbtide/snapshot.hpp"
 #include "ebbtide/stats.hpp"
 
 namespace ebb {
@@ -114,8 +115,8 @@ class History {
   const std::string& name() const;
 
   /// Writes version `version`. Returns once the sources may be overwritten. Errors: version_exists, too_large,
-  /// no_space, invalid_argument (two regions with one id, a history whose name is too long: see Store::history),
-  /// io_error, closed.
+  /// no_space, invalid_argument (two regions with one id, a history whose name is too long or reserved: see
+  /// Store::history), io_error, closed.
   Result<Future> checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options = {});
   Result<Future> checkpoint(Version version, std::initializer_list<Source> sources,
                             const CheckpointOptions& options = {});
@@ -132,8 +133,10 @@ class History {
   /// The same in the background: `targets` must stay valid until the future is done.
   Result<Future> restore_async(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
 
-  /// The regions and metadata of a version that can be restored, or that another thread is writing.
-  Result<CheckpointInfo> info(Version version) const;
+  /// The regions and metadata of a version that can be restored, or that another thread is writing. A snapshot in
+  /// flight is awaited first. Errors: as restore().
+  Result<CheckpointInfo> info(Version version, std::optional<Seconds> timeout = {},
+                              const Interrupt& interrupted = {}) const;
   /// The versions that can be restored, ascending; in a persistent store also those of earlier processes. Error closed.
   Result<std::vector<Version>> versions() const;
   /// The newest version, not above `at_most`, that is complete and intact; none: nothing. Versions that another process
@@ -181,6 +184,7 @@ class History {
   std::uint32_t id_ = 0;
   std::string name_;
   std::shared_ptr<const runtime::InHand> in_hand_;  // while it is held, the id belongs to this name
+  bool read_only_ = false;                          // the name is reserved, and a program gave it
 };
 
 /// An open store; it is itself the history named "". Move-only; closing waits for transfers in flight.
@@ -192,8 +196,13 @@ class Store : public History {
   Store(const Store&) = delete;
   ~Store();
 
-  /// The history called `name`: any bytes, at most 65,536; a longer name is refused by its first checkpoint.
+  /// The history called `name`: any bytes, at most 65,536, without kReservedInNames and kReservedForSnapshots; another
+  /// name is refused by its first checkpoint.
   History history(std::string name, Order order = Order::none);
+
+  /// The names of the histories that have versions, as versions() has them, ascending; the store's own is "". Error
+  /// closed.
+  Result<std::vector<std::string>> histories() const;
 
   /// A new file, to be written (see File). Errors: version_exists (it is there, or being written), invalid_argument (no
   /// name, or one of more than 65,000 bytes), unsupported (read-only), closed. `keep_last` and `keep_every` count
@@ -208,6 +217,25 @@ class Store : public History {
   Result<std::vector<FileInfo>> files(std::optional<std::string> name = {});
   /// Forgets a file and its bytes; it may be written again. Errors: unknown_version, unsupported (read-only), closed.
   Result<void> drop_file(std::string name, Version version);
+
+  /// From now on snapshots have this memory, as `region`; it stays the program's. It must stay mapped until
+  /// `unprotect`, or until the store has closed. The next snapshot stores everything, as it does after `unprotect`;
+  /// both wait until the snapshots in flight have ended. Errors: invalid_argument (a region that is protected, memory
+  /// that overlaps another's or is not mapped, a zone that is no power of two or another than before), unsupported
+  /// (memory or a way of tracking that is not possible here, a read-only store), in_use (another userfaultfd has the
+  /// memory), out_of_memory, closed.
+  Result<void> protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options = {});
+  /// Errors: invalid_argument (it is not protected), closed.
+  Result<void> unprotect(std::uint32_t region);
+  /// These bytes were written, or will be stored again by the next snapshot anyway (see Track::declared). Errors:
+  /// invalid_argument, closed.
+  Result<void> touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes);
+  /// Takes a cut of all protected memory, and returns; it is stored in the background, as `version` of this history.
+  /// The program may write on. (With some ways of tracking it returns when everything is copied: see Track.) Errors:
+  /// version_exists, invalid_argument (nothing is protected), lost (protected memory was unmapped, moved or discarded:
+  /// unprotect it to go on), out_of_memory, closed.
+  Result<Snapshot> snapshot(Version version, const SnapshotOptions& options = {});
+  SnapshotStats snapshot_stats() const;
 
   Stats stats() const;
   /// The ordinal of the GPU that has the device cache; none: it is in ordinary memory.

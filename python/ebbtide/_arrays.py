@@ -75,6 +75,18 @@ def from_buffer(source: Any, where: str) -> np.ndarray[Any, Any]:
         raise InvalidArgument(f"{where} exports a buffer that is not an array of numbers: {error}") from error
 
 
+def bounds(array: Any) -> tuple[int, int]:
+    """The addresses of the first byte of an array in host memory, and behind its last."""
+    elements = from_buffer(array, "array") if not hasattr(array, "__array__") else np.asarray(array)
+    first = end = elements.__array_interface__["data"][0]
+    for length, stride in zip(elements.shape, elements.strides):
+        if stride < 0:
+            first += (length - 1) * stride
+        else:
+            end += (length - 1) * stride
+    return first, end + elements.itemsize
+
+
 def from_scalar(scalar: Any, where: str) -> np.ndarray[Any, Any]:
     """One element, as a read-only array of its type without axes."""
     array: np.ndarray[Any, Any] = np.asarray(scalar)
@@ -101,7 +113,8 @@ def why_partial(array: Any) -> str:
     if "jax" in sys.modules and isinstance(array, sys.modules["jax"].Array):
         if any(base.__name__ == "Tracer" for base in kind.__mro__):
             return (
-                f" is a value that JAX is tracing ({name}), without memory: make the call outside the traced function"
+                f" is a value that JAX is tracing ({name}), without memory: make the call outside the traced function, or "
+                "use ebbtide.jax.adjoint"
             )
         return f" is a {name}, which is more than its bytes: for random keys, jax.random.key_data(x) is a plain array"
     return f" is a {name}, whose additions to CuPy's arrays would be lost: cupy.asarray(x) makes a plain array"

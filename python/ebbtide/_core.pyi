@@ -30,7 +30,8 @@ class Future:
         True once it has ended, successfully or not; never waits.
 
         level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
-        (``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``): True once it is that durable, and never before.
+        (``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``): True once it is that durable, and never before; of a snapshot
+        also ``"copied"``: True once it no longer depends on the protected arrays.
         Raises as :meth:`wait` does for a durability that it failed to reach (it may still be retried), and for what can never
         happen; so a loop that polls until it is True always ends.
         """
@@ -187,8 +188,9 @@ class History:
     The versions of one name over a store's caches.
 
     A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
-    the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept. An
-    array that is more than that (masked, quantised, of a subclass) is refused by name.
+    the buffer protocol, alone or in lists, tuples and dicts, with numbers, text and ``None`` beside them; shape and element
+    type are kept. An array that is more than that (masked, quantised, of a subclass) is refused by name.
+    ``version in history`` and ``len(history)`` are about :meth:`versions`.
     Several threads may use one history. A waiting call lets other Python threads run. ``KeyboardInterrupt`` ends it within
     about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed. Neither a timeout nor a signal
     ends a call without ``stream`` while it waits for work on a GPU's stream.
@@ -204,14 +206,18 @@ class History:
     def name(self) -> str:
         """Its name; the store itself is ``""``."""
 
-    def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None) -> Future:
+    def checkpoint(self, version: int, arrays: ebbtide.types.Tree, timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None) -> Future:
         """
         Write ``arrays`` as ``version`` and return once they may be overwritten.
 
         Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1). Arrays with gaps between
         their elements are packed into a copy first.
 
-        timeout: seconds to wait for another thread to make room when no transfer in flight can.
+        arrays: one array, one list, tuple or dict of them, or a tree: up to 100 of these in one another, with values beside the
+        arrays (see :data:`ebbtide.types.Tree`), which come back with their type.
+
+        timeout: seconds to wait for another thread to make room when no transfer in flight can, or for the agent of a node's
+        pool if that is stopped.
         stream: a CUDA stream of the store's GPU (an int handle, a stream of PyTorch or CuPy, or anything with
         ``__cuda_stream__``). The copy runs after what is on the stream already, and later work on it waits for the copy; the
         host does not wait when the device cache has room, and work on that stream may overwrite the arrays at once. Without it,
@@ -220,8 +226,8 @@ class History:
         the call blocks until the arrays are copied.
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
-        :class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
-        different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+        :class:`ebbtide.InvalidArgument` (what is neither array nor value, by its path; a tree that contains itself; Python
+        objects inside an array; GPU arrays with gaps or on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
         GPU, a stream that is being captured into a graph), RuntimeError (the list or dict changed while its arrays were
         read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
         raise.
@@ -243,12 +249,13 @@ class History:
         ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception
         """
 
-    def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Any:
+    def restore(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None, have: int | None = None) -> Any:
         """
         Read ``version`` and return when the bytes are usable.
 
         out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
-        returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
+        returned. Of a tree, the values that ``out`` has count for nothing: a new tree with the values that were written and the
+        arrays of ``out`` is returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
         say), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy count as writable;
         those of JAX never are. No two may share memory.
         Without it, new arrays of the library and on the GPU that they came from (torch tensors if torch can be imported, else
@@ -258,6 +265,8 @@ class History:
         stream: as in :meth:`checkpoint`: the arrays are overwritten only after what is on the stream already, and later work on
         it finds the bytes in them. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor
         CuPy's must live until the stream gets there.
+        have: ``out`` has the bytes of this version: of a snapshot, only the zones in which both differ are read and written. If
+        either is no snapshot, or their memory differs in size, all is restored.
 
         Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
         :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``
@@ -270,7 +279,7 @@ class History:
         >>> store.restore(6, out={"p": pressure, "v": velocity})
         """
 
-    def restore_async(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False) -> Future:
+    def restore_async(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False) -> Future:
         """
         Like :meth:`restore`, in the background: ``result()`` of the future returns the arrays.
 
@@ -337,6 +346,16 @@ class History:
 
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
 
+    def info(self, version: int) -> dict[str, Any]:
+        """
+        What is stored of ``version``: its payload is not read.
+
+        ``bytes``: in the store, of a snapshot without what it shares with others; ``leans_on``: the versions whose bytes it needs
+        beside its own, ascending (``[]`` of a checkpoint, and of a snapshot that stored everything). They may be dropped: what is
+        needed stays.
+        Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`, :class:`ebbtide.Damaged`, :class:`ebbtide.Closed`.
+        """
+
     def versions(self) -> list[int]:
         """
         The versions that can be restored, ascending; in a persistent store also those of earlier processes.
@@ -362,6 +381,14 @@ class History:
         >>> state = initial() if step is None else history.restore(step)
         """
 
+    def __contains__(self, version: object) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def __bool__(self) -> bool: ...
+
+    def __repr__(self) -> str: ...
+
 class Store(History):
     """
     An open store; it is itself the history named ``""``. Made by :func:`ebbtide.open`.
@@ -378,7 +405,7 @@ class Store(History):
         The history called ``name``: the same calls over the same caches, with versions and hints of its own.
 
         name: at most 65,536 bytes in UTF-8; a longer one is refused by its first checkpoint.
-        order: ``"reverse"`` hints each checkpoint, when it is written, ahead of the earlier ones.
+        order: ``"reverse"`` hints each checkpoint, when it is written, ahead of the earlier ones; ``"lifo"`` is the same.
         """
 
     def stats(self) -> dict[str, Any]:
@@ -394,9 +421,12 @@ class Store(History):
         ``blocked_s``: seconds that calls were blocked, by cause. ``found_on``: at each restore, the index of the fastest tier
         with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
         fastest tier. Both cover the newest restores, at least 16384.
-        ``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far, and of the
-        checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
+        ``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far,
+        ``bytes_borrowed`` (now, of what other processes of the pool do not use), and of the checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
         them durable (``last_durable_s``), and between the two (``last_drain_s``).
+        ``snapshots``, of protected arrays: ``zones`` that are protected now and how many of them are known to be ``dirty``,
+        ``snapshots`` taken, ``failures`` after the cut, ``faults`` (first writes seen), ``duplicates`` (zones copied because a write
+        came first), ``blocked_s`` (seconds that writers waited) and ``bytes_gathered`` (copied from protected arrays).
         ``settings``: the sizes and engines chosen at open.
         """
 
@@ -413,10 +443,25 @@ class Store(History):
         """
 
     @property
+    def durability(self) -> str:
+        """
+        ``"ephemeral"``, ``"process"``, ``"node"`` or ``"storage"``; ``"readonly"`` if it is not for writing.
+        """
+
+    @property
     def calls_inside(self) -> int:
         """Calls that are waiting without the GIL now."""
 
     def __exit__(self, type: object, value: object, traceback: object) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+    def histories(self) -> list[str]:
+        """
+        The names of the histories that have versions, ascending; the store's own is ``""``.
+
+        In a persistent store also those of earlier processes. Raises :class:`ebbtide.Closed`.
+        """
 
     def versions(self, name: str = '') -> list[int]:
         """
@@ -433,6 +478,76 @@ class Store(History):
         ...     for step in range(first, 1000):
         ...         state = advance(state)
         ...         store.checkpoint(step, state)
+        """
+
+    def protect(self, arrays: ebbtide.types.Arrays, zone: int | str = '64KiB', track: str = 'auto', *, hints: bool = True, duplicate: bool = True) -> None:
+        """
+        From now on :meth:`snapshot` stores these arrays, in place, and only what was written since the one before.
+
+        The arrays stay the program's, and are kept alive until :meth:`unprotect`, or until the store is closed. The first snapshot
+        stores all of them.
+
+        arrays: in host memory, writable, without gaps, no two sharing memory. All of them in one call.
+        zone: bytes that are stored whole if one of them was written: a power of two from 4 KiB to 16 MiB.
+        track: how writes are found (ics19 sec. 4). ``"faults"``: the first write to a zone is seen as it happens, so a snapshot does
+        not stop the program. ``"scan"``: the kernel notes written pages. ``"digest"``: a snapshot reads all of it. ``"declared"``:
+        :meth:`touch` says what was written. ``"everything"``: nothing is tracked. ``"auto"``: faults while few zones are written
+        between snapshots, everything where most are. With all but ``"faults"``, nothing may be written to the arrays while
+        :meth:`snapshot` runs. Writes of a GPU's or of a device's to pinned memory are not seen by ``"faults"`` and ``"scan"``: use
+        ``"digest"`` or ``"declared"`` for such arrays.
+        hints, duplicate: the paper's modes H and D (sec. 4.1.5 and 4.3.2), for comparison; the same for all memory of a store.
+        Without ``hints``, a zone may be written when all of its snapshot is copied; without ``duplicate``, a write to a zone that is
+        not copied yet waits for the zone's turn.
+
+        Raises :class:`ebbtide.InvalidArgument` (what is no array, a zone that is no power of two, arrays that are protected
+        already), :class:`ebbtide.Unsupported` (arrays on a GPU, a way of tracking that this machine does not allow: ``ebbtide
+        doctor`` says which it does, a read-only store), :class:`ebbtide.Closed`.
+
+        >>> store.protect({"p": pressure, "v": velocity})
+        >>> for step in range(1000):
+        ...     advance(pressure, velocity)
+        ...     if step % 10 == 0:
+        ...         store.snapshot(step)
+        >>> store.restore(500, out={"p": pressure, "v": velocity})
+        """
+
+    def unprotect(self) -> None:
+        """
+        Track the protected arrays no longer. It waits until the snapshots in flight have ended.
+
+        Raises :class:`ebbtide.InvalidArgument` (nothing is protected), :class:`ebbtide.Closed`.
+        """
+
+    def touch(self, array: ebbtide.types.Array) -> None:
+        """
+        Say that a protected array, or a slice of one, was written: the next snapshot stores it.
+
+        Needed with ``track="declared"``, and after writes that page protection does not see (see :meth:`protect`).
+        Raises :class:`ebbtide.InvalidArgument` (no part of a protected array), :class:`ebbtide.Closed`.
+
+        >>> field[lo:hi] = update
+        >>> store.touch(field[lo:hi])
+        """
+
+    def snapshot(self, version: int, *, full: bool = False, dedup: bool = False) -> Future:
+        """
+        Take a cut of all protected arrays and return: ``version`` is what they are now, whatever is written afterwards.
+
+        It is stored in the background, as a version like any other: :meth:`restore` reads it, :meth:`wait`, :meth:`drop`,
+        :meth:`latest` and ``keep_last`` act on it. Until it is stored whole, the version does not exist. A write to a zone that is
+        not copied yet waits for its copy (with ``track="faults"``; ics19 sec. 4.3.2).
+
+        full: store everything, whatever was written.
+        dedup: store equal zones of this snapshot once.
+        The future's levels are those of a checkpoint's, and ``"copied"``: it no longer depends on the arrays.
+
+        Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.InvalidArgument` (nothing is protected), :class:`ebbtide.Lost`
+        (protected memory is gone), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.Closed`; the future, also
+        :class:`ebbtide.TimedOut` (a write waited too long for the buffer).
+
+        >>> cut = store.snapshot(7)
+        >>> advance(field)               # while it is copied
+        >>> cut.wait("storage")
         """
 
     def create_file(self, name: str, version: int, timeout: float | None = 10.0) -> ebbtide._files.File:
@@ -537,7 +652,7 @@ class RecordReader:
 
     def describe(self) -> dict[str, Any]:
         """
-        Regions as (id, bytes, offset), metadata, and the arrays that it describes.
+        Regions as (id, bytes, offset), metadata, the arrays that it describes, and what a snapshot leans on.
         """
 
     def next(self) -> bytes:
@@ -579,6 +694,13 @@ def io_uring_absent_reason() -> str:
     Why io_uring cannot be used, according to an attempt; empty when it can.
     """
 
+def write_tracking() -> dict[str, Any]:
+    """
+    How snapshots find writes here: ``auto`` (what ``track="auto"`` uses: ``"faults"``, ``"scan"`` or
+    ``"digest"``), and ``watches``, each tried out: ``name``, ``usable``, ``user_faults_only`` (a read() into
+    protected memory fails), ``note`` (why it is not usable, or limited).
+    """
+
 def file_system(directory: str) -> dict[str, Any]:
     """
     ``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory is on.
@@ -594,6 +716,16 @@ def planned(options: dict[str, str]) -> dict[str, Any]:
     """
     What a store opened with these options would choose, without opening it: bytes of the tiers ``device``,
     ``host`` and ``local`` (0: absent), ``directory``, ``settings``. Raises as :func:`ebbtide.open` does.
+    """
+
+def pools() -> list[dict[str, Any]]:
+    """
+    The pools of this user on this node, each as `ebbtide node --json` has it.
+    """
+
+def drain(job: str, timeout: float) -> dict[str, Any]:
+    """
+    Waits until what a pool's processes have handed over is written; see ``ebbtide node drain``.
     """
 
 class SimMachine:
@@ -678,3 +810,16 @@ class Simulation:
         """Transfers in flight, or waiting for a link or for room."""
 
     def result(self) -> dict[str, Any]: ...
+
+class SimPeers:
+    """
+    The links of a node's GPUs, as ``ebbtide.sim.Topology`` makes them; bytes a second.
+    """
+
+    @staticmethod
+    def make(pairs: Sequence[int], egress: Sequence[int], ingress: Sequence[int], host: Sequence[int], host_memory: int, relays: bool) -> SimPeers: ...
+
+    def plan(self, remainder: Sequence[int], spare: Sequence[int], strategy: str, unit: int) -> tuple[list[tuple[int, str, int, int]], list[int], int]:
+        """
+        Transfers (from, route, peer, bytes), when each GPU's end, and how long it took to plan them; nanoseconds.
+        """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import operator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -77,8 +78,10 @@ class File(io.RawIOBase):
 
     def truncate(self, size: int | None = None, /) -> int:
         self._check_writable()
-        size = self._handle.tell() if size is None else size
-        self._handle.truncate(size)
+        size = self._handle.tell() if size is None else operator.index(size)
+        if size < 0:
+            raise ValueError(f"size={size} is not valid: expected a number of bytes from 0, or None for the position")
+        self._handle.truncate(min(size, 2**64 - 1))
         return size
 
     def close(self) -> None:

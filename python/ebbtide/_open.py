@@ -26,8 +26,10 @@ _OPTIONS = (
     "device",
     "device_cache",
     "host_cache",
+    "memory",
     "device_arena",
     "host_arena",
+    "warm",
     "disk",
     "durability",
     "readonly",
@@ -52,7 +54,7 @@ _NAMES = {
     "durability": 'one of "ephemeral", "process", "node", "storage"',
     "verify": 'one of "files", "all"',
 }
-_FLAGS = ("direct_io", "readonly", "node_agent")
+_FLAGS = ("direct_io", "readonly", "node_agent", "warm")
 _AS_LONG_AS_IT_TAKES = 1e9  # seconds
 _LONGEST = 512  # bits of an int in a message
 
@@ -66,8 +68,10 @@ def open(
     device: str | None = None,
     device_cache: Size | None = None,
     host_cache: Size | None = None,
+    memory: Size | None = None,
     device_arena: Literal["mapped", "direct"] | None = None,
     host_arena: Literal["incremental", "direct"] | None = None,
+    warm: bool | None = None,
     disk: Size | None = None,
     durability: Literal["ephemeral", "process", "node", "storage"] | None = None,
     readonly: bool | None = None,
@@ -94,10 +98,16 @@ def open(
     device: the device of the device cache: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
     memory), or ``"auto"``: a GPU if there is one, else ordinary memory.
     device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
+    memory: bytes of host memory for the whole store, its staging ring included, at least 1 MiB (``memory="200MB"``). It sizes
+    the host cache, in place of host_cache; without a GPU there is no device cache beside it, since both would be the same
+    memory. A checkpoint of half of it still fits. Without a GPU, a shot of checkpoints makes the process grow by at most
+    this, 5% of it and 16 MiB.
     device_arena: ``"mapped"`` (default: device memory is allocated in pieces, in the background) or ``"direct"`` (all
     of it before ``open`` returns).
     host_arena: ``"incremental"`` (default: touched and pinned in pieces, on demand) or ``"direct"``:
     ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
+    warm: ``True`` makes both arenas direct where they are not given: ``open`` waits for all cache memory, and the first
+    checkpoint costs what the later ones do.
     durability: ``"ephemeral"`` (default: nothing outlives the process; a consumed checkpoint is discarded), ``"process"``
     (handed to the operating system: survives the process, however it ends), ``"node"`` (in the node's pool: survives the
     process, and goes on to stable storage in the background) or ``"storage"`` (on stable storage: survives a power loss).
@@ -107,8 +117,9 @@ def open(
     multiples of keep_every. 0 (default): none is dropped. A version is dropped only when a newer one is durable. ``disk``
     must hold the versions kept and one checkpoint more; the first checkpoint that does not fit raises NoSpace.
     node_pool: bytes of shared memory in which the processes of this job on this node have their host caches, each an equal
-    share; it takes the place of host_cache, and needs a persistent durability. One agent writes what they hand over to the
-    store in ``directory``; each process's histories are its own (wag-dbi sec. III, ``docs/node.md``).
+    share, which takes the place of host_cache; what one does not use is lent to others. One agent writes what they hand over
+    to the store in ``directory``; each process's histories are its own (wag-dbi sec. III, ``docs/node.md``). Ephemeral stores
+    share the memory alone, and have a file each.
     node_agent: whether the agent is a program of its own (default) or a thread of one of the processes. node_chunk: bytes of
     a chunk of the pool, a power of two (default: 256 KiB).
     verify: ``"files"`` (default: bytes from a file are checked against their checksum) or ``"all"`` (bytes are hashed when
@@ -131,6 +142,7 @@ def open(
     ...     store.checkpoint(0, field)
     >>> with ebbtide.open("run-7", durability="storage", keep_last=3, keep_every=100) as store:
     ...     print(store.latest())     # None, or the newest intact version of an earlier run
+    >>> store = ebbtide.open("/scratch", memory="8GiB")    # no more than that of host memory, whatever is stored
     >>> store = ebbtide.open(host_cache="32GiB", host_arena="direct")     # wait now, not while it runs
     >>> [tier["arena"]["ready"] for tier in store.stats()["tiers"] if tier["name"] == "host"]
     [34359738368]
@@ -142,8 +154,10 @@ def open(
         "device": device,
         "device_cache": device_cache,
         "host_cache": host_cache,
+        "memory": memory,
         "device_arena": device_arena,
         "host_arena": host_arena,
+        "warm": warm,
         "disk": disk,
         "durability": durability,
         "readonly": readonly,
@@ -198,6 +212,7 @@ def _as_text(key: str, value: object) -> str:
         "direct_io": "True or False",
         "readonly": "True or False",
         "node_agent": "True or False",
+        "warm": "True or False",
         "node_pool": 'bytes as an int, or text such as "8GiB"',
         "node_chunk": 'bytes as an int, or text such as "4MiB"',
         "keep_last": "a number of versions, or 0 for no limit",
@@ -205,6 +220,7 @@ def _as_text(key: str, value: object) -> str:
         "close_timeout": 'seconds, not negative, or text such as "30s"',
         "device_cache": 'bytes as an int, or text such as "4GiB"',
         "host_cache": 'bytes as an int, or text such as "32GiB"',
+        "memory": 'bytes as an int, or text such as "32GiB"',
         "disk": 'bytes as an int, or text such as "100GiB"',
     }
     bits = value.bit_length() if isinstance(value, int) else 0

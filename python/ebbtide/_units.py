@@ -28,7 +28,7 @@ def parse_time(text: str) -> float:
     """``"10ms"``, ``"2s"``, ``"0.5"`` (seconds) to seconds; ValueError says what would be right."""
     form = _FORM.fullmatch(text)
     unit = _TIME.get(form[2].lower()) if form else None
-    if unit is None:
+    if form is None or unit is None:
         raise ValueError(f"{text!r} is not a time such as '10ms', '2s' or '0.5' (seconds)")
     if len(form[1]) > _DIGITS or float(form[1]) * unit > _LONGEST:
         raise ValueError(f"{text[:_DIGITS]!r} is longer than {_LONGEST:.0e} seconds")

@@ -47,7 +47,8 @@ def _register(name: str, where: str) -> None:
 for _name in ("demo", "bench", "doctor"):
     if importlib.util.find_spec(f"ebbtide.{_name}") is not None:
         _register(_name, f"ebbtide.{_name}.command")
-for _name in ("ls", "verify", "export", "gc", "run"):
+_register("sim", "ebbtide.spill.command")
+for _name in ("estimate", "ls", "verify", "export", "gc", "node", "run"):
     _register(_name, f"ebbtide.commands.{_name}")
 
 

@@ -41,3 +41,11 @@ nor nested nor named; ``cupy.ndarray``; ``jax.Array``. Others (masked arrays, ot
 
 Arrays: TypeAlias = "Array | list[Any] | tuple[Any, ...] | Mapping[str, Any] | Mapping[int, Any]"
 """One array, or one list, tuple or dict of arrays, not nested."""
+
+Tree: TypeAlias = "Arrays | Mapping[Any, Any]"
+"""What a checkpoint may be: :data:`Arrays`, or lists, tuples and dicts of arrays and values, up to 100 in one another.
+
+Values are ``None``, ``bool``, ``int`` (of any length), ``float`` (NaN and infinities too), ``complex`` and ``str``; a dict's
+keys may also be ``bytes``, and tuples of these. ``bytes`` are an array. ``collections.OrderedDict`` and ``collections.Counter``
+come back as such; other subclasses are refused inside a tree.
+"""

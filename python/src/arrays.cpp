@@ -44,8 +44,8 @@ Leaf describe_foreign(nb::handle object, const std::string& where, Use use, cons
   if (PyObject_CheckBuffer(object.ptr())) return describe_buffer(object, where, use);
   raise(Errc::invalid_argument, where + " is of type '" + kind_of(object) +
                                     "': expected an array (with __dlpack__, __cuda_array_interface__ or the buffer "
-                                    "protocol), or one list, tuple or "
-                                    "dict of arrays");
+                                    "protocol), or lists, tuples and dicts of arrays, "
+                                    "numbers, text and None");
 }
 
 }  // namespace

@@ -76,11 +76,13 @@ Result<void> wait_in_slices(std::atomic<int>& inside, std::optional<Seconds> tim
   for (;;) {
     const Seconds passed = Clock::now() - start;
     const Seconds slice = timeout ? std::clamp(*timeout - passed, Seconds(0), longest) : longest;
-    const Result<void> result = [&] {
+    const auto wait_unlocked = [&](Seconds limit) {
       Unlocked unlocked(inside);
-      return wait(slice);
-    }();
-    if (result || result.error().code != Errc::timed_out || ended()) return result;
+      return wait(limit);
+    };
+    const Result<void> result = wait_unlocked(slice);
+    if (result || result.error().code != Errc::timed_out) return result;
+    if (ended()) return wait_unlocked(Seconds(0));  // it may have ended well since
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (timeout && Clock::now() - start >= *timeout) return result;
   }

@@ -51,11 +51,13 @@ void get_past(State& state, StreamHandle stream) {
   static_cast<void>(static_cast<bool>(finish(state, state.gpu(), stream)));
 }
 
-CheckpointInfo info_of(const HistoryObject& self, Version version) {
-  return check([&] {
+CheckpointInfo info_of(const HistoryObject& self, Version version, Signals& signals, std::optional<double> timeout) {
+  auto info = [&] {
     Unlocked unlocked(self.state->inside());
-    return self.history.info(version);
-  }());
+    return self.history.info(version, to_timeout(timeout), signals.interrupt());
+  }();
+  signals.rethrow();
+  return check(std::move(info));
 }
 
 bool is_still(const HistoryObject& self, Version version, const CheckpointInfo& info) {

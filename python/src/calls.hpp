@@ -29,7 +29,9 @@ void tell_allocators(const Bundle& bundle, const Reach& reach);
 void get_past(State& state, StreamHandle stream);
 
 /// Reads the disk for a version of an earlier process.
-CheckpointInfo info_of(const HistoryObject& self, Version version);
+/// Waits for a snapshot of the version that is in flight, at most `timeout`.
+CheckpointInfo info_of(const HistoryObject& self, Version version, Signals& signals,
+                       std::optional<double> timeout = {});
 /// Whether a version still has the description `info`. Another process may write it anew between two calls; arrays
 /// allocated by `info` then do not fit what was read.
 bool is_still(const HistoryObject& self, Version version, const CheckpointInfo& info);

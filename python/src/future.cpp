@@ -7,9 +7,9 @@ namespace ebb::python {
 namespace {
 
 // After a `timed_out`: was it the operation's own result? The next wait reports a failure that came in between.
-bool has_ended(const ebb::Future& future, const std::optional<std::string>& level) {
+bool has_ended(const FutureObject::Pending& pending, const std::optional<std::string>& level) {
   try {
-    return future.done(level);
+    return std::visit([&](const auto& of) { return of.done(level); }, pending);
   } catch (const BadResult&) {
     return false;
   }
@@ -17,15 +17,15 @@ bool has_ended(const ebb::Future& future, const std::optional<std::string>& leve
 
 }  // namespace
 
-FutureObject::FutureObject(std::shared_ptr<State> state, ebb::Future future, std::shared_ptr<Held> held)
-    : state_(std::move(state)), future_(std::move(future)), held_(std::move(held)) {}
+FutureObject::FutureObject(std::shared_ptr<State> state, Pending pending, std::shared_ptr<Held> held)
+    : state_(std::move(state)), pending_(std::move(pending)), held_(std::move(held)) {}
 
-FutureObject::~FutureObject() { leak_if_foreign(*state_, future_); }
+FutureObject::~FutureObject() { leak_if_foreign(*state_, pending_); }
 
 bool FutureObject::done(std::optional<std::string> level) {
   state_->check();
   try {
-    return future_.done(level);
+    return std::visit([&](const auto& of) { return of.done(level); }, pending_);
   } catch (const BadResult& refused) {
     raise(refused.error());
   }
@@ -33,10 +33,11 @@ bool FutureObject::done(std::optional<std::string> level) {
 
 Result<void> FutureObject::wait_for(const std::optional<std::string>& level, std::optional<double> timeout) {
   state_->check();
-  if (!level && future_.done()) return future_.wait();
-  return wait_in_slices(
-      state_->inside(), to_timeout(timeout), [&](Seconds slice) { return future_.wait(level, slice); },
-      [&] { return has_ended(future_, level); });
+  const auto wait = [&](Seconds slice) {
+    return std::visit([&](const auto& of) { return of.wait(level, slice); }, pending_);
+  };
+  if (!level && has_ended(pending_, {})) return wait(Seconds(0));
+  return wait_in_slices(state_->inside(), to_timeout(timeout), wait, [&] { return has_ended(pending_, level); });
 }
 
 void FutureObject::wait(std::optional<std::string> level, std::optional<double> timeout) {
@@ -45,7 +46,7 @@ void FutureObject::wait(std::optional<std::string> level, std::optional<double> 
 
 nb::object FutureObject::error() {
   state_->check();
-  const auto error = future_.error();
+  const auto error = std::visit([](const auto& of) { return of.error(); }, pending_);
   if (!error) return nb::none();
   try {
     raise(*error);
@@ -79,7 +80,8 @@ False
            R"(True once it has ended, successfully or not; never waits.
 
 level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
-(``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``): True once it is that durable, and never before.
+(``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``): True once it is that durable, and never before; of a snapshot
+also ``"copied"``: True once it no longer depends on the protected arrays.
 Raises as :meth:`wait` does for a durability that it failed to reach (it may still be retried), and for what can never
 happen; so a loop that polls until it is True always ends.)")
       .def("wait", &FutureObject::wait, nb::arg("level") = nb::none(), nb::arg("timeout") = nb::none(),

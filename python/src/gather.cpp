@@ -13,10 +13,8 @@ bool is_container(nb::handle object) {
 
 Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Reach& reach) {
   if (is_container(object)) {
-    raise(Errc::invalid_argument,
-          where + " is a " + nb::cast<std::string>(nb::type_name(object.type())) +
-              ": arrays may be given alone or in one list, tuple or dict, not nested; flatten it, or use "
-              "one version or history for each part");
+    raise(Errc::invalid_argument, where + " is a " + kind_of(object) +
+                                      ": these arrays may be given alone or in one list, tuple or dict, not nested");
   }
   if (use == Use::source) return describe_source(object, where, reach);
   Leaf leaf = describe(object, where, use, reach);
@@ -85,6 +83,37 @@ Key key_of(nb::handle key, const std::string& where) {
                                     (PyUnicode_Check(key.ptr()) ? ", of characters that UTF-8 can encode" : ""));
 }
 
+// Whether a container has more than arrays: then it is a tree.
+bool has_more(const Items& items, const Reach& reach) {
+  const auto plain_key = [](nb::handle key) {
+    std::int64_t number = 0;
+    if (PyUnicode_Check(key.ptr())) return true;
+    const bool plain = PyLong_CheckExact(key.ptr()) && nb::try_cast(key, number);
+    PyErr_Clear();
+    return plain;
+  };
+  const auto more = [&](nb::handle item) {
+    PyObject* const object = item.ptr();
+    return is_container(item) || item.is_none() ||
+           ((PyUnicode_Check(object) || PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object)) &&
+            reach.kinds->of(item) == Kind::foreign);  // NumPy's scalars are arrays
+  };
+  return !std::ranges::all_of(items.keys, plain_key) || std::ranges::any_of(items.values, more);
+}
+
+nb::module_ trees() { return nb::module_::import_("ebbtide._trees"); }
+
+Bundle gather_tree(nb::handle arrays, const char* name, const Reach& reach) {
+  const nb::tuple taken(trees().attr("taken_apart")(arrays, name));
+  Bundle bundle;
+  bundle.structure = Structure::tree;
+  bundle.tree = nb::cast<std::string>(taken[0]);
+  std::size_t i = 0;
+  for (const nb::handle array : nb::list(taken[1]))
+    bundle.leaves.push_back(gather_leaf(array, nb::cast<std::string>(taken[2][i++]), Use::source, reach));
+  return bundle;
+}
+
 // A target must not overlap another.
 void require_apart(const std::vector<Leaf>& leaves, const std::vector<std::string>& where) {
   std::vector<std::size_t> by_address;
@@ -110,6 +139,7 @@ Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach) 
     return bundle;
   }
   const Items items(arrays);
+  if (use == Use::source && has_more(items, reach)) return gather_tree(arrays, name, reach);
   const std::size_t count = items.values.size();
   std::vector<std::string> where(count);
   bundle.structure = PyDict_Check(arrays.ptr())   ? Structure::dict
@@ -136,6 +166,19 @@ Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach) 
     throw nb::python_error();
   }
   if (use == Use::target) require_apart(bundle.leaves, where);
+  return bundle;
+}
+
+Bundle gather_into(const Layout& layout, nb::handle out, Version version, const Reach& reach) {
+  if (layout.structure != Structure::tree) return gather(out, "out", Use::target, reach);
+  const nb::tuple found(trees().attr("places")(layout.tree, out, version));
+  Bundle bundle;
+  bundle.structure = Structure::tree;
+  bundle.tree = layout.tree;
+  for (const nb::handle place : nb::list(found[1])) bundle.where.push_back(nb::cast<std::string>(place));
+  for (const nb::handle array : nb::list(found[0]))
+    bundle.leaves.push_back(gather_leaf(array, bundle.where[bundle.leaves.size()], Use::target, reach));
+  require_apart(bundle.leaves, bundle.where);
   return bundle;
 }
 

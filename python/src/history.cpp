@@ -49,8 +49,9 @@ void bind_history(nb::module_& module) {
                                     R"(The versions of one name over a store's caches.
 
 A checkpoint is written whole under an int version and read whole. Its arrays may be anything with ``__dlpack__`` or
-the buffer protocol, alone or in one list, tuple or dict (keys ``str`` or ``int``); shape and element type are kept. An
-array that is more than that (masked, quantised, of a subclass) is refused by name.
+the buffer protocol, alone or in lists, tuples and dicts, with numbers, text and ``None`` beside them; shape and element
+type are kept. An array that is more than that (masked, quantised, of a subclass) is refused by name.
+``version in history`` and ``len(history)`` are about :meth:`versions`.
 Several threads may use one history. A waiting call lets other Python threads run. ``KeyboardInterrupt`` ends it within
 about 50 ms, as if its timeout had passed: nothing stored is lost and nothing is consumed. Neither a timeout nor a signal
 ends a call without ``stream`` while it waits for work on a GPU's stream.
@@ -126,6 +127,7 @@ A history that was dropped whole uses no memory once nothing refers to it, as if
 
   auto store = bind_store(module);
   bind_kept(history, store);
+  bind_snapshot(store);
   bind_files(module, store);
   bind_open(store);
 }

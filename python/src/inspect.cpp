@@ -1,17 +1,12 @@
 // A store's directory for the commands ls, verify, export and gc. Names and metadata are bytes: they may hold anything.
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <mutex>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <thread>
 
+#include "attended.hpp"
 #include "ebbtide/admin.hpp"
 #include "errors.hpp"
 #include "layout.hpp"
@@ -58,64 +53,6 @@ nb::list names(const std::vector<std::string>& from) {
   for (const std::string& name : from) out.append(text_of(name));
   return out;
 }
-
-// Runs `work` on a separate thread while this one runs signal handlers and calls `tell` with the bytes read so far.
-// An exception of either ends the work first.
-class Attended {
- public:
-  explicit Attended(nb::object tell) : tell_(std::move(tell)) {}
-
-  admin::Progress progress() {
-    return [this](std::uint64_t bytes) {
-      bytes_.fetch_add(bytes, std::memory_order_relaxed);
-      return !stop_.load(std::memory_order_relaxed);
-    };
-  }
-
-  template <class Work>
-  void run(Work work) {
-    std::exception_ptr thrown;
-    std::thread thread([&] {
-      try {
-        work();
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-      changed_.notify_all();
-    });
-    std::optional<nb::python_error> raised;
-    while (!wait()) {
-      if (raised) continue;
-      try {
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        if (!tell_.is_none()) tell_(bytes_.load());
-      } catch (nb::python_error& error) {
-        raised.emplace(std::move(error));
-        stop_ = true;
-      }
-    }
-    thread.join();
-    if (raised) throw nb::python_error(std::move(*raised));
-    if (thrown) std::rethrow_exception(thrown);
-    if (!tell_.is_none()) tell_(bytes_.load());
-  }
-
- private:
-  bool wait() {
-    nb::gil_scoped_release unlocked;
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return over_; });
-  }
-
-  nb::object tell_;
-  std::atomic<std::uint64_t> bytes_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;
-};
 
 // --- a store's directory
 
@@ -229,6 +166,10 @@ nb::dict description_of(const ReaderObject& self) {
   out["bytes"] = info.bytes;
   out["metadata"] = bytes_of(info.metadata);
   out["arrays"] = leaves_of(info);
+  out["snapshot"] = self.reader.is_snapshot();
+  nb::list leans_on;
+  for (const Version version : info.leans_on) leans_on.append(version);
+  out["leans_on"] = leans_on;
   return out;
 }
 
@@ -245,7 +186,7 @@ nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last
                                  .progress = attended.progress()};
   attended.run([&] { done = admin::gc(directory, options); });
   const admin::Collected got = check(std::move(*done));
-  static constexpr const char* kWhy[] = {"superseded", "retention", "damaged"};
+  static constexpr const char* kWhy[] = {"superseded", "retention", "damaged", "unfinished"};
   nb::dict out;
   nb::list removals, segments;
   for (const admin::Removal& one : got.removals) {
@@ -294,7 +235,7 @@ void bind_inspect(nb::module_& module) {
   nb::class_<ReaderObject>(module, "RecordReader", "One checkpoint, read piece by piece, each checked.")
       .def(nb::init<const InspectionObject&, std::size_t>(), nb::arg("inspection"), nb::arg("index"))
       .def("describe", &description_of, nb::sig("def describe(self) -> dict[str, typing.Any]"),
-           "Regions as (id, bytes, offset), metadata, and the arrays that it describes.")
+           "Regions as (id, bytes, offset), metadata, the arrays that it describes, and what a snapshot leans on.")
       .def(
           "next",
           [](ReaderObject& self) {

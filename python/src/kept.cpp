@@ -1,7 +1,9 @@
 // What earlier processes left: the versions, and the newest that is intact.
+#include <algorithm>
 #include <nanobind/stl/string.h>
 
 #include "arguments.hpp"
+#include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
 #include "warnings.hpp"
@@ -34,6 +36,29 @@ nb::object latest_of(State& state, ebb::History history, nb::handle at_most) {
   return newest ? nb::cast(*newest) : nb::none();
 }
 
+bool contains(HistoryObject& self, nb::handle version) {
+  self.state->check();
+  if (!PyIndex_Check(version.ptr())) return false;
+  std::int64_t number = 0;
+  const nb::object as_int = nb::steal(PyNumber_Index(version.ptr()));
+  if (!as_int.is_valid()) throw nb::python_error();
+  if (!nb::try_cast(as_int, number)) return false;  // longer than a version may be
+  const auto found = check([&] {
+    Unlocked unlocked(self.state->inside());
+    return self.history.versions();
+  }());
+  return std::ranges::binary_search(found, number);
+}
+
+// Of a closed store too: whoever prints it is looking for what is wrong.
+std::string shown(HistoryObject& self, const std::string& what) {
+  if (self.state->foreign()) return "<" + what + ", of another process>";
+  Unlocked unlocked(self.state->inside());
+  const auto found = self.history.versions();
+  if (!found) return "<" + what + ", " + std::string(name_of(found.error().code)) + ">";
+  return "<" + what + ", " + std::to_string(found->size()) + (found->size() == 1 ? " version>" : " versions>");
+}
+
 ebb::History named(StoreObject& self, std::string name) {
   return name.empty() ? self.history : self.state->store().history(std::move(name));
 }
@@ -42,6 +67,26 @@ ebb::History named(StoreObject& self, std::string name) {
 
 void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, HistoryObject>& store) {
   history
+      .def(
+          "info",
+          [](HistoryObject& self, nb::handle version) {
+            self.state->check();
+            Signals signals;
+            const CheckpointInfo info = info_of(self, to_version(version), signals);
+            nb::dict result;
+            nb::list leans_on;
+            for (const Version needed : info.leans_on) leans_on.append(needed);
+            result["bytes"] = info.bytes;
+            result["leans_on"] = leans_on;
+            return result;
+          },
+          nb::arg("version").none(), nb::sig("def info(self, version: int) -> dict[str, typing.Any]"),
+          R"(What is stored of ``version``: its payload is not read.
+
+``bytes``: in the store, of a snapshot without what it shares with others; ``leans_on``: the versions whose bytes it needs
+beside its own, ascending (``[]`` of a checkpoint, and of a snapshot that stored everything). They may be dropped: what is
+needed stays.
+Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`, :class:`ebbtide.Damaged`, :class:`ebbtide.Closed`.)")
       .def(
           "versions",
           [](HistoryObject& self) {
@@ -73,8 +118,44 @@ Raises :class:`ebbtide.Unsupported` (an ephemeral store has no earlier process),
 :class:`ebbtide.Closed`.
 
 >>> step = history.latest()
->>> state = initial() if step is None else history.restore(step))");
+>>> state = initial() if step is None else history.restore(step))")
+      .def("__contains__", &contains, nb::arg("version").none(),
+           nb::sig("def __contains__(self, version: object) -> bool"))
+      .def("__len__",
+           [](HistoryObject& self) {
+             self.state->check();
+             return nb::len(versions_of(*self.state, self.history));
+           })
+      .def("__bool__", [](HistoryObject&) { return true; })  // also without versions
+      .def(
+          "__repr__",
+          [](HistoryObject& self) { return to_text(shown(self, "ebbtide.History \"" + self.history.name() + "\"")); },
+          nb::sig("def __repr__(self) -> str"));
   store
+      .def(
+          "__repr__",
+          [](StoreObject& self) {
+            std::string what = "ebbtide.Store";
+            if (!self.state->foreign()) what += " (" + self.state->store().stats().settings + ")";
+            return to_text(shown(self, what));
+          },
+          nb::sig("def __repr__(self) -> str"))
+      .def(
+          "histories",
+          [](StoreObject& self) {
+            self.state->check();
+            const auto found = check([&] {
+              Unlocked unlocked(self.state->inside());
+              return self.state->store().histories();
+            }());
+            nb::list result;
+            for (const auto& name : found) result.append(to_text(name));
+            return result;
+          },
+          nb::sig("def histories(self) -> list[str]"),
+          R"(The names of the histories that have versions, ascending; the store's own is ``""``.
+
+In a persistent store also those of earlier processes. Raises :class:`ebbtide.Closed`.)")
       .def(
           "versions",
           [](StoreObject& self, std::string name) {

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 
 #include "errors.hpp"
 
 namespace ebb::python {
 namespace {
 
-constexpr char kMagic = '\xeb', kFormat = 1;
+constexpr char kMagic = '\xeb', kFlat = 1, kTree = 2;
 
 // --- numbers and text as bytes, seven bits a byte
 
@@ -63,20 +64,22 @@ void put_key(std::string& to, const Key& key) {
   }
 }
 
-template <class Leaves>
-std::string encode(Structure structure, const std::vector<Key>& keys, const Leaves& leaves) {
+template <class Given>
+std::string encoded(const Given& given) {
+  const bool tree = given.structure == Structure::tree;
   std::string shapes;
-  shapes.push_back(static_cast<char>(structure));
-  put(shapes, static_cast<std::uint64_t>(leaves.size()));
-  for (const auto& key : keys) put_key(shapes, key);
-  for (const auto& leaf : leaves) {
+  shapes.push_back(static_cast<char>(given.structure));
+  put(shapes, static_cast<std::uint64_t>(given.leaves.size()));
+  for (const auto& key : given.keys) put_key(shapes, key);
+  if (tree) put(shapes, given.tree);
+  for (const auto& leaf : given.leaves) {
     put(shapes, leaf.dtype);
     put(shapes, static_cast<std::uint64_t>(leaf.shape.size()));
     for (const auto dim : leaf.shape) put(shapes, static_cast<std::uint64_t>(dim));
   }
-  std::string text{kMagic, kFormat};
+  std::string text{kMagic, tree ? kTree : kFlat};
   put(text, shapes);
-  for (const auto& leaf : leaves) text.push_back(origin(leaf.library, leaf.gpu));
+  for (const auto& leaf : given.leaves) text.push_back(origin(leaf.library, leaf.gpu));
   return text;
 }
 
@@ -87,8 +90,10 @@ std::string key_text(const Key& key) {
   return "'" + std::get<std::string>(key) + "'";
 }
 
-template <class Leaves>
-std::string bundle_text(Structure structure, const std::vector<Key>& keys, const Leaves& leaves) {
+template <class Given>
+std::string text_of(const Given& given) {
+  const auto& [structure, keys, leaves] = std::tie(given.structure, given.keys, given.leaves);
+  if (structure == Structure::tree) return "a tree with " + std::to_string(leaves.size()) + " arrays";
   if (structure == Structure::single) return "one array " + to_text(leaves[0].dtype, leaves[0].shape);
   const char* const open[] = {"", "[", "(", "{"};
   const char* const close[] = {"", "]", ")", "}"};
@@ -121,11 +126,11 @@ nb::object array_for(const LeafType& leaf, const Reach& reach) {
 
 }  // namespace
 
-std::string encode(const Bundle& bundle) { return encode(bundle.structure, bundle.keys, bundle.leaves); }
-std::string encode(const Layout& layout) { return encode(layout.structure, layout.keys, layout.leaves); }
+std::string encode(const Bundle& bundle) { return encoded(bundle); }
+std::string encode(const Layout& layout) { return encoded(layout); }
 
 std::string_view shape_part(std::string_view metadata) {
-  if (metadata.size() < 2 || metadata[0] != kMagic || metadata[1] != kFormat) return {};
+  if (metadata.size() < 2 || metadata[0] != kMagic || (metadata[1] != kFlat && metadata[1] != kTree)) return {};
   Reader reader{metadata.substr(2)};
   return reader.text();
 }
@@ -136,8 +141,9 @@ std::optional<Layout> decode(std::string_view metadata) {
   Layout layout;
   const auto structure = static_cast<unsigned char>(shapes.left.front());
   shapes.left.remove_prefix(1);
-  if (structure > static_cast<unsigned char>(Structure::dict)) return std::nullopt;
+  if (structure > static_cast<unsigned char>(Structure::tree)) return std::nullopt;
   layout.structure = static_cast<Structure>(structure);
+  if ((layout.structure == Structure::tree) != (metadata[1] == kTree)) return std::nullopt;
   const auto count = shapes.number();
   if (count > metadata.size() || metadata.size() - 2 < shape_part(metadata).size() + count) return std::nullopt;
   if (layout.structure == Structure::single && count != 1) return std::nullopt;
@@ -151,6 +157,7 @@ std::optional<Layout> decode(std::string_view metadata) {
       layout.keys.emplace_back(std::string(shapes.text()));
     }
   }
+  if (layout.structure == Structure::tree) layout.tree = shapes.text();
   const std::string_view libraries = metadata.substr(metadata.size() - count);
   for (std::uint64_t i = 0; i < count && !shapes.bad; ++i) {
     LeafType leaf;
@@ -184,6 +191,7 @@ Bundle allocate(const Layout& layout, const Reach& reach) {
   Bundle bundle;
   bundle.structure = layout.structure;
   bundle.keys = layout.keys;
+  bundle.tree = layout.tree;
   bundle.leaves.reserve(layout.leaves.size());
   for (const auto& leaf : layout.leaves) {
     Leaf made = describe(array_for(leaf, reach), "new array", Use::target, reach);
@@ -208,6 +216,8 @@ nb::object assemble(const Bundle& bundle) {
     default: {
       nb::list result;
       for (const auto& leaf : bundle.leaves) result.append(leaf.array);
+      if (bundle.structure == Structure::tree)
+        return nb::module_::import_("ebbtide._trees").attr("built")(bundle.tree, result);
       return bundle.structure == Structure::list ? nb::object(result) : nb::object(nb::tuple(result));
     }
   }
@@ -255,11 +265,15 @@ std::vector<Target> targets_of(const Bundle& out, const CheckpointInfo& info, Ve
       }
       const auto& leaf = out.leaves[leaf_of[i]];
       same = leaf.dtype == written.leaves[i].dtype && leaf.shape == written.leaves[i].shape;
+      if (!same && i < out.where.size()) {
+        raise(Errc::size_mismatch, out.where[i] + " is " + to_text(leaf.dtype, leaf.shape) + "; version " +
+                                       std::to_string(version) + " has " +
+                                       to_text(written.leaves[i].dtype, written.leaves[i].shape) + " there");
+      }
     }
     if (!same) {
-      raise(Errc::size_mismatch, "out is " + bundle_text(out.structure, out.keys, out.leaves) + "; version " +
-                                     std::to_string(version) + " holds " +
-                                     bundle_text(written.structure, written.keys, written.leaves));
+      raise(Errc::size_mismatch,
+            "out is " + text_of(out) + "; version " + std::to_string(version) + " holds " + text_of(written));
     }
   }
   std::vector<Target> targets;

@@ -1,6 +1,6 @@
 #pragma once
-// How a checkpoint's arrays were given (alone, in a list, tuple or dict) and what each is; stored as the checkpoint's
-// metadata.
+// How a checkpoint's arrays were given (alone, in a list, tuple or dict, in a tree) and what each is; stored as the
+// checkpoint's metadata (docs/format.md).
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@
 
 namespace ebb::python {
 
-enum class Structure : std::uint8_t { single, list, tuple, dict };
+enum class Structure : std::uint8_t { single, list, tuple, dict, tree };
 
 using Key = std::variant<std::int64_t, std::string>;  ///< of a dict
 
@@ -28,18 +28,23 @@ struct LeafType {
 struct Bundle {
   Structure structure = Structure::single;
   std::vector<Key> keys;  ///< of a dict, one a leaf
+  std::string tree;       ///< of a tree, all that is no array (ebbtide/_trees.py)
   std::vector<Leaf> leaves;
+  std::vector<std::string> where;  ///< of the arrays of a tree that are read into
 };
 
 struct Layout {
   Structure structure = Structure::single;
   std::vector<Key> keys;
+  std::string tree;
   std::vector<LeafType> leaves;
 };
 
 /// Describes `arrays`; `name` is the argument's name. Raises invalid_argument or unsupported naming the array,
 /// RuntimeError when code that describing runs (the arrays' own methods, other threads) has changed the list or dict.
 Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach);
+/// The same for the arrays of `out` where the tree `layout` has some; refuses another structure with size_mismatch.
+Bundle gather_into(const Layout& layout, nb::handle out, Version version, const Reach& reach);
 
 /// The bundle's layout as compact bytes: equal layouts (apart from libraries) have equal `shape_part`s.
 std::string encode(const Bundle& bundle);

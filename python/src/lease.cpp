@@ -192,6 +192,7 @@ nb::object LoanObject::arrays(nb::handle self) {
   Bundle bundle;
   bundle.structure = layout_.structure;
   bundle.keys = layout_.keys;
+  bundle.tree = layout_.tree;
   nb::object part = nb::module_::import_("ebbtide._arrays").attr("part_of");
   for (std::size_t i = 0; i < layout_.leaves.size(); ++i) {
     const auto& type = layout_.leaves[i];

@@ -60,6 +60,26 @@ nb::dict link_rates(const std::string& device, std::size_t span) {
   return all;
 }
 
+nb::dict write_tracking() {
+  const machine::WriteTracking found = [] {
+    nb::gil_scoped_release unlocked;
+    return machine::write_tracking();
+  }();
+  nb::list watches;
+  for (const machine::WriteWatch& watch : found.watches) {
+    nb::dict one;
+    one["name"] = nb::str(watch.name.c_str());
+    one["usable"] = watch.usable;
+    one["user_faults_only"] = watch.user_faults_only;
+    one["note"] = nb::str(watch.note.c_str());
+    watches.append(one);
+  }
+  nb::dict all;
+  all["watches"] = watches;
+  all["auto"] = found.automatic == Track::faults ? "faults" : found.automatic == Track::scan ? "scan" : "digest";
+  return all;
+}
+
 nb::dict file_system(const std::string& directory) {
   const machine::FileSystem found = check(machine::file_system(directory));
   nb::dict one;
@@ -115,6 +135,11 @@ void bind_machine(nb::module_& module) {
              "``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.");
   module.def("io_uring_absent_reason", &machine::io_uring_absent_reason,
              "Why io_uring cannot be used, according to an attempt; empty when it can.");
+  module.def(
+      "write_tracking", &write_tracking, nb::sig("def write_tracking() -> dict[str, Any]"),
+      "How snapshots find writes here: ``auto`` (what ``track=\"auto\"`` uses: ``\"faults\"``, ``\"scan\"`` or\n"
+      "``\"digest\"``), and ``watches``, each tried out: ``name``, ``usable``, ``user_faults_only`` (a read() into\n"
+      "protected memory fails), ``note`` (why it is not usable, or limited).");
   module.def("file_system", &file_system, nb::arg("directory"),
              nb::sig("def file_system(directory: str) -> dict[str, Any]"),
              "``kind``, ``in_memory``, ``free_bytes`` and ``total_bytes`` of the file system that a directory is on.");

@@ -22,5 +22,7 @@ NB_MODULE(_core, module) {
       "``4294967296`` as ``\"4 GiB\"``.");
   bind_inspect(module);
   bind_machine(module);
+  bind_node(module);
   bind_sim(module);
+  bind_spill(module);
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nanobind/nanobind.h>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "ebbtide/lent_pages.hpp"
@@ -20,7 +21,8 @@ struct StoreObject : HistoryObject {};
 
 class FutureObject {
  public:
-  FutureObject(std::shared_ptr<State> state, ebb::Future future, std::shared_ptr<Held> held);
+  using Pending = std::variant<ebb::Future, ebb::Snapshot>;
+  FutureObject(std::shared_ptr<State> state, Pending pending, std::shared_ptr<Held> held);
   ~FutureObject();
   bool done(std::optional<std::string> level);
   void wait(std::optional<std::string> level, std::optional<double> timeout);
@@ -30,8 +32,8 @@ class FutureObject {
  private:
   Result<void> wait_for(const std::optional<std::string>& level, std::optional<double> timeout);
   std::shared_ptr<State> state_;
-  ebb::Future future_;
-  std::shared_ptr<Held> held_;  ///< null for a checkpoint's future
+  Pending pending_;
+  std::shared_ptr<Held> held_;  ///< null but for a restore's future
 };
 
 /// Device cache memory that is lent to Python: what Reservation and Loan share. In host memory it exports its bytes as
@@ -107,7 +109,7 @@ class LoanObject : public Lent {
   std::shared_ptr<GripOf<ebb::Loan>> grip_;
 };
 
-nb::dict to_dict(const Stats& stats);
+nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots);
 
 void bind_future(nb::module_& module);
 void bind_lease(nb::module_& module);
@@ -118,9 +120,12 @@ void bind_reading(nb::class_<HistoryObject>& history);
 nb::class_<StoreObject, HistoryObject> bind_store(nb::module_& module);
 void bind_inspect(nb::module_& module);
 void bind_files(nb::module_& module, nb::class_<StoreObject, HistoryObject>& store);
+void bind_snapshot(nb::class_<StoreObject, HistoryObject>& store);
 void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, HistoryObject>& store);
 void bind_open(nb::class_<StoreObject, HistoryObject>& store);
 void bind_machine(nb::module_& module);
+void bind_node(nb::module_& module);
 void bind_sim(nb::module_& module);
+void bind_spill(nb::module_& module);
 
 }  // namespace ebb::python

@@ -1,4 +1,6 @@
 
+#include <array>
+
 #include "errors.hpp"
 #include "objects.hpp"
 #include "warnings.hpp"
@@ -42,14 +44,15 @@ StoreObject* open(nb::dict options, nb::object log) {
   for (auto [key, text] : options) check(set_option(chosen, nb::cast<std::string>(key), option_text(key, text)));
   if (!log.is_none()) chosen.log_with_severity = logger(std::move(log));
   chosen = check(with_environment(std::move(chosen)));
-  const bool kept =
-      chosen.readonly.value_or(false) || chosen.durability.value_or(Durability::ephemeral) != Durability::ephemeral;
+  constexpr std::array<std::string_view, 4> names = {"ephemeral", "process", "storage", "node"};
+  const auto level = static_cast<std::size_t>(chosen.durability.value_or(Durability::ephemeral));
+  const std::string_view durability = chosen.readonly.value_or(false) ? "readonly" : names.at(level);
   Warnings warnings;
   auto store = [&] {
     nb::gil_scoped_release unlocked;
     return Store::open(chosen);
   }();
-  auto state = std::make_shared<State>(check(std::move(store)), kept);
+  auto state = std::make_shared<State>(check(std::move(store)), durability);
   warnings.raise(2);                   // reported at the caller of `ebbtide.open`
   ebb::History self = state->store();  // the store's own history, as a view
   return new StoreObject{{std::move(state), std::move(self)}};

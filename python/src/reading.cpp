@@ -18,27 +18,29 @@ struct Reading {
 
 Reading prepare(const CheckpointInfo& info, Version version, nb::handle out, const Reach& reach) {
   Reading reading;
-  if (out.is_none()) {
-    reading.bundle = allocate(layout_of(info), reach);
-    reading.arrays = assemble(reading.bundle);
-  } else {
-    reading.bundle = gather(out, "out", Use::target, reach);
-    reading.arrays = nb::borrow(out);
-  }
+  const Layout layout = layout_of(info);
+  reading.bundle = out.is_none() ? allocate(layout, reach) : gather_into(layout, out, version, reach);
+  const bool given = !out.is_none() && layout.structure != Structure::tree;
+  reading.arrays = given ? nb::borrow(out) : assemble(reading.bundle);
   reading.targets = targets_of(reading.bundle, info, version);
   return reading;
 }
 
 nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool keep, std::optional<double> timeout,
-                   nb::handle stream) {
+                   nb::handle stream, nb::handle have) {
   self.state->check();
   self.state->sweep();
   const Version number = to_version(version);
   Signals signals;
   auto options = restore_options(keep, timeout, signals);
+  if (!have.is_none()) {
+    if (out.is_none())
+      raise(Errc::invalid_argument, "have= needs out=: the arrays that have the bytes of that version");
+    options.have = to_version(have);
+  }
   const Reach reach = reach_of(*self.state, stream);
   for (;;) {
-    const CheckpointInfo info = info_of(self, number);
+    const CheckpointInfo info = info_of(self, number, signals, timeout);
     Reading reading = prepare(info, number, out, reach);
     options.stream = stream_for(*self.state, reading.bundle, reach);
     const auto call = [&] { return self.history.restore(number, reading.targets, options); };
@@ -66,7 +68,7 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   options.keep = keep;
   const Reach reach = reach_of(*self.state, nb::none());
   for (;;) {
-    const CheckpointInfo info = info_of(self, number);
+    const CheckpointInfo info = info_of(self, number, signals);
     Reading reading = prepare(info, number, out, reach);
     static_cast<void>(stream_for(*self.state, reading.bundle, reach, false));  // waits for what still computes there
     auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
@@ -100,7 +102,7 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
   auto options = restore_options(keep, timeout, signals);
   options.stream = reach.stream;
   for (;;) {
-    CheckpointInfo info = info_of(self, number);
+    CheckpointInfo info = info_of(self, number, signals, timeout);
     auto loan = waiting(*self.state, signals, [&] {
       auto borrowed = self.history.borrow(number, options);
       // If a signal handler's exception replaces the result, the loan must not be consumed unseen; if the store is
@@ -121,13 +123,15 @@ nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optio
 void bind_reading(nb::class_<HistoryObject>& history) {
   history
       .def("restore", &restore, nb::arg("version").none(), nb::arg("out") = nb::none(), nb::arg("keep") = false,
-           nb::arg("timeout") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::sig("def restore(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False, "
-                   "timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> typing.Any"),
+           nb::arg("timeout") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("have") = nb::none(),
+           nb::sig("def restore(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False, "
+                   "timeout: float | None = None, stream: ebbtide.types.Stream | None = None, "
+                   "have: int | None = None) -> typing.Any"),
            R"(Read ``version`` and return when the bytes are usable.
 
 out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
-returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
+returned. Of a tree, the values that ``out`` has count for nothing: a new tree with the values that were written and the
+arrays of ``out`` is returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
 say), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy count as writable;
 those of JAX never are. No two may share memory.
 Without it, new arrays of the library and on the GPU that they came from (torch tensors if torch can be imported, else
@@ -137,6 +141,8 @@ timeout: seconds; None for as long as it takes.
 stream: as in :meth:`checkpoint`: the arrays are overwritten only after what is on the stream already, and later work on
 it finds the bytes in them. The host waits only until every copy is enqueued; arrays that are neither PyTorch's nor
 CuPy's must live until the stream gets there.
+have: ``out`` has the bytes of this version: of a snapshot, only the zones in which both differ are read and written. If
+either is no snapshot, or their memory differs in size, all is restored.
 
 Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
 :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``
@@ -149,7 +155,7 @@ is consumed.
 >>> store.restore(6, out={"p": pressure, "v": velocity}))")
       .def("restore_async", &restore_async, nb::arg("version").none(), nb::arg("out") = nb::none(),
            nb::arg("keep") = false,
-           nb::sig("def restore_async(self, version: int, out: ebbtide.types.Arrays | None = None, keep: bool = False) "
+           nb::sig("def restore_async(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False) "
                    "-> Future"),
            R"(Like :meth:`restore`, in the background: ``result()`` of the future returns the arrays.
 

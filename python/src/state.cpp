@@ -6,15 +6,16 @@
 
 namespace ebb::python {
 
-State::State(ebb::Store store, bool kept)
+State::State(ebb::Store store, std::string_view durability)
     : store_(std::make_unique<ebb::Store>(std::move(store))),
       pid_(getpid()),
       gpu_(store_->gpu().value_or(-1)),
-      kept_(kept) {}
+      durability_(durability) {}
 
 State::~State() {
   if (foreign()) {
     (void)store_.release();
+    (void)protected_.release();
     for (auto& pending : pending_) new Pending(std::move(pending));
     return;
   }
@@ -66,6 +67,7 @@ void State::close() {
     return store_->close(signals.interrupt());
   }();
   sweep();
+  if (!signals.raised()) protected_.reset();  // interrupted, the store is open
   signals.rethrow();
   ebb::python::check(closed);
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <nanobind/nanobind.h>
+#include <string_view>
 #include <vector>
 
 #include "blocking.hpp"
@@ -23,8 +24,8 @@ struct Held {
 ///    memory that its producer lent until the copy, so that the arrays outlive their Future.
 class State {
  public:
-  /// `kept`: the store is persistent.
-  State(ebb::Store store, bool kept);
+  /// `durability`: its name, or "readonly".
+  State(ebb::Store store, std::string_view durability);
   ~State();
   State(const State&) = delete;
 
@@ -34,11 +35,15 @@ class State {
   void check() const;
   bool foreign() const;             ///< in a forked child
   int gpu() const { return gpu_; }  ///< -1: the store's device is host memory
-  bool kept() const { return kept_; }
-  Kinds& kinds() { return kinds_; }  ///< of the objects that this store was given
+  std::string_view durability() const { return durability_; }
+  bool kept() const { return durability_ != "ephemeral"; }  ///< the store is persistent
+  Kinds& kinds() { return kinds_; }                         ///< of the objects that this store was given
   /// Keeps the arrays of a background restore until it ends, or (`level`) of a checkpoint until that tier has it.
   void keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<const char*> level = {});
   void sweep();  ///< releases what has ended
+  /// The arrays that snapshots are of, kept until they are replaced, or the store is closed. Null: none.
+  const Bundle* protected_arrays() const { return protected_.get(); }
+  void protect(std::unique_ptr<Bundle> arrays) { protected_ = std::move(arrays); }
   /// Ends every transfer; waiting calls end with `closed`. Calling it twice is fine. A signal handler's exception
   /// interrupts it: the store stays open and nothing is lost.
   void close();
@@ -52,11 +57,12 @@ class State {
   };
   std::unique_ptr<ebb::Store> store_;
   std::vector<Pending> pending_;
+  std::unique_ptr<Bundle> protected_;
   Kinds kinds_;
   std::atomic<int> inside_{0};
   long pid_;
   int gpu_ = -1;
-  bool kept_ = false;
+  std::string_view durability_;
 };
 
 /// In a forked child, `thing` is never destroyed: its destructor would wait for threads that do not exist there.

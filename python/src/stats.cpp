@@ -22,7 +22,7 @@ nb::dict to_dict(const ArenaStats& arena) {
 
 }  // namespace
 
-nb::dict to_dict(const Stats& stats) {
+nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots) {
   nb::dict result, blocked;
   nb::list tiers, links;
   for (const auto& tier : stats.tiers) {
@@ -74,11 +74,22 @@ nb::dict to_dict(const Stats& stats) {
     node["checkpoints_written"] = stats.node->checkpoints_written;
     node["agents"] = stats.node->agents;
     node["agent_program"] = stats.node->agent_program;
+    node["bytes_borrowed"] = stats.node->bytes_borrowed;
     node["last_blocked_s"] = stats.node->last_blocked_s;
     node["last_durable_s"] = stats.node->last_durable_s;
     node["last_drain_s"] = stats.node->last_drain_s;
     result["node"] = node;
   }
+  nb::dict cuts;
+  cuts["zones"] = snapshots.zones;
+  cuts["dirty"] = snapshots.dirty;
+  cuts["snapshots"] = snapshots.snapshots;
+  cuts["failures"] = snapshots.failures;
+  cuts["faults"] = snapshots.faults;
+  cuts["duplicates"] = snapshots.duplicates;
+  cuts["blocked_s"] = snapshots.blocked_s;
+  cuts["bytes_gathered"] = snapshots.bytes_gathered;
+  result["snapshots"] = cuts;
   result["settings"] = nb::str(stats.settings.c_str());
   return result;
 }

@@ -35,10 +35,11 @@ A process forked from the one that opened it is refused by name. At interpreter 
           "history",
           [](StoreObject& self, std::string name, nb::handle order) {
             self.state->check();
-            const bool reverse = !order.is_none() && str_text(order) == "reverse";
+            const std::string word = order.is_none() ? "" : str_text(order);
+            const bool reverse = word == "reverse" || word == "lifo";
             if (!order.is_none() && !reverse) {
               raise(Errc::invalid_argument,
-                    "order=" + repr_text(order) + " is not valid: expected None or \"reverse\"");
+                    "order=" + repr_text(order) + " is not valid: expected None, \"reverse\" or \"lifo\" (the same)");
             }
             auto history = self.state->store().history(std::move(name), reverse ? Order::reverse : Order::none);
             return new HistoryObject{self.state, std::move(history)};
@@ -48,12 +49,16 @@ A process forked from the one that opened it is refused by name. At interpreter 
           R"(The history called ``name``: the same calls over the same caches, with versions and hints of its own.
 
 name: at most 65,536 bytes in UTF-8; a longer one is refused by its first checkpoint.
-order: ``"reverse"`` hints each checkpoint, when it is written, ahead of the earlier ones.)")
+order: ``"reverse"`` hints each checkpoint, when it is written, ahead of the earlier ones; ``"lifo"`` is the same.)")
       .def(
           "stats",
           [](StoreObject& self) {
             self.state->check();
-            return to_dict(self.state->store().stats());
+            const auto [stats, snapshots] = [&] {  // which wait for calls that look for Python's signals
+              Unlocked unlocked(self.state->inside());
+              return std::pair(self.state->store().stats(), self.state->store().snapshot_stats());
+            }();
+            return to_dict(stats, snapshots);
           },
           nb::sig("def stats(self) -> dict[str, typing.Any]"), R"(Every counter needed to explain a run.
 
@@ -66,9 +71,12 @@ files); in bytes ``ready`` (usable now), ``limit`` (that will ever be usable), `
 ``blocked_s``: seconds that calls were blocked, by cause. ``found_on``: at each restore, the index of the fastest tier
 with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
 fastest tier. Both cover the newest restores, at least 16384.
-``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far, and of the
-checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
+``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far,
+``bytes_borrowed`` (now, of what other processes of the pool do not use), and of the checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
 them durable (``last_durable_s``), and between the two (``last_drain_s``).
+``snapshots``, of protected arrays: ``zones`` that are protected now and how many of them are known to be ``dirty``,
+``snapshots`` taken, ``failures`` after the cut, ``faults`` (first writes seen), ``duplicates`` (zones copied because a write
+came first), ``blocked_s`` (seconds that writers waited) and ``bytes_gathered`` (copied from protected arrays).
 ``settings``: the sizes and engines chosen at open.)")
       .def(
           "close", [](StoreObject& self) { self.state->close(); },
@@ -80,6 +88,11 @@ Raises :class:`ebbtide.TimedOut`, or the error of what failed (:class:`ebbtide.N
 naming a checkpoint that is not durable. The store is closed all the same.
 A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
 and it must be closed again, though other threads may have received ``Closed`` meanwhile.)")
+      .def_prop_ro(
+          "durability", [](StoreObject& self) { return to_text(self.state->durability()); },
+          nb::sig("def durability(self) -> str"),
+          "``\"ephemeral\"``, ``\"process\"``, ``\"node\"`` or ``\"storage\"``; ``\"readonly\"`` if it is not for "
+          "writing.")
       .def_prop_ro(
           "calls_inside", [](StoreObject& self) { return self.state->inside().load(); },
           "Calls that are waiting without the GIL now.")

@@ -72,14 +72,18 @@ void bind_writing(nb::class_<HistoryObject>& history) {
   history
       .def("checkpoint", &checkpoint, nb::arg("version").none(), nb::arg("arrays").none(), nb::arg("timeout") = 0.0,
            nb::arg("stream") = nb::none(),
-           nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Arrays, timeout: float | None = 0.0, "
+           nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Tree, timeout: float | None = 0.0, "
                    "stream: ebbtide.types.Stream | None = None) -> Future"),
            R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
 
 Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1). Arrays with gaps between
 their elements are packed into a copy first.
 
-timeout: seconds to wait for another thread to make room when no transfer in flight can.
+arrays: one array, one list, tuple or dict of them, or a tree: up to 100 of these in one another, with values beside the
+arrays (see :data:`ebbtide.types.Tree`), which come back with their type.
+
+timeout: seconds to wait for another thread to make room when no transfer in flight can, or for the agent of a node's
+pool if that is stopped.
 stream: a CUDA stream of the store's GPU (an int handle, a stream of PyTorch or CuPy, or anything with
 ``__cuda_stream__``). The copy runs after what is on the stream already, and later work on it waits for the copy; the
 host does not wait when the device cache has room, and work on that stream may overwrite the arrays at once. Without it,
@@ -88,8 +92,8 @@ of its ``__cuda_array_interface__``) on that one; for any other, and when some a
 the call blocks until the arrays are copied.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
-:class:`ebbtide.InvalidArgument` (objects that are no arrays, Python objects inside, GPU arrays with gaps or on
-different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+:class:`ebbtide.InvalidArgument` (what is neither array nor value, by its path; a tree that contains itself; Python
+objects inside an array; GPU arrays with gaps or on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
 GPU, a stream that is being captured into a graph), RuntimeError (the list or dict changed while its arrays were
 read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
 raise.

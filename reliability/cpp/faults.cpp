@@ -158,8 +158,6 @@ void note(Report& report, const std::string& where, const std::string& by, const
   for (const std::string& what : verdict.violations) report.violation(where + ": " + what);
 }
 
-const char* name_of(Layer layer) { return layer == Layer::store ? "store" : "storage"; }
-
 void try_calls(const Script& script, Layer layer, std::uint64_t step, Report& report) {
   std::array<std::uint64_t, platform::testing::kFileCalls> calls{};
   {

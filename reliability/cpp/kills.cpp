@@ -178,7 +178,7 @@ struct Trier {
     out.seed = seed;
     out.synced = random() % 4 != 0;
     out.unclosed = random() % 2;
-    out.layer = random() % 2 ? Layer::store : Layer::storage;
+    out.layer = options.snapshots ? Layer::snapshots : random() % 2 ? Layer::store : Layer::storage;
     out.directory = options.directory / std::to_string(made++);
     return out;
   }
@@ -233,8 +233,8 @@ struct Trier {
 };
 
 std::string told(const Life& life, const std::string& how) {
-  return std::string(life.layer == Layer::store ? "store" : "storage") + (life.synced ? ", storage" : ", process") +
-         ", script " + std::to_string(life.seed) + (life.unclosed ? ", as if killed before" : "") + ", killed " + how;
+  return std::string(name_of(life.layer)) + (life.synced ? ", storage" : ", process") + ", script " +
+         std::to_string(life.seed) + (life.unclosed ? ", as if killed before" : "") + ", killed " + how;
 }
 
 void kill_at_calls(Trier& with, std::uint64_t each, std::mt19937_64& random) {
@@ -297,7 +297,7 @@ void kill_at_random(Trier& with, std::uint64_t many, std::mt19937_64& random) {
 
 void run_kills(const TrialOptions& options, Report& report) {
   // So many at random moments, and beside them at each kind of call.
-  const std::uint64_t count = options.count ? options.count : options.short_form ? 25 : 1000;
+  const std::uint64_t count = options.count ? options.count : !options.short_form ? 1000 : options.snapshots ? 5 : 25;
   std::mt19937_64 random(options.seed);
   Trier with{options, report};
   kill_at_calls(with, std::max<std::uint64_t>(1, count / 50), random);

@@ -12,8 +12,15 @@ namespace ebb::trials {
 namespace {
 
 constexpr Trial kTrials[] = {
-    {"power", run_power},   {"flips", run_flips},   {"truncate", run_truncate}, {"hostile", run_hostile},
-    {"faults", run_faults}, {"limits", run_limits}, {"kills", run_kills},
+    {"power", run_power},
+    {"snapshot_power", run_power, true},
+    {"flips", run_flips},
+    {"truncate", run_truncate},
+    {"hostile", run_hostile},
+    {"faults", run_faults},
+    {"limits", run_limits},
+    {"kills", run_kills},
+    {"snapshot_kills", run_kills, true},
 };
 
 std::string next_of(int& at, int count, char** arguments) {
@@ -55,6 +62,7 @@ int run(int count, char** arguments) {
     }
   }
   if (trial == nullptr) throw std::invalid_argument("which trial?");
+  options.snapshots = trial->snapshots;
   options.directory = own_directory(directory);
   Report report;
   try {

@@ -34,12 +34,15 @@ void try_prefixes(const Recorded& recorded, std::size_t step, Report& report) {
   }
 }
 
-void try_states(const Recorded& recorded, std::size_t states, std::uint64_t seed, Report& report) {
+void try_states(const Recorded& recorded, std::size_t states, std::uint64_t seed, Report& report,
+                const std::string& as = "") {
   const PowerLoss power(recorded.journal);
   const Moments moments(recorded, power);
   StateJudge judge(recorded, true);
   std::mt19937_64 random(seed);
-  const std::string by = std::string(recorded.killed ? "killed, opened, then states" : "states") +
+  const std::string by = std::string(!as.empty()       ? as
+                                     : recorded.killed ? "killed, opened, then states"
+                                                       : "states") +
                          (recorded.failing ? ", after a failed sync" : "") +
                          (recorded.options.synced ? "" : ", process");
   for (std::size_t i = 0; i < states; ++i) {
@@ -72,6 +75,26 @@ void try_killed_then_power(const Recorded& first, std::size_t kills, std::size_t
   }
 }
 
+// kill -9, and `gc`, which is killed behind each of its changes, or the power goes then or later.
+void try_collections(const Recorded& first, std::size_t kills, std::size_t states, std::uint64_t seed, Report& report) {
+  const std::size_t size = first.journal.changes.size();
+  std::mt19937_64 random(seed);
+  for (std::size_t i = 0; i < kills; ++i) {
+    const std::size_t n = first_opening(first) + random() % (size - first_opening(first) + 1);
+    report.begin(told(first, "collected at", n, seed));
+    const Recorded next = record_next(first, n, true);
+    const PowerLoss power(next.journal);
+    StateJudge judge(next, false);
+    for (std::size_t at = next.killed; at <= next.opened; ++at) {
+      const std::string where = told(next, "gc killed at", at, 0);
+      report.begin(where);
+      note(report, where, judge.judge(power.prefix(at), events_of(power.notes(at)), false, at, 0));
+      report.count_by("gc killed");
+    }
+    try_states(next, states, random(), report, "gc, then states");
+  }
+}
+
 // No sync is made that `mistakes` does not leave out.
 void check_sites(const Recorded& recorded, Report& report) {
   for (const auto& [site, numbers] : sites_of(recorded.journal)) {
@@ -97,10 +120,12 @@ void run_power(const TrialOptions& options, Report& report) {
   };
   const int rounds = options.short_form ? 1 : 3;
   for (int round = 0; round < rounds; ++round) {
-    add(Layer::storage, true, plain);
-    add(Layer::store, true, plain);
-    add(Layer::store, true, retention);
-    add(round % 2 ? Layer::store : Layer::storage, false, plain);
+    const Layer whole = options.snapshots ? Layer::snapshots : Layer::store;
+    const Layer part = options.snapshots ? Layer::snapshots : Layer::storage;
+    add(part, true, plain);
+    add(whole, true, plain);
+    add(whole, true, retention);
+    add(round % 2 ? whole : part, false, plain);
   }
   for (const Recorded& one : runs) try_prefixes(one, options.short_form ? 37 : 1, report);
   // A sync fails, early or late: what is lost by that is told, and never comes back.
@@ -109,12 +134,15 @@ void run_power(const TrialOptions& options, Report& report) {
     const auto nth = static_cast<std::uint64_t>(2 + 5 * round);
     report.begin("recording");
     SubjectOptions subject;
-    subject.layer = Layer::storage;
+    subject.layer = options.snapshots ? Layer::snapshots : Layer::storage;
     const Recorded failing = record(options.seed * 1000 + 500 + nth, subject, plain, nth);
     try_states(failing, many, options.seed + nth, report);
   }
   // So many of each kind of run.
-  const std::uint64_t count = options.count ? options.count : options.short_form ? 160 : 10'000;
+  const std::uint64_t count = options.count        ? options.count
+                              : options.short_form ? 160
+                              : options.snapshots  ? 5'000
+                                                   : 10'000;
   const std::size_t synced = runs.size() / 4 * 3;
   for (std::size_t i = 0, nth = 0; i < runs.size(); ++i) {
     const std::uint64_t seed = options.seed + i;
@@ -124,6 +152,8 @@ void run_power(const TrialOptions& options, Report& report) {
     try_states(runs[i], share, seed, report);
     const std::size_t kills = options.short_form ? 3 : promised ? 20 : 40;
     try_killed_then_power(runs[i], kills, options.short_form ? 3 : 10, seed, report);
+    if (options.snapshots)
+      try_collections(runs[i], options.short_form ? 1 : 20, options.short_form ? 5 : 20, seed, report);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "reliability/cpp/runner.hpp"
 #include "reliability/cpp/sites.hpp"
+#include "storage/admin/collect.hpp"
 #include "storage/scan/segment_scan.hpp"
 
 namespace ebb::trials {
@@ -19,6 +20,9 @@ constexpr Version kExtra = 1'000'000, kNext = kExtra - 1;
 bool is_there(const std::vector<Event>& events) {
   return std::ranges::any_of(events, [](const Event& event) { return event.kind == Event::Kind::opened; });
 }
+
+// Where the next process writes.
+std::string next_history(const SubjectOptions& options) { return options.layer == Layer::snapshots ? "" : "adjoint"; }
 
 // Which writing of it this is.
 std::optional<std::size_t> made_of(const Script& script, const std::string& history, Version version,
@@ -52,17 +56,17 @@ Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptO
   }
   runner.run();
   out.journal = files->journal();
-  out.name = std::string(options.layer == Layer::store ? "store" : "storage") + (options.synced ? "" : ", process") +
+  out.name = std::string(name_of(options.layer)) + (options.synced ? "" : ", process") +
              (how.retention ? ", retention" : "") + ", script " + std::to_string(seed) +
              (failing ? ", sync " + std::to_string(failing) + " fails" : "");
   return out;
 }
 
-Recorded record_next(const Recorded& first, std::size_t n) {
+Recorded record_next(const Recorded& first, std::size_t n, bool collects) {
   Recorded out = first;
   out.name += ", killed at " + std::to_string(n);
   out.killed = n;
-  out.script.made.push_back({"adjoint", kNext, 0, 10'000});
+  out.script.made.push_back({next_history(out.options), kNext, 0, 10'000});
   const std::size_t more = out.script.made.size() - 1;
   const std::shared_ptr<MemoryFiles> files = PowerLoss(first.journal).killed(n);
   const auto tell = [&](Event::Kind kind, std::size_t made = 0) { files->note(text_of({kind, made})); };
@@ -88,6 +92,8 @@ Recorded record_next(const Recorded& first, std::size_t n) {
     store->close().value();
     tell(Event::Kind::closed);
   };
+  const admin::GcOptions all{.keep_last = out.script.keep_last, .keep_every = out.script.keep_every};
+  if (collects) storage::collect(*files, out.options.directory, all).value();
   const std::vector<std::size_t> found = open();
   if (!found.empty() && out.script.keep_last == 0) {
     const Made& one = out.script.made[found[n % found.size()]];
@@ -111,7 +117,7 @@ StateJudge::StateJudge(const Recorded& recorded, bool machine_stopped)
       script_(recorded.script),
       rules_{.kept = recorded.options.synced || !machine_stopped,
              .whole = recorded.options.synced || !machine_stopped} {
-  script_.made.push_back({"adjoint", kExtra, 0, 10'000});
+  script_.made.push_back({next_history(recorded.options), kExtra, 0, 10'000});
 }
 
 Verdict StateJudge::judge(const Files& files, std::vector<Event> events, bool ended_well, std::uint64_t seed,

@@ -33,7 +33,8 @@ Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptO
 /// The process of `first` is killed behind the n-th entry, and the machine goes on. The next one opens the store, drops
 /// one and closes it; another one writes one more. At the level "storage" all that an opening finds is noted to be
 /// durable: so it is promised. What the first did not sync still is not.
-Recorded record_next(const Recorded& first, std::size_t n);
+/// `collects`: before all that, `ebbtide gc` frees the bytes that no reader can reach.
+Recorded record_next(const Recorded& first, std::size_t n, bool collects = false);
 
 /// Judges states of one recorded run, which outlives it.
 class StateJudge {

@@ -15,8 +15,9 @@
 namespace ebb::trials {
 
 enum class Layer : std::uint8_t {
-  storage,  // storage::PersistentStorage: segments of 512 KiB, so that there are many
-  store,    // ebb::Store over it, with caches of 1 MiB
+  storage,    // storage::PersistentStorage: segments of 512 KiB, so that there are many
+  store,      // ebb::Store over it, with caches of 1 MiB
+  snapshots,  // the same; its own history has snapshots
 };
 
 struct SubjectOptions {
@@ -69,6 +70,8 @@ Result<std::unique_ptr<Subject>> open_storage_subject(std::shared_ptr<platform::
                                                       const SubjectOptions& options, Told told);
 Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Files> files,
                                                     const SubjectOptions& options);
+
+std::string_view name_of(Layer layer);
 
 /// Two regions of what is longer than a page.
 std::vector<std::size_t> regions_of(std::size_t bytes);

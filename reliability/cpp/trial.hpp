@@ -26,6 +26,7 @@ std::string_view name_of(Outcome outcome);
 struct TrialOptions {
   std::uint64_t count = 0;  // cases; 0: as many as the trial means
   std::uint64_t seed = 1;
+  bool snapshots = false;           // of memory, instead of checkpoints
   bool short_form = false;          // a few seconds at most
   std::filesystem::path directory;  // a new one, on a disk, for trials that need one; theirs to fill
   std::string without;              // of power: the sync or order that is left out, or "all"
@@ -64,6 +65,7 @@ class Report {
 struct Trial {
   const char* name;
   void (*run)(const TrialOptions& options, Report& report);
+  bool snapshots = false;
 };
 
 void run_power(const TrialOptions& options, Report& report);

@@ -42,6 +42,7 @@ class PinnedRanges {
   }
   void unpin_all(platform::Device& device, std::byte* memory) noexcept {
     for (const Range& range : pinned_) device.unpin(memory + range.offset, range.length);
+    pinned_.clear();
   }
 
   void copy_begun(Range range) {

@@ -75,6 +75,27 @@ inline RestoreOptions options_of(const ebb_restore_options* given) {
   options.timeout = timeout_of(given->timeout);
   options.interrupted = interrupt_of(given->interrupted, given->context);
   options.stream = stream_of(given->stream);
+  if (given->have) options.have = *given->have;
+  return options;
+}
+
+inline ProtectOptions options_of(const ebb_protect_options* given) {
+  ProtectOptions options;
+  if (!given) return options;
+  options.zone = given->zone;
+  if (given->track) options.track = parse_track(given->track).value();
+  options.hints = given->hints != 0;
+  options.duplicate = given->duplicate != 0;
+  return options;
+}
+
+inline SnapshotOptions options_of(const ebb_snapshot_options* given) {
+  SnapshotOptions options;
+  if (!given) return options;
+  check_array(given->metadata, given->metadata_bytes);
+  if (given->metadata_bytes) options.metadata.assign(static_cast<const char*>(given->metadata), given->metadata_bytes);
+  options.full = given->full != 0;
+  options.dedup = given->dedup != 0;
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "capi/guard.hpp"
 #include "ebbtide/store.hpp"
@@ -39,7 +40,7 @@ struct ebb_store : ebb::capi::Handle {
 struct ebb_future : ebb::capi::Handle {
   static constexpr auto kKind = ebb::capi::Kind::future;
   ebb_future() : Handle(kKind) {}
-  ebb::Future future;
+  std::variant<ebb::Future, ebb::Snapshot> future;
 };
 
 struct ebb_reservation : ebb::capi::Handle {

@@ -50,9 +50,16 @@ constexpr Field<ebb::NodeStats> kNode[] = {EBB_FIELD(ebb::NodeStats, bytes_hande
                                            EBB_FIELD(ebb::NodeStats, checkpoints_written),
                                            EBB_FIELD(ebb::NodeStats, agents),
                                            EBB_FIELD(ebb::NodeStats, agent_program),
+                                           EBB_FIELD(ebb::NodeStats, bytes_borrowed),
                                            EBB_FIELD(ebb::NodeStats, last_blocked_s),
                                            EBB_FIELD(ebb::NodeStats, last_durable_s),
                                            EBB_FIELD(ebb::NodeStats, last_drain_s)};
+constexpr Field<ebb::SnapshotStats> kSnapshots[] = {
+    EBB_FIELD(ebb::SnapshotStats, zones),     EBB_FIELD(ebb::SnapshotStats, dirty),
+    EBB_FIELD(ebb::SnapshotStats, snapshots), EBB_FIELD(ebb::SnapshotStats, failures),
+    EBB_FIELD(ebb::SnapshotStats, faults),    EBB_FIELD(ebb::SnapshotStats, duplicates),
+    EBB_FIELD(ebb::SnapshotStats, blocked_s), EBB_FIELD(ebb::SnapshotStats, bytes_gathered),
+};
 #undef EBB_FIELD
 
 std::string number(double value) {
@@ -108,12 +115,13 @@ std::string json_of(const ebb::ArenaStats& arena) {
   return out + ", \"trouble\": " + json_text(arena.trouble) + "}";
 }
 
-// Null: the store is in no node's pool.
-std::string json_of(const std::optional<ebb::NodeStats>& node) {
-  return node ? "{" + members(kNode, *node).substr(2) + "}" : "null";
+template <class T, std::size_t N>
+std::string object(const Field<T> (&fields)[N], const T& from) {
+  return "{" + members(fields, from).substr(2) + "}";
 }
 
-std::string json_of(const ebb::Stats& stats) {
+// "node" is null when the store is in no node's pool.
+std::string json_of(const ebb::Stats& stats, const ebb::SnapshotStats& snapshots) {
   return "{\"tiers\": " +
          listed('[', stats.tiers, ']',
                 [](const auto& tier) { return named(kTier, tier, ", \"arena\": " + json_of(tier.arena)); }) +
@@ -124,7 +132,8 @@ std::string json_of(const ebb::Stats& stats) {
          members(kStats, stats) + ", \"prefetch_distance\": " +
          listed('[', stats.prefetch_distance, ']', [](auto distance) { return std::to_string(distance); }) +
          ", \"found_on\": " + listed('[', stats.found_on, ']', [](auto tier) { return std::to_string(int{tier}); }) +
-         ", \"node\": " + json_of(stats.node) + ", \"settings\": " + json_text(stats.settings) + "}";
+         ", \"node\": " + (stats.node ? object(kNode, *stats.node) : "null") +
+         ", \"snapshots\": " + object(kSnapshots, snapshots) + ", \"settings\": " + json_text(stats.settings) + "}";
 }
 
 template <class T, std::size_t N>
@@ -171,7 +180,7 @@ ebb_status ebb_stats_json(const ebb_store* store, char** text) {
     if (text) *text = nullptr;
     if (!valid(store) || !store->root) return refuse("counters are the store's: give the handle that was opened");
     if (!text) return refuse("the pointer for the text is NULL");
-    const std::string json = json_of(store->root->stats());
+    const std::string json = json_of(store->root->stats(), store->root->snapshot_stats());
     char* copy = static_cast<char*>(std::malloc(json.size() + 1));
     if (!copy) throw std::bad_alloc();
     std::memcpy(copy, json.c_str(), json.size() + 1);
@@ -190,7 +199,11 @@ ebb_status ebb_stat(const ebb_store* store, const char* name, double* value) {
     if (value) *value = 0;
     if (!valid(store) || !store->root) return refuse("counters are the store's: give the handle that was opened");
     if (!name || !value) return refuse("the name or the pointer for the value is NULL");
-    const auto found = find(store->root->stats(), name);
+    constexpr std::string_view snapshots = "snapshots.";
+    const std::string_view wanted = name;
+    const auto found = wanted.starts_with(snapshots)
+                           ? find(kSnapshots, store->root->snapshot_stats(), wanted.substr(snapshots.size()))
+                           : find(store->root->stats(), wanted);
     if (!found)
       throw std::invalid_argument(std::string("no counter '") + name + "'; there are for example 'restores', " +
                                   "'blocked_s.room', 'tier.device.used', 'link.host>local.bytes'");

@@ -51,6 +51,7 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
       if (given->device_cache != EBB_UNSET) options.device_cache = given->device_cache;
       if (given->host_cache != EBB_UNSET) options.host_cache = given->host_cache;
       if (given->disk != EBB_UNSET) options.disk = given->disk;
+      if (given->memory != 0) options.memory = given->memory;
       if (given->prefetch) set(options, "prefetch", given->prefetch);
       if (given->eviction) set(options, "eviction", given->eviction);
       if (given->io) set(options, "io", given->io);
@@ -59,6 +60,7 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
       if (given->event_log) options.event_log = given->event_log;
       if (given->device_arena) set(options, "device_arena", given->device_arena);
       if (given->host_arena) set(options, "host_arena", given->host_arena);
+      if (given->warm > 0) options.warm = true;
       if (given->durability) set(options, "durability", given->durability);
       if (given->readonly >= 0) options.readonly = given->readonly != 0;
       if (given->keep_last != EBB_UNSET) options.keep_last = given->keep_last;

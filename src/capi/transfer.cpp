@@ -77,7 +77,7 @@ ebb_status ebb_future_done(const ebb_future* future, const char* level, int* don
     if (done) *done = 0;
     if (!valid(future)) return refuse(kNoFuture);
     if (!done) return refuse("the pointer for the answer is NULL");
-    *done = future->future.done(level_of(level)) ? 1 : 0;
+    *done = std::visit([&](const auto& of) { return of.done(level_of(level)); }, future->future) ? 1 : 0;
     return EBB_OK;
   });
 }
@@ -86,14 +86,15 @@ ebb_status ebb_future_wait(const ebb_future* future, const char* level, double t
   return guarded([&]() -> ebb_status {
     if (!valid(future)) return refuse(kNoFuture);
     check_seconds(timeout);
-    return status_of(future->future.wait(level_of(level), timeout_of(timeout)));
+    return status_of(
+        std::visit([&](const auto& of) { return of.wait(level_of(level), timeout_of(timeout)); }, future->future));
   });
 }
 
 ebb_status ebb_future_error(const ebb_future* future) {
   return guarded([&]() -> ebb_status {
     if (!valid(future)) return refuse(kNoFuture);
-    const auto error = future->future.error();
+    const auto error = std::visit([](const auto& of) { return of.error(); }, future->future);
     return error ? fail(*error) : EBB_OK;
   });
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "device/digest.hpp"
+#include "device/zones.hpp"
 #include "ebbtide/error.hpp"
 
 namespace ebb::platform {
@@ -89,6 +90,9 @@ class Device {
   /// (sum_of()). As a copy does, it reads the memory when the stream gets there. Error unsupported: a GPU, in a build
   /// without nvcc.
   virtual Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) = 0;
+  /// Enqueues work on zones of device memory (zones.hpp), done where the memory is. As a copy does, it reads and writes
+  /// when the stream gets there. Error unsupported: a GPU, in a build without nvcc.
+  virtual Result<void> zones(StreamId stream, const ZoneJob& job) = 0;
   /// Whether work enqueued on `stream` now would become part of a graph being captured, or invalidate its capture.
   virtual bool capturing(StreamId stream) noexcept = 0;
   /// Whether `stream` is known to belong to another device: nothing of ours can be ordered on it. Do not ask about a

@@ -2,11 +2,7 @@
 // The arithmetic of a digest (digest.hpp), compiled for the processor and for the GPU.
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define EBB_ON_BOTH __host__ __device__ __forceinline__
-#else
-#define EBB_ON_BOTH inline
-#endif
+#include "device/on_both.hpp"
 
 namespace ebb::platform {
 

@@ -112,6 +112,16 @@ class HostDevice final : public Device {
     return {};
   }
 
+  Result<void> zones(StreamId stream, const ZoneJob& job) override {
+    if (stream == kInlineStream) {
+      do_zones(job);
+      return {};
+    }
+    std::lock_guard lock(mutex_);
+    enqueue_locked(stream, {Item::Kind::zones, nullptr, nullptr, 0, 0, 0, job});
+    return {};
+  }
+
   bool capturing(StreamId) noexcept override { return false; }
 
   Result<void> record(EventId id, StreamId stream) override {
@@ -174,12 +184,13 @@ class HostDevice final : public Device {
 
  private:
   struct Item {
-    enum class Kind : std::uint8_t { copy, digest, record, wait } kind;
+    enum class Kind : std::uint8_t { copy, digest, zones, record, wait } kind;
     void* to;
     const void* from;
     std::size_t bytes;
     EventId event;
     std::uint64_t generation;
+    ZoneJob job = {};
   };
   struct Stream {
     std::deque<Item> items;
@@ -234,6 +245,10 @@ class HostDevice final : public Device {
       } else if (item.kind == Item::Kind::digest) {
         lock.unlock();
         put_parts(static_cast<Digest*>(item.to), digest_of(item.from, item.bytes));
+        lock.lock();
+      } else if (item.kind == Item::Kind::zones) {
+        lock.unlock();
+        do_zones(item.job);
         lock.lock();
       } else if (item.kind == Item::Kind::wait) {
         progress_.wait(lock, [&] { return reached_locked(item.event, item.generation); });

@@ -20,9 +20,7 @@ bool has_record(const std::vector<std::string>& parts) { return std::ranges::fin
 }  // namespace
 
 PieceLayout Directory::layout() const {
-  const auto tiers = engine_->stats().tiers;
-  const std::uint64_t cache = tiers.empty() ? 0 : tiers.front().capacity;
-  const std::uint64_t largest = std::clamp(std::bit_floor(cache / kShare), kLeast, kLargest);
+  const std::uint64_t largest = std::clamp(std::bit_floor(engine_->first_cache_bytes() / kShare), kLeast, kLargest);
   return {std::min(kSmallest, largest), largest};
 }
 
@@ -73,6 +71,7 @@ Result<void> Directory::drop_left_over(const FileName& writing) const {
     const FileName file{key.first, key.second};
     std::optional<Reservation> writer;
     if (file.version != writing.version) {
+      if (has_record(parts)) continue;  // a record is written last, and dropped first
       auto reserved = reserve_writer(file);
       if (!reserved) continue;
       writer = std::move(*reserved);

@@ -33,7 +33,7 @@ class Directory {
   Result<Reservation> reserve_writer(const FileName& file) const { return history(file.writer()).reserve(0, {}); }
   /// The record goes first: what a crash leaves is no file.
   Result<void> drop(const FileName& file, const std::vector<std::string>& parts) const;
-  /// Drops what is there of `writing`, and of files of its name that are not whole and whose writer is gone.
+  /// Drops what is there of `writing`, and of files of its name that have no record and whose writer is gone.
   Result<void> drop_left_over(const FileName& writing) const;
   /// `closed` was: drops what newer files of its name make up for. What is not safe yet makes up for nothing, until the
   /// next is closed.

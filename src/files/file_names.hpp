@@ -10,7 +10,7 @@
 namespace ebb::files {
 
 /// Between a file's name and its version, in the names of its histories. Such names are the store's own.
-inline constexpr std::string_view kMark = "/.ebbtide-file/";
+inline constexpr std::string_view kMark = kReservedInNames;
 
 struct FileName {
   std::string name;

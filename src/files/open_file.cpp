@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <string>
 
 namespace ebb::files {
 
 namespace {
+
+// A record of a file that was dropped, and whose drop a crash has lost, names no piece of the one written in its place.
+Version any_version() {
+  std::random_device random;
+  return static_cast<Version>((std::uint64_t{random()} << 28 ^ random()) << 1);
+}
 
 // As for a store that writes: several pieces of a larger share could not be in hand at once.
 std::uint64_t most_lent(const Directory& directory) { return directory.lends() ? directory.layout().largest : 0; }
@@ -19,6 +26,7 @@ OpenFile::OpenFile(Directory directory, FileName name, PieceLayout layout, Reser
       name_(std::move(name)),
       layout_(layout),
       writable_(true),
+      first_version_(any_version()),
       lent_(most_lent(directory_)),
       timeout_(timeout),
       writer_(std::move(writer)) {}
@@ -92,7 +100,7 @@ Result<void> OpenFile::read_at(std::uint64_t position, std::span<std::byte> to, 
 
 void OpenFile::give_back() {
   std::erase_if(loaded_, [&](std::uint64_t index) {
-    std::optional<LoadedPiece>& loaded = pieces_.at(index).loaded;
+    std::optional<runtime::LoadedPiece>& loaded = pieces_.at(index).loaded;
     if (!loaded->lent()) return false;
     loaded.reset();
     return true;
@@ -183,12 +191,14 @@ Result<OpenFile::Piece*> OpenFile::to_fill(PieceLayout::Place place, const Inter
   if (auto way = make_way(filling_, interrupted); !way) return way.error();
   const auto [at, added] = pieces_.try_emplace(place.index);
   Piece& piece = at->second;
+  if (added) piece.next = first_version_;
   const auto made = [&]() -> Result<void> {
     if (piece.filled > 0) {
       if (auto there = load(place.index, piece, interrupted); !there) return there;
     }
     History history = history_of(place.index);
-    auto memory = PieceMemory::make(history, piece.next, place.bytes, lent(place.bytes), timeout_, interrupted);
+    auto memory =
+        runtime::PieceMemory::make(history, piece.next, place.bytes, lent(place.bytes), timeout_, interrupted);
     if (!memory) return memory.error();
     piece.next += 2;
     if (piece.filled > 0) std::memcpy(memory->data(), piece.loaded->data(), piece.filled);
@@ -232,7 +242,7 @@ Result<void> OpenFile::load(std::uint64_t index, Piece& piece, const Interrupt& 
   if (auto way = make_way(loaded_, interrupted); !way) return way;
   if (!writable_) hint_after(index);
   History history = history_of(index);
-  auto loaded = LoadedPiece::load(history, piece.version, piece.stored, lent(piece.stored), interrupted);
+  auto loaded = runtime::LoadedPiece::load(history, piece.version, piece.stored, lent(piece.stored), interrupted);
   if (!loaded) return loaded.error();
   piece.hinted = false;
   piece.loaded = std::move(*loaded);
@@ -283,7 +293,7 @@ Result<void> OpenFile::close(const Interrupt& interrupted) {
     for (const auto& [index, piece] : pieces_) record.pieces.push_back({index, piece.stored, piece.version});
     const std::vector<std::byte> bytes = encode(record);
     History history = directory_.history(name_.record());
-    auto memory = PieceMemory::make(history, 0, bytes.size(), lent(bytes.size()), timeout_, interrupted);
+    auto memory = runtime::PieceMemory::make(history, 0, bytes.size(), lent(bytes.size()), timeout_, interrupted);
     if (!memory) return memory.error();
     std::ranges::copy(bytes, memory->data());
     if (auto stored = memory->store(history, bytes.size(), interrupted); !stored) return stored.error();

@@ -8,7 +8,7 @@
 
 #include "ebbtide/file.hpp"
 #include "files/directory.hpp"
-#include "files/piece.hpp"
+#include "store/piece.hpp"
 
 namespace ebb::files {
 
@@ -44,11 +44,11 @@ class OpenFile {
 
   struct Piece {
     std::uint64_t filled = 0;
-    std::uint64_t stored = 0;             // bytes; 0: it is not
-    Version version = 0;                  // under which it is
-    Version next = 0;                     // no version from here on was used
-    std::optional<PieceMemory> memory{};  // to be filled
-    std::optional<LoadedPiece> loaded{};  // as it is stored
+    std::uint64_t stored = 0;                      // bytes; 0: it is not
+    Version version = 0;                           // under which it is
+    Version next = 0;                              // no version from here on was used for this file
+    std::optional<runtime::PieceMemory> memory{};  // to be filled
+    std::optional<runtime::LoadedPiece> loaded{};  // as it is stored
     bool hinted = false;
   };
 
@@ -71,7 +71,8 @@ class OpenFile {
   const FileName name_;
   const PieceLayout layout_;
   const bool writable_;
-  const std::uint64_t lent_;  // the largest piece that the cache lends
+  const Version first_version_ = 0;  // of pieces that are written
+  const std::uint64_t lent_;         // the largest piece that the cache lends
   const Seconds timeout_{0};
   mutable std::mutex mutex_;
   // All below by `mutex_`.

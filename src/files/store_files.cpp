@@ -19,6 +19,11 @@ Result<File> Store::create_file(std::string name, Version version, Seconds timeo
   if (name.empty() || name.size() > kMaxName)
     return Error{Errc::invalid_argument, "a file's name has 1 to " + std::to_string(kMaxName) +
                                              " bytes, and this one has " + std::to_string(name.size())};
+  if ((name + "/").find(files::kMark) != name.npos)
+    return Error{Errc::invalid_argument, "a file's name has \"" + std::string(files::kMark) +
+                                             "\" in it, which the store uses itself: expected a name without it, "
+                                             "given: \"" +
+                                             name + "\""};
   const FileName file{std::move(name), version};
   Directory directory(engine_);
   auto writer = directory.reserve_writer(file);

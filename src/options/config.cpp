@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "ebbtide/options.hpp"
+#include "ebbtide/snapshot.hpp"
 #include "options/device_choice.hpp"
 #include "options/environment.hpp"
 
@@ -83,13 +84,17 @@ constexpr std::array kDeviceArena = {Choice<DeviceArena>{"mapped", DeviceArena::
 constexpr std::array kHostArena = {Choice<HostArena>{"incremental", HostArena::incremental},
                                    Choice<HostArena>{"direct", HostArena::direct}};
 constexpr std::array kVerify = {Choice<Verify>{"files", Verify::files}, Choice<Verify>{"all", Verify::all}};
+constexpr std::array kTrack = {
+    Choice<Track>{"auto", Track::automatic},    Choice<Track>{"faults", Track::faults},
+    Choice<Track>{"scan", Track::scan},         Choice<Track>{"digest", Track::digest},
+    Choice<Track>{"declared", Track::declared}, Choice<Track>{"everything", Track::everything}};
 constexpr std::array kBool = {Choice<bool>{"true", true}, Choice<bool>{"false", false}, Choice<bool>{"1", true},
                               Choice<bool>{"0", false},   Choice<bool>{"on", true},     Choice<bool>{"off", false},
                               Choice<bool>{"yes", true},  Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
-    "device, directory, device_cache, host_cache, device_arena, host_arena, disk, durability, readonly, keep_last, "
-    "keep_every, node_pool, node_agent, node_chunk, verify, prefetch, eviction, io, direct_io, close_timeout, "
-    "event_log";
+    "device, directory, device_cache, host_cache, memory, device_arena, host_arena, warm, disk, durability, readonly, "
+    "keep_last, keep_every, node_pool, node_agent, node_chunk, verify, prefetch, eviction, io, direct_io, "
+    "close_timeout, event_log";
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
@@ -98,8 +103,10 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
   if (key == "directory") return store_path(options.directory, shown, text);
   if (key == "device_cache") return store(options.device_cache, parse_bytes(shown, text));
   if (key == "host_cache") return store(options.host_cache, parse_bytes(shown, text));
+  if (key == "memory") return store(options.memory, parse_bytes(shown, text));
   if (key == "device_arena") return choose(options.device_arena, shown, text, kDeviceArena);
   if (key == "host_arena") return choose(options.host_arena, shown, text, kHostArena);
+  if (key == "warm") return choose(options.warm, shown, text, kBool);
   if (key == "disk") return store(options.disk, parse_bytes(shown, text));
   if (key == "durability") return choose(options.durability, shown, text, kDurability);
   if (key == "readonly") return choose(options.readonly, shown, text, kBool);
@@ -128,8 +135,10 @@ void prefer(Options& base, const Options& given) {
   take(base.directory, given.directory);
   take(base.device_cache, given.device_cache);
   take(base.host_cache, given.host_cache);
+  take(base.memory, given.memory);
   take(base.device_arena, given.device_arena);
   take(base.host_arena, given.host_arena);
+  take(base.warm, given.warm);
   take(base.disk, given.disk);
   take(base.durability, given.durability);
   take(base.readonly, given.readonly);
@@ -159,6 +168,12 @@ void warn_on_stderr(std::string_view line) {
 }
 
 }  // namespace
+
+Result<Track> parse_track(std::string_view text) {
+  std::optional<Track> track;
+  if (auto chosen = choose(track, "track", text, kTrack); !chosen) return chosen.error();
+  return *track;
+}
 
 Result<void> set_option(Options& options, std::string_view key, std::string_view text) {
   return set(options, key, key, text);
@@ -208,6 +223,9 @@ Result<Options> with_environment(Options options, const Environment& environment
     const std::string key = name == "EBBTIDE_DIR" ? "directory" : lower(std::string_view(name).substr(prefix.size()));
     if (auto done = set(found, key, name, text); !done) return done.error();
   }
+  // `memory` sizes the host cache too: of the two, the caller's takes precedence.
+  if (options.memory) found.host_cache.reset();
+  if (options.host_cache) found.memory.reset();
   prefer(found, options);
   return found;
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <charconv>
+#include <span>
 
 #include "base/text.hpp"
 #include "os/memory_limits.hpp"
@@ -92,10 +94,8 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
     return {};
   }
   const std::string shown = std::to_string(*options.node_pool);
-  if (setup.readonly || setup.durability == Durability::ephemeral) {
-    return wrong_value("node_pool", shown,
-                       std::string("durability=\"node\", \"process\" or \"storage\" with it, and this store is ") +
-                           (setup.readonly ? "readonly" : "ephemeral"));
+  if (setup.readonly) {
+    return wrong_value("node_pool", shown, "a store that is written with it, and this one is readonly");
   }
   if (options.host_cache && *options.host_cache > 0) {
     return wrong_value("host_cache", std::to_string(*options.host_cache),
@@ -103,6 +103,9 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
   }
   if (options.host_arena == HostArena::direct) {
     return wrong_value("host_arena", "direct", "\"incremental\" with node_pool");
+  }
+  if (options.warm.value_or(false)) {
+    return wrong_value("warm", "true", "false with node_pool: its memory is taken as it is used");
   }
   PoolSetup pool;
   pool.budget = *options.node_pool;
@@ -186,13 +189,66 @@ void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memo
 void hand_over(policy::Machine& machine) {
   for (policy::LinkSpec& link : machine.links) {
     if (!policy::on_file(machine, link.to)) continue;
-    link.depth = 1 << 12;
+    link.depth = policy::kTakesAll;
     link.window = 0;
     link.resources.clear();
   }
 }
 // A ring of 32 MiB in all: two chunks in flight on each hop, each way.
 constexpr int kRingSlots = 4;
+
+constexpr std::uint64_t kLeastMemory = 1 << 20;
+constexpr std::uint64_t kLeastSlot = 64 << 10, kMostSlot = 4 << 20;
+
+// The slots of the staging ring of a store that has `memory` in all: the ring takes at most an eighth of it, and half
+// of the least.  Powers of two, so that a file's ranges are multiples of its largest block.
+std::uint64_t slot_within(std::uint64_t memory) {
+  return std::clamp(std::bit_floor(memory / 8 / (2 * kRingSlots)), kLeastSlot, kMostSlot);
+}
+
+// What `memory` replaces.
+Result<void> check_memory(const Options& options, bool on_processors) {
+  if (!options.memory) return {};
+  const std::string none = "none with memory=" + std::to_string(*options.memory) + ": ";
+  if (options.host_cache) {
+    return wrong_value("host_cache", std::to_string(*options.host_cache), none + "the host cache is a part of it");
+  }
+  if (on_processors && options.device_cache) {
+    return wrong_value("device_cache", std::to_string(*options.device_cache),
+                       none + "without a GPU the device cache is host memory too");
+  }
+  if (options.node_pool && *options.node_pool > 0) {
+    return wrong_value("node_pool", std::to_string(*options.node_pool), none + "the host cache is a part of both");
+  }
+  if (*options.memory < kLeastMemory) {
+    return wrong_value("memory", std::to_string(*options.memory),
+                       "at least " + std::to_string(kLeastMemory) + " bytes (1 MiB)");
+  }
+  return {};
+}
+
+// A whole number in the environment.
+struct Number {
+  std::string_view more = {};  // what may begin behind it
+  std::uint64_t least = 0;
+  std::string_view right;
+};
+
+// Of the first of these variables that is not empty. Nothing: all are. Error invalid_argument: it is no such number.
+Result<std::optional<std::uint64_t>> first_number(const Environment& environment, std::span<const char* const> names,
+                                                  const Number& wanted) {
+  for (const char* name : names) {
+    const auto found = environment.find(name);
+    if (found == environment.end() || trimmed(found->second).empty()) continue;
+    const std::string_view text = trimmed(found->second);
+    std::uint64_t number = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool whole = end == text.data() + text.size() || wanted.more.find(*end) != std::string_view::npos;
+    if (failed == std::errc{} && whole && number >= wanted.least) return std::optional(number);
+    return wrong_value(name, found->second, wanted.right);
+  }
+  return std::optional<std::uint64_t>();
+}
 
 }  // namespace
 
@@ -201,41 +257,33 @@ std::string_view name_of(Durability durability) {
   return names.at(static_cast<std::size_t>(durability));
 }
 
-std::uint64_t local_ranks(const Environment& environment) {
+Result<std::uint64_t> local_ranks(const Environment& environment) {
   constexpr std::array names = {
       "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",           "PMI_LOCAL_SIZE",        "PALS_LOCAL_SIZE",
       "FLUX_JOB_LOCAL_SIZE",        "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "LOCAL_WORLD_SIZE"};
-  for (const char* name : names) {
-    const auto found = environment.find(name);
-    if (found == environment.end()) continue;
-    // Slurm writes "4(x2)" or "4,3": the first number is the largest, or close to it.
-    if (const auto ranks = leading_number(found->second); ranks && *ranks > 0) return *ranks;
-  }
-  return 1;
+  // Slurm writes "4(x2)" or "4,3": the first number is the largest, or close to it.
+  const auto found =
+      first_number(environment, names,
+                   {.more = "(,", .least = 1, .right = "the number of this job's processes on this node: 1, 2, ..."});
+  if (!found) return found.error();
+  return (*found).value_or(1);
 }
 
 Result<std::uint64_t> rank_in_job(const Environment& environment) {
-  constexpr const char* kOwn = "EBBTIDE_RANK";
-  if (const auto own = environment.find(kOwn); own != environment.end() && !trimmed(own->second).empty()) {
-    const std::string_view digits = trimmed(own->second);
-    std::uint64_t rank = 0;
-    const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-    if (failed == std::errc{} && end == digits.data() + digits.size()) return rank;
-    return wrong_value(kOwn, own->second, "the process's rank in its job: 0, 1, ..., another for each process");
-  }
-  constexpr std::array names = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK",    "PMI_RANK", "PALS_RANKID",
-                                "FLUX_TASK_RANK",       "SLURM_PROCID", "RANK"};
-  for (const char* name : names) {
-    const auto found = environment.find(name);
-    if (found == environment.end()) continue;
-    if (const auto rank = leading_number(found->second)) return *rank;
-  }
-  return std::uint64_t{0};
+  constexpr std::array names = {"EBBTIDE_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",    "PMI_RANK",
+                                "PALS_RANKID",  "FLUX_TASK_RANK",       "SLURM_PROCID", "RANK"};
+  const auto found =
+      first_number(environment, names, {.right = "the process's rank in its job: 0, 1, ..., another for each process"});
+  if (!found) return found.error();
+  return (*found).value_or(0);
 }
 
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
                                  const Environment& environment) {
-  const std::uint64_t ranks = local_ranks(environment);
+  const auto counted = local_ranks(environment);
+  if (!counted) return counted.error();
+  const std::uint64_t ranks = *counted;
+  if (auto refused = check_memory(options, on.host_memory()); !refused) return refused.error();
   std::uint64_t device = 0, host = 0, disk = 0;
   if (!options.device_cache || !options.host_cache) {
     auto available = platform::available_memory(files);
@@ -285,6 +333,14 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     }
   }
   policy::Machine& machine = setup.machine;
+  if (options.memory) {
+    machine.ring_slot = slot_within(*options.memory);
+    // Without a disk nothing passes the ring, and there is none.
+    const std::uint64_t ring = disk > 0 ? 2 * kRingSlots * machine.ring_slot : 0;
+    host = (*options.memory - ring) / kGranule * kGranule;
+    // One cache of ordinary memory holds larger checkpoints than two, and saves a copy between them.
+    if (on.host_memory()) device = 0;
+  }
   const auto add = [&](const char* name, policy::Medium medium, std::uint64_t bytes) {
     if (bytes > 0) machine.tiers.push_back({name, medium, bytes, kGranule});
   };
@@ -297,7 +353,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   }
   policy::connect(machine, kRingSlots);
   for (policy::LinkSpec& link : machine.links) tune(machine, link, on.host_memory(), kept);
-  if (setup.pool) hand_over(machine);
+  if (setup.pool && kept) hand_over(machine);
   const Eviction eviction = options.eviction.value_or(Eviction::score);
   machine.eviction = eviction_of(eviction);
   machine.manual_prefetch = options.prefetch == Prefetch::manual;
@@ -305,8 +361,9 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   setup.io = options.io.value_or(Io::automatic);
   setup.direct_io = options.direct_io.value_or(!in_memory);
   setup.event_log = options.event_log;
-  setup.device_arena = options.device_arena.value_or(DeviceArena::mapped);
-  setup.host_arena = options.host_arena.value_or(HostArena::incremental);
+  const bool warm = options.warm.value_or(false);
+  setup.device_arena = options.device_arena.value_or(warm ? DeviceArena::direct : DeviceArena::mapped);
+  setup.host_arena = options.host_arena.value_or(warm ? HostArena::direct : HostArena::incremental);
   if (options.log_with_severity)
     setup.log = *options.log_with_severity;
   else if (options.log)

@@ -77,11 +77,11 @@ struct EngineSetup {
 std::string_view name_of(Durability durability);
 
 /// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);
-/// 1 without one.
-std::uint64_t local_ranks(const Environment& environment);
+/// 1 without one. Error invalid_argument: what the first of their variables says is no number from 1.
+Result<std::uint64_t> local_ranks(const Environment& environment);
 
 /// The process's rank in its job: `EBBTIDE_RANK`, else the launcher's (Open MPI, MPICH, PMIx, PALS, Flux, Slurm,
-/// torchrun), else 0. Error invalid_argument: `EBBTIDE_RANK` is no rank.
+/// torchrun), else 0. Error invalid_argument: what the first of these says is no rank.
 Result<std::uint64_t> rank_in_job(const Environment& environment);
 
 /// Chooses what `options` leaves out, after the environment was applied. Errors: invalid_argument (all tiers of size 0,

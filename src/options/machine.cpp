@@ -5,6 +5,7 @@
 #include "device/link_rates.hpp"
 #include "options/defaults.hpp"
 #include "options/device_choice.hpp"
+#include "os/automatic_track.hpp"
 #include "os/memory_limits.hpp"
 
 namespace ebb::machine {
@@ -54,6 +55,14 @@ std::string io_uring_absent_reason() {
   return ring ? std::string() : ring.error().message;
 }
 
+WriteTracking write_tracking() {
+  const auto abilities = platform::SystemWriteWatches().abilities();
+  WriteTracking found{.watches = {}, .automatic = platform::automatic_track(abilities)};
+  for (const platform::WatchAbility& one : abilities)
+    found.watches.push_back({std::string(name_of(one.form)), one.usable, one.user_faults_only, one.note});
+  return found;
+}
+
 Result<FileSystem> file_system(const std::filesystem::path& directory) {
   platform::FileSystem found;
   if (const auto done = platform::PosixFiles().describe(directory, found); !done) {
@@ -67,10 +76,9 @@ Result<MemoryLimits> memory_limits() {
   platform::PosixFiles files;
   const auto available = platform::available_memory(files);
   if (!available) return available.error();
-  MemoryLimits limits{.available = *available,
-                      .cgroup = {},
-                      .cgroup_left = {},
-                      .local_ranks = runtime::local_ranks(runtime::process_environment())};
+  const auto ranks = runtime::local_ranks(runtime::process_environment());
+  if (!ranks) return ranks.error();
+  MemoryLimits limits{.available = *available, .cgroup = {}, .cgroup_left = {}, .local_ranks = *ranks};
   if (const auto group = platform::cgroup_memory(files)) {
     limits.cgroup = group->limit;
     limits.cgroup_left = group->left;

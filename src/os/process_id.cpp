@@ -8,6 +8,16 @@
 #include "os/text_file.hpp"
 
 namespace ebb::platform {
+namespace {
+
+// A letter; 0: there is no such process.
+char state_of(Files& files, pid_t pid) {
+  const Result<std::string> text = read_text(files, "/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t name_end = text ? (*text).rfind(')') : std::string::npos;
+  return name_end != std::string::npos && name_end + 2 < (*text).size() ? (*text)[name_end + 2] : '\0';
+}
+
+}  // namespace
 
 Result<ProcessId> process_id(Files& files, pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
@@ -30,10 +40,13 @@ Result<ProcessId> process_id(Files& files, pid_t pid) {
 bool is_running(Files& files, const ProcessId& process) {
   const auto now = process_id(files, process.pid);
   if (!now || *now != process) return false;
-  const Result<std::string> text = read_text(files, "/proc/" + std::to_string(process.pid) + "/stat");
-  if (!text) return false;
-  const std::size_t name_end = (*text).rfind(')');
-  return name_end == std::string::npos || (*text).substr(name_end, 3) != ") Z";
+  const char state = state_of(files, process.pid);
+  return state != '\0' && state != 'Z';
+}
+
+bool is_stopped(Files& files, pid_t pid) {
+  const char state = state_of(files, pid);
+  return state == 'T' || state == 't';
 }
 
 }  // namespace ebb::platform

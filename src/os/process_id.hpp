@@ -20,4 +20,7 @@ Result<ProcessId> process_id(Files& files, pid_t pid);
 /// Whether it has not ended. One that its parent has yet to wait for has: its memory is unmapped.
 bool is_running(Files& files, const ProcessId& process);
 
+/// Whether it was stopped, by a signal or a debugger, and goes on only when it is told to.
+bool is_stopped(Files& files, pid_t pid);
+
 }  // namespace ebb::platform

@@ -62,6 +62,23 @@ Result<std::uint64_t> DescriptorSharedFile::size() const {
   return static_cast<std::uint64_t>(found.st_size);
 }
 
+bool DescriptorSharedFile::named() const {
+  struct stat found{};
+  return ::fstat(descriptor_.fd(), &found) == 0 && found.st_nlink > 0;
+}
+
+Result<void> DescriptorSharedFile::read(std::uint64_t offset, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(descriptor_.fd(), into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed("reading", errno);
+    if (got == 0) return Error{Errc::damaged, "shared memory \"" + name_ + "\" is shorter than what it describes"};
+    offset += static_cast<std::uint64_t>(got);
+    into = into.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
 Result<void> DescriptorSharedFile::allocate(FileRange range) {
   if (!is_range(range)) return no_range(name_, range, "multiples of 4096");
   // A signal interrupts an allocation, and the kernel takes back what it had done.

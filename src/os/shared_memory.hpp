@@ -52,6 +52,11 @@ class SharedFile {
  public:
   virtual ~SharedFile() = default;
   virtual Result<std::uint64_t> size() const = 0;
+  /// Whether it has a name still: it was not removed, nor another file put in its place.
+  virtual bool named() const = 0;
+  /// Copies bytes out. What has no memory reads as zeros, and gets none. Errors: damaged (the file ends before them),
+  /// io_error.
+  virtual Result<void> read(std::uint64_t offset, std::span<std::byte> into) const = 0;
   /// Gives these bytes memory, and lengthens the file if it ends before them: from then on no access to them needs new
   /// memory, which the system might refuse with SIGBUS. New memory is zeroed, bytes that had memory keep their values.
   /// After an error nothing has changed. Errors: no_space, out_of_memory, io_error.
@@ -88,6 +93,8 @@ class DescriptorSharedFile final : public SharedFile {
   DescriptorSharedFile(OwnDescriptor descriptor, std::string name)
       : descriptor_(std::move(descriptor)), name_(std::move(name)) {}
   Result<std::uint64_t> size() const override;
+  bool named() const override;
+  Result<void> read(std::uint64_t offset, std::span<std::byte> into) const override;
   Result<void> allocate(FileRange range) override;
   Result<SharedMapping> map(std::span<const FileRange> ranges) override;
   Result<void> punch(FileRange range) override;

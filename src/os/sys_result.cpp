@@ -11,21 +11,22 @@ std::string describe_errno(int error) {
   return (name ? std::string(name) : "errno " + std::to_string(error)) + " (" + (text ? text : "unknown") + ")";
 }
 
+Errc reason_of(int error) noexcept {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT: return Errc::no_space;
+    case ENOMEM: return Errc::out_of_memory;
+    case EACCES:
+    case EPERM:
+    case ELOOP: return Errc::not_permitted;
+    case ENOSYS:
+    case EOPNOTSUPP: return Errc::unsupported;
+    default: return Errc::io_error;
+  }
+}
+
 Error system_error(const std::string& what, int error) {
-  const auto code = [error] {
-    switch (error) {
-      case ENOSPC:
-      case EDQUOT: return Errc::no_space;
-      case ENOMEM: return Errc::out_of_memory;
-      case EACCES:
-      case EPERM:
-      case ELOOP: return Errc::not_permitted;
-      case ENOSYS:
-      case EOPNOTSUPP: return Errc::unsupported;
-      default: return Errc::io_error;
-    }
-  }();
-  return {code, what + ": " + describe_errno(error)};
+  return {reason_of(error), what + ": " + describe_errno(error)};
 }
 
 }  // namespace ebb::platform

@@ -19,7 +19,9 @@ struct [[nodiscard]] SysResult {
 
 /// "ENOSPC (No space left on device)".
 std::string describe_errno(int error);
-/// `what`, then the errno in words; its reason is no_space, out_of_memory, not_permitted, unsupported or else io_error.
+/// no_space, out_of_memory, not_permitted, unsupported or else io_error.
+Errc reason_of(int error) noexcept;
+/// `what`, then the errno in words; its reason is that of the errno.
 Error system_error(const std::string& what, int error);
 
 }  // namespace ebb::platform

@@ -148,7 +148,7 @@ struct Durable {
   Version version = 0;
 };
 
-// It never will be, and may be incomplete.
+// It is not, and may be incomplete: it never will be, or is tried again.
 struct NotDurable {
   Version version = 0;
 };

@@ -74,7 +74,7 @@ bool LinkScheduler::issue_round() {
     const Link& link = transfers_.link(l);
     const int depth = link.depth();
     // What is not wanted now leaves room for what may be wanted later: a driver takes nothing back.
-    const int modest = std::min(depth, 2);
+    const int modest = depth < kTakesAll ? std::min(depth, 2) : depth;
     while (!link.moves.empty() && link.estimate.in_flight() < depth && link.carried < depth) {
       MoveIndex best = kNoMove;
       int best_hop = 0, best_chunk = Transfers::kNothing;

@@ -29,6 +29,7 @@ struct Move {
   bool unreadable = false;  // and it was the file that it reads
   bool ordered = false;     // on a stream of the application
   bool held = false;        // until that stream is ready: it passes the ring
+  bool delayed = false;     // the file refuses it for now: no one knows when its commands end
   bool displaced = false;   // cancelled since its memory will not come: nothing is wrong with it
   Slot checkpoint = 0;
   RequestId request = 0;

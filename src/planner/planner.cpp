@@ -65,7 +65,7 @@ struct Planner::Parts : State {
   Requests requests{*this, waits, outcomes, placing};
   Hints hints{*this, outcomes};
   Segments segments{*this, outcomes};
-  RetentionPlanner retention_planner{*this, outcomes};
+  RetentionPlanner retention_planner{*this, waits, outcomes};
 
  private:
   template <class E>
@@ -155,6 +155,18 @@ std::optional<CheckpointRef> Planner::find(HistoryId history, Version version) c
 }
 
 bool Planner::idle(HistoryId history) const { return parts_->table.idle(history); }
+bool Planner::hinted(HistoryId history, Version version) const {
+  const Slot slot = parts_->table.lookup(history, version);
+  return slot != kNoSlot && parts_->table[slot].hint != RestoreOrder::kNone;
+}
+std::optional<Version> Planner::next_hinted(HistoryId history) const {
+  if (history >= parts_->table.histories().size()) return {};
+  const RestoreOrder& order = parts_->table.history(history).order;
+  for (RestoreOrder::Position at = order.head(); at < order.tail(); ++at)
+    if (const Slot slot = order.at(at); slot != RestoreOrder::kWithdrawn && parts_->table[slot].exists)
+      return parts_->table[slot].version;
+  return {};
+}
 Bytes Planner::bytes_of(CheckpointRef c) const { return parts_->table.at(c.slot).bytes; }
 TierIndex Planner::fastest_complete(CheckpointRef c) const { return parts_->table.fastest(parts_->table.at(c.slot)); }
 TierIndex Planner::lowest_complete(CheckpointRef c) const { return parts_->table.lowest(parts_->table.at(c.slot)); }

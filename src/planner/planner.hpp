@@ -49,6 +49,8 @@ class Planner {
   std::optional<CheckpointRef> find(HistoryId history, Version version) const;
   // Nothing of it exists, is hinted, is known to be consumed, or is in flight.
   bool idle(HistoryId history) const;
+  bool hinted(HistoryId history, Version version) const;
+  std::optional<Version> next_hinted(HistoryId history) const;  // the first that exists
   Bytes bytes_of(CheckpointRef checkpoint) const;
   TierIndex fastest_complete(CheckpointRef checkpoint) const;
   TierIndex lowest_complete(CheckpointRef checkpoint) const;  // the slowest tier with all of its bytes; kNoTier: none

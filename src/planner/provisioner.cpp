@@ -17,22 +17,22 @@ constexpr Time kInUseCooldown = 16;  // the same, of memory in use: its copies w
 
 Bytes up(Bytes bytes, Bytes unit) { return (bytes + unit - 1) / unit * unit; }
 
-void require(bool kept, const char* broken) {
+void promised(bool kept, const char* broken) {
   if (!kept) throw std::logic_error(broken);
 }
 
 }  // namespace
 
 Provisioner::Provisioner(const ProvisionSpec& spec) : spec_(spec) {
-  require(spec.piece > 0 && spec.touchers > 0, "memory cannot be provisioned by pieces of 0 bytes or 0 threads");
-  require(spec.longest_pin > 0 && spec.cooldown >= 0 && spec.pin_deadline > 0, "a time is negative, or 0");
+  promised(spec.piece > 0 && spec.touchers > 0, "memory cannot be provisioned by pieces of 0 bytes or 0 threads");
+  promised(spec.longest_pin > 0 && spec.cooldown >= 0 && spec.pin_deadline > 0, "a time is negative, or 0");
   state_.piece = spec.piece;
   state_.limit = spec.capacity;
   use();
 }
 
 ProvisionCommands Provisioner::on(const ProvisionEvent& event) {
-  require(event.now >= now_, "time went back");
+  promised(event.now >= now_, "time went back");
   now_ = event.now;
   const ByteRange range{event.offset, event.length};
   switch (event.kind) {
@@ -42,12 +42,12 @@ ProvisionCommands Provisioner::on(const ProvisionEvent& event) {
     case ProvisionEvent::touched: on_touched(range, false); break;
     case ProvisionEvent::touch_failed: on_touched(range, true); break;
     case ProvisionEvent::refused:
-      require(spec_.used_when == UsedWhen::always, "memory was refused that is not used before it is touched");
+      promised(spec_.used_when == UsedWhen::always, "memory was refused that is not used before it is touched");
       state_.touch_failed = true;
       state_.limit = std::min(state_.limit, std::max(event.offset, state_.touched));
       break;
     case ProvisionEvent::called:
-      require(ticket_, "a ticket was called that was not taken");
+      promised(ticket_, "a ticket was called that was not taken");
       ticket_ = false;
       waited_ = now_ - taken_at_;
       break;
@@ -83,7 +83,7 @@ void Provisioner::on_produced(Bytes bytes) {
 
 void Provisioner::on_touched(ByteRange range, bool failed) {
   const auto found = std::ranges::find(touching_, range);
-  require(found != touching_.end(), "memory was touched without a command");
+  promised(found != touching_.end(), "memory was touched without a command");
   touching_.erase(found);
   if (failed) {
     state_.touch_failed = true;
@@ -132,7 +132,7 @@ void Provisioner::on_pin_failed(ByteRange range, Time took) {
 }
 
 void Provisioner::on_pin_busy(ByteRange range) {
-  require(pinning_ == range && range.offset < settled_, "memory is busy that is not in use");
+  promised(pinning_ == range && range.offset < settled_, "memory is busy that is not in use");
   pinning_.reset();
   add_in_use(range);
   in_use_at_ = now_ + kInUseCooldown * spec_.longest_pin;
@@ -140,7 +140,7 @@ void Provisioner::on_pin_busy(ByteRange range) {
 
 // How long none is begun now.
 Time Provisioner::end_pin(ByteRange range, Time took) {
-  require(pinning_ == range, "memory was pinned without a command");
+  promised(pinning_ == range, "memory was pinned without a command");
   pinning_.reset();
   pin_ended_ = now_;
   in_a_row_ += took;

@@ -39,6 +39,11 @@ void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
 }
 
 void RetentionPlanner::on(HistoryId client, const event::NotDurable& e) {
+  if (const Slot slot = table_.lookup(client, e.version); slot != kNoSlot) {
+    waits_.not_durable(slot);
+    if (const MoveIndex filler = table_[slot].at[context_.last_tier()].filler; filler != kNoMove)
+      transfers_.delay(filler);
+  }
   Checkpoint* const c = reported(client, e.version, false);
   if (c == nullptr) return;
   if (c->durable == Checkpoint::Durable::pending) c->durable = Checkpoint::Durable::failed;

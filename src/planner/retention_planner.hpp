@@ -8,7 +8,7 @@ namespace ebb::policy {
 
 class RetentionPlanner : Part {
  public:
-  RetentionPlanner(State& state, Outcomes& outcomes) : Part(state), outcomes_(outcomes) {}
+  RetentionPlanner(State& state, Waits& waits, Outcomes& outcomes) : Part(state), waits_(waits), outcomes_(outcomes) {}
 
   void on(HistoryId client, const event::Recovered& e);
   void on(HistoryId client, const event::Durable& e);
@@ -20,6 +20,7 @@ class RetentionPlanner : Part {
   bool retire(History& history, Durability::When when);
   void start_checks(const History& history);
 
+  Waits& waits_;
   Outcomes& outcomes_;
 };
 

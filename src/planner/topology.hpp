@@ -33,6 +33,9 @@ struct ResourceSpec {
   bool urgent_first = true;  // a transfer waits while a more urgent one has anything to send over it (a disk)
 };
 
+// A depth: the driver queues whatever it is given, and nothing is gained by giving it later.
+inline constexpr int kTakesAll = 1 << 12;
+
 // A directed path with its own queue.
 struct LinkSpec {
   std::string name;

@@ -285,6 +285,13 @@ void Transfers::send(MoveIndex index, int hop, int chunk, Bytes length) {
 }
 
 // The link goes on meanwhile.
+// All of it was sent.
+void Transfers::delay(MoveIndex index) {
+  Move& m = (*this)[index];
+  if (m.issued < m.total || std::exchange(m.delayed, true)) return;
+  delayed_ += m.in_flight;
+}
+
 void Transfers::carried(CommandId command) {
   const auto it = commands_.find(command);
   if (it == commands_.end() || it->second.carried)
@@ -305,6 +312,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
   commands_.erase(it);
   --in_flight_;
   Move& m = (*this)[sent.move];
+  delayed_ -= m.delayed ? 1 : 0;
   Link& on = link(m.route[sent.hop]);
   if (sent.carried)
     --on.carried;

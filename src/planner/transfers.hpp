@@ -20,8 +20,9 @@ class Transfers {
   Move& operator[](MoveIndex i) { return moves_[static_cast<std::size_t>(i)]; }
   const Move& operator[](MoveIndex i) const { return moves_[static_cast<std::size_t>(i)]; }
   std::size_t count() const { return live_; }
-  // A command, or a move held for its stream, has yet to end.
-  bool in_flight() const { return in_flight_ > 0 || held_ > 0; }
+  // A command that is not delayed, or a move held for its stream, has yet to end.
+  bool in_flight() const { return in_flight_ > delayed_ || held_ > 0; }
+  void delay(MoveIndex index);
 
   // `call`: that it serves, if any.
   MoveIndex begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
@@ -87,6 +88,7 @@ class Transfers {
   std::unordered_map<CommandId, Sent> commands_;
   CommandId next_command_ = 1;
   int in_flight_ = 0;  // commands
+  int delayed_ = 0;    // of those
   std::vector<Link> links_;
   std::vector<Route> routes_;  // (tiers + 1)^2; the last row and column are the application
   std::vector<std::array<std::vector<int>, 2>> free_slots_;  // of each node's staging ring: down, up

@@ -63,6 +63,17 @@ void Waits::fail(Slot slot, const std::string& why) {
   }
 }
 
+void Waits::not_durable(Slot slot) {
+  for (auto it = waits_.begin(); it != waits_.end();) {
+    if (it->second.tier != context_.last_tier() || !it->second.open.contains(slot)) {
+      ++it;
+      continue;
+    }
+    context_.answer(it->first, Reason::lost, key_text(table_[slot]) + " is not durable", table_.ref(slot));
+    it = waits_.erase(it);
+  }
+}
+
 bool Waits::cancel(RequestId id) {
   const auto w = waits_.find(id);
   if (w == waits_.end()) return false;

@@ -18,6 +18,8 @@ class Waits : Part {
   void progress(Slot slot);
   // The checkpoint's only copy is lost.
   void fail(Slot slot, const std::string& why);
+  // It is on its way to the file, and held up there.
+  void not_durable(Slot slot);
   bool cancel(RequestId id);  // false: it does not wait
   // Nothing is in flight any more.
   void refuse_stuck();

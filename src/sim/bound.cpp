@@ -105,18 +105,46 @@ Timeline timeline(const BoundMachine& m, const Program& program) {
   return out;
 }
 
-double device_time(const BoundMachine& m, double down, double up) {
-  const double w = m.write > 0 ? down / m.write : 0, r = m.read > 0 ? up / m.read : 0;
-  double out = m.shared ? w + r : std::max(w, r);
-  if (m.total > 0 && m.write > 0 && m.read > 0) out = std::max(out, (down + up) / m.total);
+// The time that a cut's links need for so many bytes. Of what exceeds the computing time, calls may avoid a part by
+// copying past the tiers above.
+struct Need {
+  double time = 0;
+  double apart = 1, over = 1;  // what remains of the excess, if links stand still or run during copies
+  double excess_apart(double slept) const { return apart * std::max(0.0, time - slept); }
+  double excess_over(double slept) const { return over * std::max(0.0, time - slept); }
+};
+
+// In one direction. A byte that goes past costs its call 1/past instead of 1/copy, and saves 1/rate.
+Need one_way(double bytes, double rate, double past, double with_past, double copy) {
+  if (rate <= 0) return {};
+  Need out{bytes / rate, 1, 1};
+  if (past <= 0) return out;
+  out.apart = std::clamp(rate * (1 / past - (copy > 0 ? 1 / copy : 0)), 0.0, 1.0);
+  out.over = rate / (with_past > 0 ? with_past : rate + past);
   return out;
 }
 
-// The bytes that must cross between memory and below in windows from one step to a later one.
+// Whichever demands most: both directions can be the busier one, and what they share can be busier than either.
+template <class Excess>
+double most_excess(const BoundMachine& m, const BoundCut& cut, double down, double up, Excess&& excess) {
+  const Need write = one_way(down, cut.write, cut.past_in, cut.write_with_past, m.copy_in);
+  const Need read = one_way(up, cut.read, cut.past_out, cut.read_with_past, m.copy_out);
+  Need both{0, std::min(write.apart, read.apart), std::min(write.over, read.over)};
+  if (cut.shared) both.time = write.time + read.time;
+  if (cut.total > 0 && cut.write > 0 && cut.read > 0) both.time = std::max(both.time, (down + up) / cut.total);
+  return std::max({excess(write), excess(read), excess(both)});
+}
+
+// Of the path to the files, which nothing goes past.
+double device_time(const BoundMachine& m, double down, double up) {
+  return most_excess(m, m.files, down, up, [](const Need& need) { return need.time; });
+}
+
+// The bytes that must cross a cut in windows from one step to a later one: of what is new, what memory above the cut
+// does not hold, and the same of what is older.
 class Window {
  public:
-  Window(const BoundMachine& m, const Timeline& t, std::size_t first)
-      : m_(m), t_(t), first_(first), read_(t.items.size()) {}
+  Window(const Timeline& t, std::size_t first) : t_(t), first_(first), read_(t.items.size()) {}
   void extend(std::size_t last) {
     const TimedStep& s = t_.steps[last];
     copies += s.copy;
@@ -130,12 +158,25 @@ class Window {
     for (std::size_t dead : t_.dying[last])
       if (t_.items[dead].written >= first_ && t_.steps[t_.items[dead].written].write) newly_ -= t_.items[dead].bytes;
   }
-  double down() const { return std::max(0.0, newly_ - m_.memory); }
-  double up() const { return std::max(0.0, older_ - m_.memory); }
+  double down(const BoundCut& cut) const { return std::max(0.0, newly_ - cut.memory); }
+  double up(const BoundCut& cut) const { return std::max(0.0, older_ - cut.memory); }
+  // What the cut that demands most adds to the computing time.
+  double excess_apart(const BoundMachine& m) const {
+    return most(m, [&](const Need& need) { return need.excess_apart(slept); });
+  }
+  double excess_over(const BoundMachine& m) const {
+    return most(m, [&](const Need& need) { return need.excess_over(slept); });
+  }
   double copies = 0, slept = 0;
 
  private:
-  const BoundMachine& m_;
+  template <class Excess>
+  double most(const BoundMachine& m, Excess&& excess) const {
+    double out = most_excess(m, m.files, down(m.files), up(m.files), excess);
+    for (const BoundCut& cut : m.others) out = std::max(out, most_excess(m, cut, down(cut), up(cut), excess));
+    return out;
+  }
+
   const Timeline& t_;
   std::size_t first_;
   std::vector<bool> read_;
@@ -158,12 +199,11 @@ Best best_windows(const BoundMachine& m, const Timeline& t, std::size_t from) {
   for (std::size_t i = from; i < n; ++i) {
     const bool border =
         i == from || t.steps[i].segment != t.steps[i - 1].segment || t.steps[i].write != t.steps[i - 1].write;
-    Window window(m, t, i);
+    Window window(t, i);
     for (std::size_t j = i; j < n && t.steps[j].segment == t.steps[i].segment; ++j) {
       window.extend(j);
-      const double need = device_time(m, window.down(), window.up());
-      const double apart = best.apart[i] + window.copies + std::max(0.0, need - window.slept);
-      const double over = best.over[i] + std::max(window.copies, need - window.slept);
+      const double apart = best.apart[i] + window.copies + window.excess_apart(m);
+      const double over = best.over[i] + std::max(window.copies, window.excess_over(m));
       if (apart > best.apart[j + 1]) {
         best.apart[j + 1] = apart;
         best.begins[j + 1] = i;
@@ -175,44 +215,94 @@ Best best_windows(const BoundMachine& m, const Timeline& t, std::size_t from) {
   return best;
 }
 
-double rate(const MachineModel& machine, std::size_t l) {
-  const LinkModel& link = machine.links[l];
-  double out = static_cast<double>(link.bytes_per_s);
-  if (link.group >= 0 && machine.groups[static_cast<std::size_t>(link.group)].bytes_per_s)
-    out = std::min(out, static_cast<double>(machine.groups[static_cast<std::size_t>(link.group)].bytes_per_s));
+// What links carry at the same time, within what their groups allow.
+double together(const MachineModel& machine, const std::vector<std::size_t>& links) {
+  double out = 0;
+  std::map<int, std::vector<double>> grouped;
+  for (std::size_t l : links) {
+    const LinkModel& link = machine.links[l];
+    (link.group < 0 ? grouped[-1 - static_cast<int>(l)] : grouped[link.group])
+        .push_back(static_cast<double>(link.bytes_per_s));
+  }
+  for (const auto& [group, rates] : grouped) {
+    const double sum = std::accumulate(rates.begin(), rates.end(), 0.0);
+    const double limit =
+        group < 0 ? sum : static_cast<double>(machine.groups[static_cast<std::size_t>(group)].bytes_per_s);
+    out += limit > 0 ? std::min(sum, limit) : *std::max_element(rates.begin(), rates.end());  // 0: by time
+  }
+  return out;
+}
+
+// The links that cross a cut in one direction: those between tiers, and the application's own.
+struct Crossing {
+  std::vector<std::size_t> tiers, past;
+};
+
+// The cut below the first `above` tiers. Nodes without tiers are above or below it.
+BoundCut cut_below(const MachineModel& machine, std::size_t above, bool stages_above, bool staging) {
+  const std::vector<policy::TierSpec>& tiers = machine.planner.tiers;
+  const std::vector<policy::NodeSpec>& nodes = machine.planner.nodes;
+  std::vector<bool> upper(nodes.size()), lower(nodes.size());
+  BoundCut out;
+  for (std::size_t t = 0; t < tiers.size(); ++t) {
+    (t < above ? upper : lower)[static_cast<std::size_t>(tiers[t].node)] = true;
+    if (t < above) out.memory += static_cast<double>(tiers[t].capacity);
+  }
+  for (std::size_t n = 1; n < nodes.size(); ++n) {
+    if (!upper[n] && !lower[n]) (stages_above ? upper : lower)[n] = true;
+    if (staging && upper[n]) out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * nodes[n].staging;
+  }
+  Crossing down, up;
+  for (std::size_t l = 0; l < machine.links.size(); ++l) {
+    const auto from = static_cast<std::size_t>(machine.planner.links[l].from);
+    const auto to = static_cast<std::size_t>(machine.planner.links[l].to);
+    if (lower[to] && from == policy::kApplication) down.past.push_back(l);
+    if (lower[to] && upper[from]) down.tiers.push_back(l);
+    if (lower[from] && to == policy::kApplication) up.past.push_back(l);
+    if (lower[from] && upper[to]) up.tiers.push_back(l);
+  }
+  const auto fill = [&](const Crossing& crossing, double& rate, double& past, double& with_past) {
+    rate = together(machine, crossing.tiers);
+    for (std::size_t l : crossing.past) past = std::max(past, together(machine, {l}));
+    std::vector<std::size_t> all = crossing.tiers;
+    all.insert(all.end(), crossing.past.begin(), crossing.past.end());
+    with_past = together(machine, all);
+  };
+  fill(down, out.write, out.past_in, out.write_with_past);
+  fill(up, out.read, out.past_out, out.read_with_past);
+  // One group for all of them.
+  int group = -1;
+  bool one = true;
+  for (const Crossing* crossing : {&down, &up})
+    for (std::size_t l : crossing->tiers) {
+      one &= machine.links[l].group >= 0 && (group < 0 || group == machine.links[l].group);
+      group = machine.links[l].group;
+    }
+  if (one && group >= 0) {
+    const std::uint64_t total = machine.groups[static_cast<std::size_t>(group)].bytes_per_s;
+    out.shared = total == 0;
+    out.total = static_cast<double>(total);
+  }
   return out;
 }
 
 }  // namespace
 
 BoundMachine bound_machine(const MachineModel& machine, bool staging) {
+  const std::vector<policy::TierSpec>& tiers = machine.planner.tiers;
   BoundMachine out;
   out.exclusive = machine.planner.ephemeral;
-  for (const policy::NodeSpec& node : machine.planner.nodes)
-    if (staging) out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * node.staging;
-  int files = 0;
-  for (const policy::TierSpec& tier : machine.planner.tiers) {
-    if (tier.medium == policy::Medium::file)
-      ++files;
-    else
-      out.memory += static_cast<double>(tier.capacity);
-  }
-  int group = -1;
-  bool one_group = files == 1;
+  const auto memory_tiers = static_cast<std::size_t>(
+      std::ranges::count_if(tiers, [](const policy::TierSpec& tier) { return tier.medium != policy::Medium::file; }));
+  out.files = cut_below(machine, memory_tiers, true, staging);
+  // Nodes that only stage are above the files' cut and below the others.
+  const bool only_stages = std::ranges::none_of(tiers, [](const auto& tier) { return tier.node == policy::kHost; });
+  for (std::size_t above = 1; above < tiers.size(); ++above)
+    if (above != memory_tiers || only_stages) out.others.push_back(cut_below(machine, above, false, staging));
   for (std::size_t l = 0; l < machine.links.size(); ++l) {
     const policy::LinkSpec& link = machine.planner.links[l];
-    if (link.from == policy::kApplication) out.copy_in = std::max(out.copy_in, rate(machine, l));
-    if (link.to == policy::kApplication) out.copy_out = std::max(out.copy_out, rate(machine, l));
-    const bool reads = policy::on_file(machine.planner, link.from);
-    if (!reads && !policy::on_file(machine.planner, link.to)) continue;
-    (reads ? out.read : out.write) += rate(machine, l);
-    if (machine.links[l].group < 0 || (group >= 0 && group != machine.links[l].group)) one_group = false;
-    group = machine.links[l].group;
-  }
-  if (one_group && group >= 0) {
-    const std::uint64_t total = machine.groups[static_cast<std::size_t>(group)].bytes_per_s;
-    out.shared = total == 0;
-    out.total = static_cast<double>(total);
+    if (link.from == policy::kApplication) out.copy_in = std::max(out.copy_in, together(machine, {l}));
+    if (link.to == policy::kApplication) out.copy_out = std::max(out.copy_out, together(machine, {l}));
   }
   return out;
 }
@@ -233,10 +323,10 @@ Bound bound(const BoundMachine& m, const Program& program) {
     (writes ? out.checkpoint_s : out.restore_s) += best.apart[end] - best.apart[best.begins[end]];
   }
   for (const Timeline::Wait& wait : t.waits) {
-    if (!wait.all || m.write <= 0) continue;
+    if (!wait.all || m.files.write <= 0) continue;
     double before = best.apart[wait.before];
     for (std::size_t i = 0; i < wait.before; ++i) before += t.steps[i].slept;
-    out.flush_wait_s = std::max(out.flush_wait_s, wait.live / m.write - before);
+    out.flush_wait_s = std::max(out.flush_wait_s, wait.live / m.files.write - before);
   }
   return out;
 }
@@ -255,11 +345,11 @@ JointBound joint_bound(const BoundMachine& m, const std::vector<Program>& progra
     // Down: by the end of the step after which most is needed. Up: from the step from which most is read.
     double down = 0, up = 0, copies = 0, slept = 0, prefix_slept = 0, prefix_copy = 0;
     std::size_t turn = 0;
-    Window prefix(m, t, 0);
+    Window prefix(t, 0);
     for (std::size_t j = 0; j < n; ++j) {
       prefix.extend(j);
-      if (prefix.down() > down) {
-        down = prefix.down();
+      if (prefix.down(m.files) > down) {
+        down = prefix.down(m.files);
         turn = j + 1;
         prefix_copy = prefix.copies;
         prefix_slept = prefix.slept;
@@ -269,9 +359,9 @@ JointBound joint_bound(const BoundMachine& m, const std::vector<Program>& progra
     slept = t.slept + static_cast<double>(program.start) * kTick;
     for (std::size_t i = 0; i < n; ++i) {
       if (i > 0 && t.steps[i].write == t.steps[i - 1].write) continue;
-      Window suffix(m, t, i);
+      Window suffix(t, i);
       for (std::size_t j = i; j < n; ++j) suffix.extend(j);
-      up = std::max(up, suffix.up());
+      up = std::max(up, suffix.up(m.files));
     }
     const Best rest = best_windows(m, t, turn);
     apart_suffix += rest.apart[n];
@@ -282,7 +372,7 @@ JointBound joint_bound(const BoundMachine& m, const std::vector<Program>& progra
     waits_in_prefix |= turn > 0 && t.steps[turn - 1].segment != t.steps[0].segment;
     prefix_copies += prefix_copy;
     all_copies += copies;
-    prefix_need.push_back(m.write > 0 ? down / m.write : 0);
+    prefix_need.push_back(device_time(m, down, 0));
     prefix_time.push_back(prefix_slept + prefix_copy);
     all_need.push_back(device_time(m, down, up));
     all_time.push_back(slept + copies);
@@ -317,9 +407,18 @@ JointBound joint_bound(const BoundMachine& m, const std::vector<Program>& progra
 }
 
 double closed_form_s(const BoundMachine& m, std::size_t n, double bytes, double pass_s) {
-  const double all = static_cast<double>(n) * bytes, below = std::max(0.0, all - m.memory);
-  return all / m.copy_in + all / m.copy_out + std::max(0.0, below / m.write - pass_s) +
-         std::max(0.0, below / m.read - pass_s);
+  const double all = static_cast<double>(n) * bytes;
+  const auto pass = [&](bool writes) {
+    const auto of = [&](const BoundCut& cut) {
+      const double below = std::max(0.0, all - cut.memory);
+      return most_excess(m, cut, writes ? below : 0, writes ? 0 : below,
+                         [&](const Need& need) { return need.excess_apart(pass_s); });
+    };
+    double out = of(m.files);
+    for (const BoundCut& cut : m.others) out = std::max(out, of(cut));
+    return out;
+  };
+  return all / m.copy_in + all / m.copy_out + pass(true) + pass(false);
 }
 
 }  // namespace ebb::sim

@@ -6,12 +6,21 @@
 
 namespace ebb::sim {
 
-// The machine as the bound sees it: the caches as one memory, and the path between them and everything below.
-struct BoundMachine {
-  double memory = 0;                 // bytes of all memory tiers (and of the ring, to be strict)
-  double write = 0, read = 0;        // bytes/s from memory to below and back; 0: there is nothing below
+// A cut of the chain of tiers: the memory above it, and the path across it.
+struct BoundCut {
+  double memory = 0;                 // bytes of all tiers above (and of the rings there, to be strict)
+  double write = 0, read = 0;        // bytes/s of the links between tiers, down and up; 0: nothing crosses
   bool shared = false;               // writing and reading share the time of one device
   double total = 0;                  // bytes/s of both together; 0: no such limit
+  double past_in = 0, past_out = 0;  // bytes/s of the application's own link to and from below; 0: none
+  // Of the application's own link and the links between tiers at the same time; 0: they do not share anything.
+  double write_with_past = 0, read_with_past = 0;
+};
+
+// The machine as the bound sees it.
+struct BoundMachine {
+  BoundCut files;                    // memory above, files below: the path that ranks share
+  std::vector<BoundCut> others;      // of each rank alone: between memory tiers, and between file tiers
   double copy_in = 0, copy_out = 0;  // bytes/s between the application and the fastest cache; 0: copies cost nothing
   bool exclusive = true;             // a checkpoint need not stay after its last restore
 };
@@ -42,8 +51,9 @@ struct JointBound {
 };
 JointBound joint_bound(const BoundMachine& machine, const std::vector<Program>& ranks);
 
-// The closed form for n equal checkpoints, all hints and exclusive caches:
-// 2 n copy + max(0, D/w - T) + max(0, D/r - T), D = n * bytes - memory, T = the computing time of one pass.
+// The closed form of blocked_s for n equal checkpoints, all hints and exclusive caches: 2 n copy, and of each pass the
+// most that a cut demands, max(0, D/w - T), D = n * bytes - memory, T = the computing time of one pass (less, where the
+// application's own link is worth using).
 double closed_form_s(const BoundMachine& machine, std::size_t n, double bytes, double pass_s);
 
 }  // namespace ebb::sim

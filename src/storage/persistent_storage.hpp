@@ -29,7 +29,8 @@ struct Found {
   ObjectId object = 0;
   std::string history;
   Version version = 0;
-  std::uint64_t bytes = 0;  // of the payload
+  std::uint64_t bytes = 0;     // of the payload
+  std::uint64_t sequence = 0;  // of its record: no other record of the store has it
 };
 
 /// The lowest id for an object of the caller's; objects found on disk have lower ids.
@@ -73,6 +74,10 @@ class PersistentStorage : public Storage {
   virtual void commit() = 0;
   /// As drop(), but leaves the record on disk as it is, because its bytes could not be read.
   virtual void abandon(ObjectId object) = 0;
+  /// Drops are carried out in the background: how many there were, and how many of them are. A kill undoes none of
+  /// those.
+  virtual std::uint64_t drops() const = 0;
+  virtual std::uint64_t drops_done() const = 0;
 
   /// What persistent means in this store.
   virtual Durability level() const = 0;
@@ -87,6 +92,8 @@ class PersistentStorage : public Storage {
   virtual std::uint64_t changes_seen() const = 0;
   /// Read only: whether the writing process has dropped the object.
   virtual bool was_dropped(ObjectId object) = 0;
+  /// The sequence of a persistent object's record; 0: it has none.
+  virtual std::uint64_t sequence(ObjectId object) = 0;
   /// Whether every persistent object still has a named file in the directory. Error io_error names those that do not.
   virtual Result<void> check_files_exist() = 0;
   /// Errors: damaged, io_error; unknown_version: the writing process has dropped it.

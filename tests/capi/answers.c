@@ -49,6 +49,8 @@ static void test_answers(void) {
   CHECK(value == 1);
   OK(ebb_stat(store, "tier.device.arena.sequential", &value));
   CHECK(value == 0);
+  OK(ebb_stat(store, "snapshots.blocked_s", &value));
+  CHECK(value == 0.5);
   OK(ebb_stat(store, "link.app>device.busy_s", &value));
   CHECK(value == 0.25);
   const char* const wrong[] = {"",

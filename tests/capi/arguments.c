@@ -50,6 +50,11 @@ static void test_wrong_arguments(void) {
     CHECK_STATUS(ebb_reserve(none, 1, &source, 1, NULL, &held), EBB_INVALID_ARGUMENT);
     ebb_loan* lent = NULL;
     CHECK_STATUS(ebb_borrow(none, 1, NULL, &lent), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_protect(none, 0, &byte, 1, NULL), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_unprotect(none, 0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_touch(none, 0, 0, 1), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_snapshot(none, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_leans_on(none, 1, NULL, NULL, 0, &count), EBB_INVALID_ARGUMENT);
     ebb_file* file = (ebb_file*)&byte;
     CHECK_STATUS(ebb_create_file(none, "f", 1, &file), EBB_INVALID_ARGUMENT);
     CHECK(!file);
@@ -156,6 +161,16 @@ static void test_wrong_arguments(void) {
   ebb_checkpoint_options writing = EBB_CHECKPOINT_OPTIONS_INIT;
   writing.metadata_bytes = 3; /* of NULL */
   CHECK_STATUS(ebb_checkpoint(store, 1, &source, 1, &writing, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_protect(store, 0, NULL, 1, NULL), EBB_INVALID_ARGUMENT);
+  ebb_protect_options tracked = EBB_PROTECT_OPTIONS_INIT;
+  tracked.track = "guess";
+  CHECK_STATUS(ebb_protect(store, 0, &byte, 1, &tracked), EBB_INVALID_ARGUMENT);
+  CHECK(strstr(ebb_last_error(), "guess"));
+  const ebb_snapshot_options no_metadata = {NULL, 1, 0, 0};
+  CHECK_STATUS(ebb_snapshot(store, 1, &no_metadata, NULL), EBB_INVALID_ARGUMENT);
+  OK(ebb_history(store, "x", 0, &history));
+  CHECK_STATUS(ebb_snapshot(history, 1, NULL, NULL), EBB_UNSUPPORTED);
+  OK(ebb_store_free(&history));
   ebb_restore_options reading = EBB_RESTORE_OPTIONS_INIT;
   reading.timeout = NAN;
   CHECK_STATUS(ebb_restore(store, 1, &target, 1, &reading), EBB_INVALID_ARGUMENT);

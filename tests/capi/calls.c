@@ -46,6 +46,16 @@ static void test_opening(void) {
   OK(ebb_close(store));
   OK(ebb_store_free(&store));
 
+  OK(ebb_options_init(&options));
+  options.device = "cpu";
+  options.memory = 64 << 20;
+  options.disk = 16 << 20;
+  OK(ebb_open(&options, &store));
+  OK(ebb_stat(store, "tier.host.capacity", &capacity));
+  CHECK(capacity == 56 << 20); /* the staging ring has the rest */
+  OK(ebb_close(store));
+  OK(ebb_store_free(&store));
+
   options.eviction = "best";
   CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
   CHECK(strstr(ebb_last_error(), "eviction") && strstr(ebb_last_error(), "best") && strstr(ebb_last_error(), "lru"));
@@ -89,6 +99,11 @@ static void test_arenas(void) {
   double ready = 0;
   OK(ebb_stat(store, "tier.host.arena.ready", &ready));
   CHECK(ready == 1 << 20);
+  OK(ebb_store_free(&store));
+  options.host_arena = NULL;
+  options.warm = 1;
+  OK(ebb_open(&options, &store));
+  CHECK(has_arena(store, "device", "direct") && has_arena(store, "host", "direct"));
   OK(ebb_store_free(&store));
   options.device_arena = "lazy";
   CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
@@ -368,6 +383,55 @@ static void test_threads(void) {
   OK(ebb_store_free(&workers[0].store));
 }
 
+/* Steps that write a little; each snapshot is the memory as it was. */
+static void test_snapshots(void) {
+  enum { kField = 1 << 20, kSteps = 6 };
+  ebb_store* store = open_store("4MiB", "16MiB", "64MiB");
+  unsigned char *field = malloc(kField), *read = malloc(kField);
+  CHECK(field && read);
+  memset(field, 0, kField);
+  const char* const tracks[] = {NULL, "digest", "declared"};
+  for (int t = 0; t < 3; ++t) {
+    const ebb_protect_options options = {4096, tracks[t], 1, 1};
+    OK(ebb_protect(store, 7, field, kField, &options));
+    for (int step = 0; step < kSteps; ++step) {
+      const size_t at = (size_t)step * 100000;
+      memset(field + at, step + 1, 5000);
+      OK(ebb_touch(store, 7, at, 5000));
+      const ebb_snapshot_options described = {"abc", 3, 0, t == 1};
+      ebb_future* future = NULL;
+      OK(ebb_snapshot(store, 10 * t + step, &described, &future));
+      OK(ebb_future_wait(future, "copied", 60));
+      OK(ebb_future_free(&future));
+    }
+    OK(ebb_unprotect(store, 7));
+    ebb_restore_options reading = EBB_RESTORE_OPTIONS_INIT;
+    reading.keep = 1;
+    const ebb_target target = {7, read, kField};
+    const int64_t last = 10 * t + kSteps - 1;
+    OK(ebb_restore(store, last, &target, 1, &reading));
+    CHECK(memcmp(read, field, kField) == 0);
+    uint64_t bytes = 0;
+    int64_t needed[8];
+    size_t count = 0;
+    OK(ebb_leans_on(store, last, &bytes, needed, 8, &count));
+    CHECK(bytes < kField / 4 && count > 0 && needed[0] == 10 * t);
+    const int64_t have = last;
+    reading.have = &have;
+    OK(ebb_restore(store, last - 1, &target, 1, &reading));
+    memset(field + (kSteps - 1) * 100000, t == 0 ? 0 : kSteps, 5000);
+    CHECK(t > 0 || memcmp(read, field, kField) == 0);
+  }
+  double snapshots = 0;
+  OK(ebb_stat(store, "snapshots.snapshots", &snapshots));
+  CHECK(snapshots == 3 * kSteps);
+  CHECK_STATUS(ebb_snapshot(store, 100, NULL, NULL), EBB_INVALID_ARGUMENT); /* nothing is protected */
+  OK(ebb_close(store));
+  OK(ebb_store_free(&store));
+  free(field);
+  free(read);
+}
+
 int main(void) {
   test_opening();
   test_arenas();
@@ -376,6 +440,7 @@ int main(void) {
   test_without_a_copy();
   test_waiting();
   test_files();
+  test_snapshots();
   test_threads();
   puts("capi_calls: all as it should be");
   return 0;

@@ -129,6 +129,14 @@ static void test_versions(void) {
     CHECK_STATUS(ebb_restore_async(store, version, &target, 1, NULL, &future), status);
     CHECK(status == EBB_OK ? future && future != anything : !future);
     OK(ebb_future_free(&future));
+    future = anything;
+    CHECK_STATUS(ebb_snapshot(store, version, NULL, &future), status);
+    CHECK(status == EBB_OK ? future && future != anything : !future);
+    OK(ebb_future_free(&future));
+    const uint32_t region = (uint32_t)scripts[i].number;
+    CHECK_STATUS(ebb_protect(store, region, &byte, 1, NULL), status);
+    CHECK_STATUS(ebb_unprotect(store, region), status);
+    CHECK_STATUS(ebb_touch(store, region, 0, 1), status);
     CHECK_STATUS(ebb_hint(store, &version, 1, 0), status);
     CHECK_STATUS(ebb_hint_front(store, version), status);
     CHECK_STATUS(ebb_unhint(store, &version, 1), status);
@@ -139,6 +147,9 @@ static void test_versions(void) {
     CHECK(count == (status == EBB_OK ? 2 : 0));
     CHECK_STATUS(ebb_metadata(store, version, NULL, 0, &count), status);
     CHECK(count == (status == EBB_OK ? 4 : 0));
+    uint64_t bytes = 99;
+    CHECK_STATUS(ebb_leans_on(store, version, &bytes, NULL, 0, &count), status);
+    CHECK(bytes == (status == EBB_OK ? 276 : 0) && count == (status == EBB_OK ? 2 : 0));
     ebb_reservation* reservation = (ebb_reservation*)&byte;
     CHECK_STATUS(ebb_reserve(store, version, &source, 1, NULL, &reservation), status);
     CHECK((reservation != NULL) == (status == EBB_OK));

@@ -139,9 +139,10 @@ Result<Future> History::restore_async(Version version, std::span<const Target>, 
   if (auto refused = refuse(options.stream, ", async"); !refused) return refused.error();
   return scripted_handle<Future>(version, Engine::future);
 }
-Result<CheckpointInfo> History::info(Version version) const {
+Result<CheckpointInfo> History::info(Version version, std::optional<Seconds> /*timeout*/,
+                                     const Interrupt& /*interrupted*/) const {
   if (auto result = act(version); !result) return result.error();
-  return CheckpointInfo{{{0, 10, 0}, {7, 20, 256}}, "meta", 276};
+  return CheckpointInfo{{{0, 10, 0}, {7, 20, 256}}, "meta", 276, {1, 2}};
 }
 Result<std::vector<Version>> History::versions() const {
   if (auto result = act(engine_->code); !result) return result.error();
@@ -213,6 +214,25 @@ Result<std::vector<FileInfo>> Store::files(std::optional<std::string>) {
 }
 Result<void> Store::drop_file(std::string, Version version) { return act(version); }
 
+// A region is answered as the version that it would be below zero.
+Result<void> Store::protect(std::uint32_t region, void*, std::size_t, const ProtectOptions&) {
+  return act(-static_cast<Version>(region));
+}
+Result<void> Store::unprotect(std::uint32_t region) { return act(-static_cast<Version>(region)); }
+Result<void> Store::touch(std::uint32_t region, std::uint64_t, std::uint64_t) {
+  return act(-static_cast<Version>(region));
+}
+Result<Snapshot> Store::snapshot(Version version, const SnapshotOptions&) {
+  return scripted_handle<Snapshot>(version, [](Version) { return Snapshot(); });
+}
+SnapshotStats Store::snapshot_stats() const { return {.zones = 3, .blocked_s = 0.5}; }
+// Those of Snapshot itself: what `snapshot` gives here has neither failed nor ended.
+bool Snapshot::done(std::optional<std::string_view>) const { return false; }
+Result<void> Snapshot::wait(std::optional<std::string_view>, std::optional<Seconds>) const {
+  return Error{Errc::timed_out, "scripted"};
+}
+std::optional<Error> Snapshot::error() const { return {}; }
+
 Result<Store> Store::open(const Options& options) {
   if (auto result = act(-static_cast<Version>(options.host_cache.value_or(0))); !result) return result.error();
   const auto code = -static_cast<Version>(options.device_cache.value_or(0));
@@ -253,6 +273,11 @@ Stats Store::stats() const {
   stats.prefetch_distance = {3, 2};
   stats.settings = "a \"b\"\n\\c";
   return stats;
+}
+
+Result<Track> parse_track(std::string_view text) {
+  if (text == "digest") return Track::digest;
+  return Error{Errc::invalid_argument, "no track '" + std::string(text) + "'"};
 }
 
 Result<void> set_option(Options& options, std::string_view key, std::string_view text) {

@@ -1,7 +1,8 @@
 """Every command and every example of the documentation is run.
 
 A `python` block that begins with `# needs a GPU`, and a command with `--device cuda`, are skipped where there is none
-(`pytest -m gpu` runs them alone); a block or an example that begins with `# needs torch` where that is not installed.
+(`pytest -m gpu` runs them alone); a block or an example that begins with `# needs torch`, or another package, where that is
+not installed.
 A fenced block names its language: `python`, `c` and `cpp` blocks are whole programs and must end well; `sh` blocks, and
 indented ones, are commands, one a line; other languages are pictures, data or output.
 """
@@ -73,9 +74,12 @@ def require_gpu():
         pytest.skip(f"there is no GPU: {_core.cuda_absent_reason()}")
 
 
-def require_torch(text: str):
-    if text.startswith("# needs torch\n") and importlib.util.find_spec("torch") is None:
-        pytest.skip("torch is not installed")
+def require_packages(text: str):
+    """Those that the first line names: `# needs torch`, `# needs jax, torch`."""
+    first = text.partition("\n")[0]
+    for name in first.removeprefix("# needs ").split(", ") if re.fullmatch(r"# needs \w+(, \w+)*", first) else ():
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
 
 
 def compiled(source: pathlib.Path, library, environment, scratch) -> pathlib.Path:
@@ -119,7 +123,7 @@ def test_every_block_names_a_language_that_is_known():
 def test_python_block(block, environment, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(block.text)
-    require_torch(block.text)
+    require_packages(block.text)
     if block.text.startswith("# needs a GPU\n"):
         compile(block.text, block.where, "exec")
         require_gpu()
@@ -139,7 +143,7 @@ def test_compiled_block(block, library, environment, tmp_path):
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.*")), ids=lambda path: path.name)
 def test_example(example, library, environment, tmp_path):
     if example.suffix == ".py":
-        require_torch(example.read_text())
+        require_packages(example.read_text())
         run([sys.executable, example], environment, cwd=tmp_path)
     elif example.suffix in (".c", ".cpp"):
         compile_and_run(example, library, environment, tmp_path)
@@ -191,7 +195,7 @@ def check_demo(words, environment, cwd):
 # The benchmark is run with all options as written, but with less to do.
 LESS = {
     "--checkpoints": "8", "--size": "256KiB", "--device-cache": "1MiB", "--host-cache": "1MiB", "--interval": "1ms",
-    "--snapshots": "8", "--dir": str(SCRATCH),
+    "--snapshots": "8", "--repeats": "1", "--dir": str(SCRATCH),
 }  # fmt: skip
 
 
@@ -234,6 +238,11 @@ def check_store(words, environment, cwd):
     run(words, environment, cwd=cwd)
 
 
+def check_sim(words, environment, cwd):
+    """As it is written; what it writes goes to a folder of its own."""
+    run([str(ROOT / word) if word.startswith("data/") else word for word in words], environment, cwd=cwd)
+
+
 def nothing(words, environment, cwd):
     pass
 
@@ -251,6 +260,7 @@ RULES = [
     (["sudo", "apt-get"], nothing),  # changes the reader's system
     (["ebbtide", "demo"], check_demo),
     (["ebbtide", "bench"], check_bench),
+    (["ebbtide", "sim"], check_sim),
     *((["ebbtide", name], check_store) for name in ("ls", "verify", "export", "gc")),
     (["benches/figures"], check_exists),
     (["tools/gpu-carry"], check_exists),

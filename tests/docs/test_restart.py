@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 from scratch import SCRATCH
-from test_examples import BLOCKS, ROOT, compiled, require_torch, run
+from test_examples import BLOCKS, ROOT, compiled, require_packages, run
 
 
 @pytest.fixture
@@ -58,5 +58,5 @@ def test_the_program_of_the_page_continues_where_it_was_killed(language, request
 
 def test_the_training_continues_where_it_was_killed(environment, disk):
     example = ROOT / "examples" / "training.py"
-    require_torch(example.read_text())
+    require_packages(example.read_text())
     continues_where_it_was_killed([sys.executable, example], environment, disk)

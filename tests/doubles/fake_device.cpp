@@ -87,6 +87,23 @@ Result<void> FakeDevice::digest(StreamId id, const void* memory, std::size_t byt
   return {};
 }
 
+Result<void> FakeDevice::zones(StreamId id, const ZoneJob& job) {
+  const Zones& zones = std::visit([](const auto& one) -> const Zones& { return one.zones; }, job);
+  std::lock_guard lock(mutex_);
+  if (const auto why = memory_.unusable(zones.memory, zones.bytes)) {
+    return Error{Errc::io_error, "the device could not work on zones: " + *why};
+  }
+  if (id == kInlineStream) {
+    if (discrete_) throw std::logic_error("this device has no inline stream");
+    check_locked("work on zones at once", zones.memory, zones.bytes, std::holds_alternative<ScatterZones>(job));
+    do_zones(job);
+    return {};
+  }
+  enqueue_locked(id,
+                 {Item::Kind::copy, nullptr, zones.memory, zones.bytes, 0, 0, false, fail_copy_.next(), false, job});
+  return {};
+}
+
 Result<void> FakeDevice::record(EventId id, StreamId stream) {
   if (discrete_ && stream == kInlineStream) throw std::logic_error("this device has no inline stream");
   std::lock_guard lock(mutex_);

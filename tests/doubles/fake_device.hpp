@@ -63,6 +63,7 @@ class FakeDevice final : public Device, public FakeStreams, public FakeFaults {
   void destroy_event(EventId event) noexcept override;
   Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override;
   Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) override;
+  Result<void> zones(StreamId stream, const ZoneJob& job) override;
   bool capturing(StreamId stream) noexcept override;
   Result<void> record(EventId event, StreamId stream) override;
   Result<void> stream_wait(StreamId stream, EventId event) override;

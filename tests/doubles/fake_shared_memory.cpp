@@ -12,10 +12,15 @@ namespace {
 
 class FaultySharedFile final : public SharedFile {
  public:
-  FaultySharedFile(OwnDescriptor descriptor, const std::string& name, std::shared_ptr<CallFaults<SharedCall>> faults)
-      : inner_(std::move(descriptor), name), faults_(std::move(faults)) {}
+  FaultySharedFile(OwnDescriptor descriptor, const std::string& name, std::weak_ptr<void> named,
+                   std::shared_ptr<CallFaults<SharedCall>> faults)
+      : inner_(std::move(descriptor), name), named_(std::move(named)), faults_(std::move(faults)) {}
+  bool named() const override { return !named_.expired(); }
   Result<std::uint64_t> size() const override {
     return guarded(SharedCall::size, [&] { return inner_.size(); });
+  }
+  Result<void> read(std::uint64_t offset, std::span<std::byte> into) const override {
+    return guarded(SharedCall::read, [&] { return inner_.read(offset, into); });
   }
   Result<void> allocate(FileRange range) override {
     return guarded(SharedCall::allocate, [&] { return inner_.allocate(range); });
@@ -34,13 +39,14 @@ class FaultySharedFile final : public SharedFile {
     return whole();
   }
   mutable DescriptorSharedFile inner_;
+  const std::weak_ptr<void> named_;
   std::shared_ptr<CallFaults<SharedCall>> faults_;
 };
 
 }  // namespace
 
 FakeSharedMemory::~FakeSharedMemory() {
-  for (const auto& [name, fd] : files_) ::close(fd);
+  for (const auto& [name, file] : files_) ::close(file.fd);
 }
 
 std::optional<Error> FakeSharedMemory::refused(SharedCall call, const std::string& name) {
@@ -49,10 +55,10 @@ std::optional<Error> FakeSharedMemory::refused(SharedCall call, const std::strin
   return {};
 }
 
-std::unique_ptr<SharedFile> FakeSharedMemory::opened(int fd, const std::string& name) {
-  OwnDescriptor copy([&] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); });
+std::unique_ptr<SharedFile> FakeSharedMemory::opened(const Named& file, const std::string& name) {
+  OwnDescriptor copy([&] { return ::fcntl(file.fd, F_DUPFD_CLOEXEC, 0); });
   if (!copy) throw std::runtime_error("no descriptor for the double");
-  return std::make_unique<FaultySharedFile>(std::move(copy), name, faults_);
+  return std::make_unique<FaultySharedFile>(std::move(copy), name, file.name, faults_);
 }
 
 Result<std::unique_ptr<SharedFile>> FakeSharedMemory::open(const std::string& name) {
@@ -69,15 +75,15 @@ Result<std::unique_ptr<SharedFile>> FakeSharedMemory::create(const std::string& 
   if (files_.contains(name)) return std::unique_ptr<SharedFile>();
   const int fd = ::memfd_create(name.substr(0, 32).c_str(), MFD_CLOEXEC);
   if (fd < 0) throw std::runtime_error("no memory file for the double");
-  files_[name] = fd;
-  return opened(fd, name);
+  const Named& file = files_[name] = {fd};
+  return opened(file, name);
 }
 
 Result<void> FakeSharedMemory::remove(const std::string& name) {
   if (auto error = refused(SharedCall::remove, name)) return *error;
   std::lock_guard lock(mutex_);
   if (const auto found = files_.find(name); found != files_.end()) {
-    ::close(found->second);
+    ::close(found->second.fd);
     files_.erase(found);
   }
   return {};
@@ -87,7 +93,7 @@ Result<std::vector<std::string>> FakeSharedMemory::list() {
   if (auto error = refused(SharedCall::list, "all")) return *error;
   std::lock_guard lock(mutex_);
   std::vector<std::string> names;
-  for (const auto& [name, fd] : files_) names.push_back(name);
+  for (const auto& [name, file] : files_) names.push_back(name);
   return names;
 }
 

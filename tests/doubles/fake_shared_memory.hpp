@@ -11,7 +11,7 @@
 
 namespace ebb::platform::testing {
 
-enum class SharedCall : std::uint8_t { open, create, remove, list, size, allocate, map, punch };
+enum class SharedCall : std::uint8_t { open, create, remove, list, size, read, allocate, map, punch };
 
 /// Files of shared memory without a directory (their memory is the system's, so that several mappings of a byte are one
 /// byte), whose calls fail on command. Several objects that stand for several processes share one double.
@@ -29,10 +29,14 @@ class FakeSharedMemory final : public SharedMemory {
 
  private:
   std::optional<Error> refused(SharedCall call, const std::string& name);
-  std::unique_ptr<SharedFile> opened(int fd, const std::string& name);
+  struct Named {
+    int fd = -1;  // of a memory file
+    std::shared_ptr<void> name = std::make_shared<int>();
+  };
+  std::unique_ptr<SharedFile> opened(const Named& file, const std::string& name);
   std::shared_ptr<CallFaults<SharedCall>> faults_ = std::make_shared<CallFaults<SharedCall>>();
   std::mutex mutex_;
-  std::map<std::string, int> files_;  // descriptors of memory files
+  std::map<std::string, Named> files_;
 };
 
 }  // namespace ebb::platform::testing

@@ -44,6 +44,8 @@ void FakeStreams::complete_locked(Stream& stream) {
   if (item.kind == Item::Kind::copy) {
     if (item.fails) {
       stream.failed = true;
+    } else if (item.zones) {
+      do_zones(*item.zones);
     } else if (item.digests) {
       put_parts(reinterpret_cast<Digest*>(item.to), digest_of(item.from, item.bytes));
     } else if (item.bytes) {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -41,7 +42,7 @@ class FakeStreams {
   void hold();
   void release();
 
-  /// Copies enqueued and not complete; digests count as copies.
+  /// Copies enqueued and not complete; digests and work on zones count as copies.
   std::size_t unfinished() const;
   /// Waits until at least `n` copies are enqueued and not complete.
   void await_unfinished(std::size_t n);
@@ -62,8 +63,9 @@ class FakeStreams {
     EventId event = 0;
     std::uint64_t generation = 0;  // of the event
     bool poisoned = false, fails = false;
-    bool digests = false;  // a copy that puts the digest of its source into the target
-    std::size_t to_bytes() const { return digests ? kDigestParts * sizeof(Digest) : bytes; }
+    bool digests = false;               // a copy that puts the digest of its source into the target
+    std::optional<ZoneJob> zones = {};  // work on its source, in place of a copy
+    std::size_t to_bytes() const { return zones ? 0 : digests ? kDigestParts * sizeof(Digest) : bytes; }
   };
   struct Stream {
     std::deque<Item> items;

@@ -40,6 +40,9 @@ class ForwardDevice : public platform::Device {
                       platform::Digest* parts) override {
     return inner_->digest(stream, memory, bytes, parts);
   }
+  Result<void> zones(platform::StreamId stream, const platform::ZoneJob& job) override {
+    return inner_->zones(stream, job);
+  }
   bool capturing(platform::StreamId stream) noexcept override { return inner_->capturing(stream); }
   bool foreign(platform::StreamId stream) noexcept override { return inner_->foreign(stream); }
   Result<void> record(platform::EventId event, platform::StreamId stream) override {

@@ -46,6 +46,17 @@ INSTANTIATE_TEST_SUITE_P(Backends, Files, ::testing::ValuesIn(backends()), [](co
                                                         : "cuda");
 });
 
+TEST_P(Files, CreatingOneReadsNothingOfTheOthersOfItsName) {
+  for (Version version = 0; version < 4; ++version) {
+    File file = store_.create_file("f", version).value();
+    file.write(std::vector<std::byte>(100'000)).value();
+    file.close().value();
+  }
+  const std::uint64_t before = store_.stats().restores;
+  store_.create_file("f", 4).value();
+  EXPECT_EQ(store_.stats().restores, before);
+}
+
 // Larger than the caches, so that pieces come back from the disk.
 TEST_P(Files, AnySequenceOfCallsGivesWhatAnOrdinaryFileWould) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -181,6 +192,7 @@ TEST(FilesWithoutADisk, OneThatIsLargerThanTheCachesIsRefusedAndLeavesNothing) {
     const auto written = file.write(bytes);
     ASSERT_FALSE(written);
     EXPECT_EQ(written.error().code, Errc::no_space) << written.error().message;
+    EXPECT_NE(written.error().message.find("version 1 of file \"f\""), std::string::npos) << written.error().message;
     EXPECT_GT(file.tell(), 0u);
   }
   expect_empty(store);

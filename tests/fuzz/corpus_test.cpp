@@ -12,6 +12,7 @@
 #include "tests/fuzz/targets.hpp"
 #include "tests/node/message_samples.hpp"
 #include "tests/storage/store_image.hpp"
+#include "tests/storage/zone_map_samples.hpp"
 
 namespace ebb::fuzz {
 namespace {
@@ -70,6 +71,9 @@ void write_seeds() {
   int kind = 0;
   for (const node::message::Any& one : node::test::message_samples()) {
     write("message", "seed-" + std::to_string(10 + kind++), node::message::encode(one));
+  }
+  for (std::uint64_t seed = 10; seed < 70; ++seed) {
+    write("zones", "seed-" + std::to_string(seed), storage::encode(test::sample_map(seed)));
   }
   test::StoreImage image = store();
   const Bytes segment = image.segment(1);
@@ -145,6 +149,7 @@ TEST_P(Corpus, GivesAValueOrANamedError) {
 INSTANTIATE_TEST_SUITE_P(, Corpus,
                          ::testing::Values(std::pair<const char*, Target>("record", record),
                                            std::pair<const char*, Target>("index", index),
+                                           std::pair<const char*, Target>("zones", zones),
                                            std::pair<const char*, Target>("message", message),
                                            std::pair<const char*, Target>("pool", pool),
                                            std::pair<const char*, Target>("config", config)),

@@ -56,7 +56,8 @@ void read_pool(const PoolImage& image) {
   if (header) {
     demand(node::parse_pool_header(node::encode(*header)) == *header);
   } else {
-    demand(header.error().code == Errc::damaged || header.error().code == Errc::unsupported);
+    demand(header.error().code == Errc::damaged || header.error().code == Errc::unsupported ||
+           header.error().code == Errc::lost);
   }
   const node::PoolShape shape = header ? (*header).shape : node::choose_shape(8 * 4096, 4096, 1).value();
   PoolMemory memory(shape, image);

@@ -10,6 +10,8 @@ namespace ebb::fuzz {
 void record(const std::uint8_t* data, std::size_t size);
 /// Bytes of an index, in the same two ways.
 void index(const std::uint8_t* data, std::size_t size);
+/// A zone map, in the same two ways.
+void zones(const std::uint8_t* data, std::size_t size);
 /// A pool's file in short (pool_image.hpp), in the same two ways.
 void pool(const std::uint8_t* data, std::size_t size);
 /// What a process and the agent of its pool send each other.

@@ -1,5 +1,6 @@
 #include "options/defaults.hpp"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 
 #include "options/environment.hpp"
 #include "os/memory_limits.hpp"
+#include "tests/doubles/forward_device.hpp"
 #include "tests/doubles/no_files.hpp"
 
 namespace ebb::runtime {
@@ -196,12 +198,30 @@ TEST(Defaults, RanksOfANodeShareHostAndDisk) {
 TEST(Defaults, EveryLauncherIsAsked) {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE",
                            "LOCAL_WORLD_SIZE"}) {
-    EXPECT_EQ(local_ranks({{name, "3"}}), 3u) << name;
+    EXPECT_EQ(local_ranks({{name, "3"}}).value(), 3u) << name;
+    EXPECT_EQ(local_ranks({{name, ""}}).value(), 1u) << name;
   }
-  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "8(x4)"}}), 8u);
-  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "2"}, {"SLURM_NTASKS_PER_NODE", "16"}}), 2u);
-  EXPECT_EQ(local_ranks({{"PMI_LOCAL_SIZE", "none"}}), 1u);
-  EXPECT_EQ(local_ranks({}), 1u);
+  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "8(x4)"}}).value(), 8u);
+  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "4,3"}}).value(), 4u);
+  EXPECT_EQ(local_ranks({{"SLURM_STEP_TASKS_PER_NODE", "2"}, {"SLURM_NTASKS_PER_NODE", "16"}}).value(), 2u);
+  EXPECT_EQ(local_ranks({}).value(), 1u);
+}
+
+TEST(Defaults, WhatIsNoNumberOfProcessesAndNoRankIsRefusedByName) {
+  FakeFiles files;
+  for (const char* wrong : {"0", "-2", "none", "1.5", "4x", "18446744073709551616"}) {
+    const auto refused = choose_setup({}, files, *kMemory, {{"LOCAL_WORLD_SIZE", wrong}});
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+    EXPECT_EQ(refused.error().message, "LOCAL_WORLD_SIZE=\"" + std::string(wrong) +
+                                           "\" is not valid: expected the number of this job's processes on this node: "
+                                           "1, 2, ...");
+  }
+  for (const char* wrong : {"-1", "x", "1,2"}) {
+    const auto refused = rank_in_job({{"SLURM_PROCID", wrong}});
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_NE(refused.error().message.find("SLURM_PROCID=\"" + std::string(wrong) + "\""), std::string::npos);
+  }
 }
 
 TEST(Defaults, TheUsersOwnRankComesBeforeALaunchers) {
@@ -244,6 +264,76 @@ TEST(Defaults, WhatSaysSomethingOfAPoolIsRefusedWithoutOne) {
     none.node_pool = 0;
     EXPECT_TRUE(choose_setup(none, files, *kMemory, {}));
   }
+}
+
+TEST(Defaults, OneBudgetHoldsTheHostCacheAndTheRing) {
+  FakeFiles files;
+  for (std::uint64_t memory = 1 << 20; memory < 1ull << 42; memory += memory / 7 + 12345) {
+    for (const std::uint64_t disk : {std::uint64_t{0}, std::uint64_t{1} << 30}) {
+      Options options;
+      options.memory = memory;
+      options.disk = disk;
+      const EngineSetup setup = choose_setup(options, files, *kMemory, {}).value();
+      const policy::Machine& machine = setup.machine;
+      std::uint64_t ring = 0;
+      for (const policy::NodeIndex node : policy::nodes_passed(machine))
+        ring +=
+            2 * machine.ring_slot * static_cast<std::uint64_t>(machine.nodes[static_cast<std::size_t>(node)].staging);
+      EXPECT_EQ(ring > 0, disk > 0);
+      EXPECT_EQ(size_of(setup, "device"), 0u) << "it would be the same memory";
+      const std::uint64_t host = size_of(setup, "host");
+      EXPECT_LE(host + ring, memory);
+      EXPECT_GT(host + ring + 4096, memory) << "none of it is left over";
+      EXPECT_GE(host, (memory / 2 + 4095) / 4096 * 4096) << "half of it fits, whatever " << memory << " is";
+    }
+  }
+}
+
+class Gpu final : public testing_support::ForwardDevice {
+ public:
+  using ForwardDevice::ForwardDevice;
+  bool host_memory() const noexcept override { return false; }
+};
+
+TEST(Defaults, TheCacheOfAnotherDeviceStandsBesideTheBudget) {
+  FakeFiles files;
+  Gpu gpu(std::shared_ptr<platform::Device>(platform::make_host_device()));
+  Options options;
+  options.memory = 1 << 30;
+  options.device_cache = 3 << 20;
+  const EngineSetup setup = choose_setup(options, files, gpu, {}).value();
+  EXPECT_EQ(size_of(setup, "device"), 3u << 20);
+  EXPECT_EQ(size_of(setup, "host"), (1u << 30) - (32u << 20));
+}
+
+TEST(Defaults, WhatABudgetReplacesIsRefusedBesideIt) {
+  FakeFiles files;
+  Options with_host, with_device, with_pool, small;
+  with_host.memory = with_device.memory = with_pool.memory = 1 << 30;
+  with_host.host_cache = with_device.device_cache = with_pool.node_pool = 1 << 24;
+  small.memory = (1 << 20) - 1;
+  for (const auto& [options, words] : {std::pair{with_host, std::array{"host_cache=\"16777216\"", "memory"}},
+                                       {with_device, {"device_cache=\"16777216\"", "memory"}},
+                                       {with_pool, {"node_pool=\"16777216\"", "memory"}},
+                                       {small, {"memory=\"1048575\"", "at least 1048576 bytes (1 MiB)"}}}) {
+    const auto refused = choose_setup(options, files, *kMemory, {});
+    ASSERT_FALSE(refused) << words[0];
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+    for (const char* word : words)
+      EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+  }
+}
+
+TEST(Defaults, AWarmStoreTakesItsMemoryAtOpenUnlessAnArenaSaysOtherwise) {
+  FakeFiles files;
+  Options options;
+  options.warm = true;
+  EXPECT_EQ(choose_setup(options, files, *kMemory, {}).value().device_arena, DeviceArena::direct);
+  EXPECT_EQ(choose_setup(options, files, *kMemory, {}).value().host_arena, HostArena::direct);
+  options.host_arena = HostArena::incremental;
+  EXPECT_EQ(choose_setup(options, files, *kMemory, {}).value().host_arena, HostArena::incremental);
+  options.node_pool = 1 << 30;
+  EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("warm=\"true\""), std::string::npos);
 }
 
 TEST(Defaults, TheDirectoryIsTheCallersElseTmpdirElseTmp) {

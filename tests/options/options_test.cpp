@@ -12,9 +12,11 @@ TEST(SetOption, KnowsEveryField) {
        std::initializer_list<std::pair<const char*, const char*>>{{"directory", "/scratch"},
                                                                   {"device_cache", "1GiB"},
                                                                   {"host_cache", "2GiB"},
+                                                                  {"memory", "200MB"},
                                                                   {"disk", "0"},
                                                                   {"device_arena", "direct"},
                                                                   {"host_arena", " Direct"},
+                                                                  {"warm", "on"},
                                                                   {"durability", "ephemeral"},
                                                                   {"prefetch", "manual"},
                                                                   {"eviction", "LRU"},
@@ -27,9 +29,11 @@ TEST(SetOption, KnowsEveryField) {
   EXPECT_EQ(options.directory, "/scratch");
   EXPECT_EQ(options.device_cache, 1ull << 30);
   EXPECT_EQ(options.host_cache, 2ull << 30);
+  EXPECT_EQ(options.memory, 200'000'000u);
   EXPECT_EQ(options.disk, 0u);
   EXPECT_EQ(options.device_arena, DeviceArena::direct);
   EXPECT_EQ(options.host_arena, HostArena::direct);
+  EXPECT_EQ(options.warm, true);
   EXPECT_EQ(options.durability, Durability::ephemeral);
   EXPECT_EQ(options.prefetch, Prefetch::manual);
   EXPECT_EQ(options.eviction, Eviction::lru);
@@ -78,6 +82,19 @@ TEST(Environment, FillsWhatTheCallerLeftOut) {
   EXPECT_EQ(filled.device_cache, 2u << 20);
   EXPECT_EQ(filled.directory, "/a");
   EXPECT_FALSE(filled.host_cache);
+}
+
+TEST(Environment, OfTheHostCacheAndTheBudgetTheCallersGoesFirst) {
+  Options memory, host;
+  memory.memory = 8 << 20;
+  host.host_cache = 0;
+  const auto one = runtime::with_environment(memory, {{"EBBTIDE_HOST_CACHE", "2MiB"}}).value();
+  EXPECT_EQ(one.memory, 8u << 20);
+  EXPECT_FALSE(one.host_cache);
+  const auto other = runtime::with_environment(host, {{"EBBTIDE_MEMORY", "2MiB"}}).value();
+  EXPECT_EQ(other.host_cache, 0u);
+  EXPECT_FALSE(other.memory);
+  EXPECT_EQ(runtime::with_environment({}, {{"EBBTIDE_MEMORY", "2MiB"}})->memory, 2u << 20);
 }
 
 TEST(Environment, ArenasAndWhatTheCallerSaysOfThem) {

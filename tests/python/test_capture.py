@@ -280,7 +280,7 @@ def test_what_all_the_dead_left_is_written_by_the_next_run(programs, folder):
         pass
     dead = [run.writer(), run.program(), run.process.pid]
     watched = [os.pidfd_open(pid) for pid in dead]
-    os.kill(run.writer(), signal.SIGSTOP)  # it has a hundred milliseconds to write all; mostly, it has not
+    os.kill(run.writer(), signal.SIGSTOP)  # it has less than a second to write all; mostly, it has not
     for pid in (run.process.pid, dead[1], dead[0]):
         os.kill(pid, signal.SIGKILL)
     for one in watched:
@@ -330,6 +330,23 @@ def test_a_limit_of_the_file_size_is_what_it_is_without_capture(programs, folder
         done = captured(directory, *program) if sent else subprocess.run(program, capture_output=True, timeout=60)
         ends.append((done.returncode, done.stdout, tree(directory)))
     assert ends[0] == ends[1] and b"File too large" in ends[0][1]
+
+
+@pytest.mark.parametrize("last", ["os.close(fd)", "subprocess.Popen(['sleep', '0'], pass_fds=[fd]).wait()"])
+def test_no_disk_space_remains_beyond_the_end_of_a_file(last, folder):
+    script = folder / "script.py"
+    script.write_text(
+        "import os, subprocess\n"
+        "fd = os.open('a', os.O_WRONLY | os.O_CREAT)\n"
+        "for i in range(300): os.write(fd, b'x' * 10_000)\n"
+        "assert os.fstat(fd).st_size == 3_000_000\n"
+        "print(os.fstat(fd).st_blocks * 512)\n" + last + "\n"
+    )
+    done = captured(folder, sys.executable, "script.py", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 3_000_000, "space is allocated before a write returns"
+    found = (folder / "a").stat()
+    assert found.st_size == 3_000_000 and found.st_blocks * 512 <= 3_000_000 + 8192
 
 
 def test_a_full_disk_is_told_by_write(programs, folder):

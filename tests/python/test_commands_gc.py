@@ -292,3 +292,39 @@ def test_the_lock_is_given_back(place: pathlib.Path) -> None:
         assert run("gc", store, *options).code == OK
         with (store / "lock").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def with_files(place: pathlib.Path) -> tuple[Writer, dict]:
+    """A file that was closed, whose first piece was written twice, and one whose writer was killed."""
+    writer = Writer(place)
+    records = {}
+    for name, version in ((b"3/0", 0), (b"3/0", 1), (b"3/1", 0), (b"3/record", 0), (b"4/0", 0), (b"4/1", 0)):
+        records[name, version] = writer.add(b"state/.ebbtide-file/" + name, version, pattern(9000, len(records)))
+    writer.add(b"state", 1, pattern(100, 7))
+    return writer, records
+
+
+def test_pieces_of_a_file_that_was_never_closed_go(place: pathlib.Path) -> None:
+    store = with_files(place)[0].write()
+    whole = [("state", 1), *((f"state/.ebbtide-file/3/{part}", v) for part, v in (("0", 0), ("0", 1), ("1", 0)))]
+    whole.append(("state/.ebbtide-file/3/record", 0))
+    gone = [(f"state/.ebbtide-file/4/{part}", 0, "unfinished") for part in "01"]
+    dry = run("gc", store, "--dry-run", "--json").json
+    done = run("gc", store, "--keep-last", 1, "--json")  # pieces are no versions of a history
+    assert (done.code, done.json["damaged"]) == (OK, [])
+    assert [(one["history"], one["version"], one["why"]) for one in done.json["removed"]] == gone
+    assert dry["removed"] == done.json["removed"]
+    assert left(store) == whole
+    assert run("verify", store).code == OK
+
+
+def test_while_something_is_damaged_no_piece_is_taken_for_left_over(place: pathlib.Path) -> None:
+    """What cannot be read may be the record of the file."""
+    writer, records = with_files(place)
+    writer.hurt(records[b"3/record", 0], 20)
+    store = writer.write()
+    done = run("gc", store, "--json")
+    assert (done.code, done.json["removed"]) == (DAMAGED, [])

@@ -190,6 +190,16 @@ def test_a_forked_child_writes_nothing(store):
         assert read.read() == b"parent"
 
 
+def test_a_wrong_length_is_refused_with_what_would_be_right(tmp_path: Path):
+    with ebbtide.open(tmp_path / "store", durability="process", **SMALL) as store, store.create_file("a", 1) as file:
+        with pytest.raises(ValueError, match=r"size=-1 is not valid: expected a number of bytes from 0"):
+            file.truncate(-1)
+        for length in (2**63, 2**64, 2**70):
+            with pytest.raises(ebbtide.TooLarge, match='version 1 of file "a" would have more than'):
+                file.truncate(length)
+        assert file.truncate(5) == 5
+
+
 def test_the_commands_show_files_and_export_them_as_written(tmp_path: Path):
     from commands_support import OK, REFUSED, run
 
@@ -220,3 +230,21 @@ def test_the_commands_show_files_and_export_them_as_written(tmp_path: Path):
     none = run("export", directory, "--to", tmp_path / "out", "--file", "a/b", "--versions", "3")
     assert none.code == REFUSED
     assert "there is no version 3 of file a/b" in none.err
+
+
+def test_names_that_the_store_uses_itself_are_refused(tmp_path):
+    with ebbtide.open(tmp_path / "s", durability="process", device_cache="16MiB", disk="64MiB") as store:
+        with store.create_file("state", 3) as file:
+            file.write(b"x" * 1000)
+        piece = store.history("state/.ebbtide-file/3/0")
+        assert len(piece.versions()) == 1  # reading is no harm
+        for write in (
+            lambda: piece.checkpoint(9, numpy.zeros(8)),
+            lambda: piece.reserve(9, (8,), "f4"),
+        ):
+            with pytest.raises(ebbtide.InvalidArgument, match=r"create_file.*state/\.ebbtide-file/3/0"):
+                write()
+        with pytest.raises(ebbtide.InvalidArgument, match="without it"):
+            store.create_file("state/.ebbtide-file/3", 1)
+        with store.open_file("state") as file:
+            assert file.read() == b"x" * 1000

@@ -60,3 +60,52 @@ def test_a_process_that_is_killed_in_mid_copy_spoils_no_memory(disk: Path) -> No
         said, errors = living.communicate(timeout=120)
         assert said.strip() == "intact", errors
         assert living.returncode == 0
+
+
+BORROWS = """
+import os, sys, time
+import torch
+import ebbtide
+
+job = {"durability": "node", "node_pool": "1GiB", "device": "cuda", "device_cache": "192MiB", "disk": "16GiB"}
+os.environ["EBBTIDE_RANK"] = "0"
+busy = ebbtide.open(sys.argv[1], **job)
+os.environ["EBBTIDE_RANK"] = "1"
+idle = ebbtide.open(sys.argv[1], **job)
+x = torch.zeros(SIDE * 8, device="cuda")  # 32 MiB
+
+
+def write(store, versions):
+    for version in versions:
+        store.checkpoint(version, x.fill_(version), timeout=None)
+
+
+def borrowed(wanted):
+    until = time.monotonic() + 60
+    while bool(busy.stats()["node"]["bytes_borrowed"]) != wanted:
+        assert time.monotonic() < until, "loans"
+        time.sleep(0.01)
+
+
+write(busy, range(24))
+borrowed(True)
+write(busy, range(24, 60))
+pinned = [tier["arena"]["pinned"] for tier in busy.stats()["tiers"] if tier["name"] == "host"][0]
+assert pinned > 512 << 20, pinned  # its share, and what it has borrowed
+write(idle, range(30))
+idle.wait("storage")
+borrowed(False)
+write(busy, range(60, 80))
+busy.wait("storage")
+for store, last in ((busy, 80), (idle, 30)):
+    for version in range(last):
+        found = store.restore(version)
+        assert bool((found == version).all()), version
+idle.close()
+busy.close()
+""".replace("SIDE", str(SIDE))
+
+
+def test_what_is_borrowed_is_registered_and_returned_before_its_owner_uses_it(disk: Path) -> None:
+    environment = os.environ | {"EBBTIDE_JOB": f"test-{uuid.uuid4().hex}", "LOCAL_WORLD_SIZE": "2"}
+    subprocess.run([sys.executable, "-c", BORROWS, str(disk / "run")], env=environment, check=True, timeout=200)

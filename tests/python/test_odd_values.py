@@ -118,7 +118,7 @@ def test_times_of_any_length(timeout: float, disk: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [2**63, 2**64, HUGE, -1, 1.5, math.inf, math.nan, [], "\ud800"], ids=short)
-@pytest.mark.parametrize("key", ["device_cache", "host_cache", "disk", "keep_last", "keep_every"])
+@pytest.mark.parametrize("key", ["device_cache", "host_cache", "memory", "disk", "keep_last", "keep_every"])
 def test_sizes_that_none_has(disk: Path, key: str, size: Any) -> None:
     with pytest.raises(ebbtide.InvalidArgument, match=f"^{key}=") as refused:
         ebbtide.open(disk / "kept", durability="process", **{key: size})

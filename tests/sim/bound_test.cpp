@@ -16,11 +16,17 @@ constexpr double kChunk = 1e6;
 
 BoundMachine machine_of(const TinyCase& tiny) {
   BoundMachine m;
-  m.memory = kChunk * (tiny.fast + tiny.second);
-  m.write = kChunk / tiny.down;
-  m.read = kChunk / tiny.up;
-  m.copy_in = m.copy_out = kChunk / tiny.copy;
-  m.shared = tiny.shared;
+  m.files.memory = kChunk * (tiny.fast + tiny.second);
+  m.files.write = kChunk / tiny.down;
+  m.files.read = kChunk / tiny.up;
+  m.files.shared = tiny.shared;
+  m.copy_in = m.copy_out = kChunk / (tiny.past == 0 ? tiny.copy : std::min(tiny.copy, tiny.past));
+  // Below the fast tier.
+  BoundCut& fast = m.others.emplace_back();
+  fast.memory = kChunk * tiny.fast;
+  fast.write = (tiny.second > 0 ? kChunk / tiny.swap : 0) + (tiny.leaps ? m.files.write : 0);
+  fast.read = (tiny.second > 0 ? kChunk / tiny.swap : 0) + (tiny.leaps ? m.files.read : 0);
+  if (tiny.past > 0 && tiny.second + tiny.ring > 0) fast.past_in = fast.past_out = kChunk / tiny.past;
   return m;
 }
 
@@ -50,7 +56,17 @@ TinyCase random_tiny(std::uint64_t seed) {
   t.down = static_cast<int>(random.between(1, 4));
   t.up = static_cast<int>(random.between(1, 4));
   t.shared = random.chance(0.3);
+  t.past = t.copy;
   if (t.ring == 0 && t.fast + t.second < 2) t.fast = 2;  // some room to pass through
+  if (t.fast > 0 && random.chance(0.5)) t.past = random.chance(0.4) ? 0 : static_cast<int>(random.between(t.copy, 4));
+  if (random.chance(0.4)) {  // the way between the caches is what takes long
+    t.fast = 1;
+    t.second = static_cast<int>(random.between(2, 3));
+    t.copy = 1;
+    t.past = random.chance(0.5) ? 0 : static_cast<int>(random.between(1, 4));
+    t.swap = static_cast<int>(random.between(2, 4));
+    t.leaps = random.chance(0.2);
+  }
   const int n = static_cast<int>(random.between(2, 4));
   int left = random.chance(0.1) ? 5 : 4;
   for (int v = 0; v < n; ++v) {
@@ -91,10 +107,11 @@ constexpr int kCases = 250, kLongCases = 1000;
 
 TEST(Bound, IsNeverAboveTheBestOfAllSchedules) {
   const int wanted = long_form() ? kLongCases : kCases;
-  int tight = 0, loose = 0, cases = 0;
+  int tight = 0, loose = 0, cases = 0, caches = 0;
   for (std::uint64_t seed = 1; cases < wanted; ++seed) {
     const TinyCase tiny = random_tiny(seed);
-    const Bound b = bound(machine_of(tiny), program_of(tiny));
+    const BoundMachine machine = machine_of(tiny);
+    const Bound b = bound(machine, program_of(tiny));
     const int apart = testing::best_blocked(tiny, false), over = testing::best_blocked(tiny, true);
     if (apart < 0 || over < 0) continue;  // no schedule exists, or too many
     ++cases;
@@ -104,10 +121,17 @@ TEST(Bound, IsNeverAboveTheBestOfAllSchedules) {
     ASSERT_LE(over, apart) << "seed " << seed;
     tight += std::abs(b.blocked_s - apart) < 1e-6 && std::abs(b.overlapped_s - over) < 1e-6;
     loose += b.blocked_s < 0.5 * apart;
+    BoundMachine files = machine;
+    files.others.clear();
+    const Bound less = bound(files, program_of(tiny));
+    caches += (b.blocked_s > less.blocked_s + 1e-6 && b.blocked_s > apart - 1e-6) ||
+              (b.overlapped_s > less.overlapped_s + 1e-6 && b.overlapped_s > over - 1e-6);
   }
   RecordProperty("tight", tight);
   RecordProperty("loose", loose);
   EXPECT_GT(tight, wanted * 3 / 10) << "a bound that is never reached proves little";
+  RecordProperty("caches", caches);
+  EXPECT_GT(caches, wanted / 200) << "the cut between the caches hardly ever decided";
 }
 
 // Equal sizes, all hints, exclusive caches: 2 n copy + max(0, D/w - T) + max(0, D/r - T).
@@ -133,7 +157,7 @@ TEST(Bound, EqualsTheClosedFormForEqualSizes) {
 }
 
 TEST(Bound, CountsWhatIsDroppedOrReadBetweenWritesAsGone) {
-  const BoundMachine m{.memory = 1e9, .write = 1e9, .read = 1e9, .copy_in = 0, .copy_out = 0};
+  const BoundMachine m{.files = {.memory = 1e9, .write = 1e9, .read = 1e9}, .others = {}};
   const Bytes gig = 1'000'000'000;
   EXPECT_DOUBLE_EQ(bound(m, {.ops = {op::checkpoint(1, gig), op::checkpoint(2, gig)}}).blocked_s, 1);
   EXPECT_DOUBLE_EQ(bound(m, {.ops = {op::checkpoint(1, gig), op::drop(1), op::checkpoint(2, gig)}}).blocked_s, 0);
@@ -142,8 +166,80 @@ TEST(Bound, CountsWhatIsDroppedOrReadBetweenWritesAsGone) {
       bound(m, {.ops = {op::checkpoint(1, gig), op::checkpoint(2, gig), op::restore(2), op::restore(1)}}).blocked_s, 2);
 }
 
+// 48 GiB over 4 GiB on a GPU and 60 GiB on the host, over one bus that moves 19 GB/s down and 32 GB/s up.
+TEST(Bound, CountsTheCutBetweenTheCaches) {
+  const Shot shot = [] {
+    Shot out = Shot::equal(384, 128 << 20);
+    out.interval = 2'000'000;
+    return out;
+  }();
+  const auto machine = [](bool bus) {
+    MachineModel out = make_machine(Bytes{4} << 30, Bytes{60} << 30, Bytes{1} << 40, {.copy = 1'850'000'000'000});
+    for (const char* down : {"app>host", "device>host"}) out.link(down).bytes_per_s = 19'000'000'000;
+    for (const char* up : {"host>app", "host>device"}) out.link(up).bytes_per_s = 32'000'000'000;
+    if (bus) {
+      out.groups.insert(out.groups.end(), 2, {.bytes_per_s = 0, .of_node = false});
+      const int last = static_cast<int>(out.groups.size()) - 1;
+      for (const char* down : {"app>host", "device>host"}) out.link(down).group = last - 1;
+      for (const char* up : {"host>app", "host>device"}) out.link(up).group = last;
+    }
+    return out;
+  };
+  const Program program = program_of(shot, 2);
+  const BoundMachine m = bound_machine(machine(true));
+  Program writes = program;
+  std::erase_if(writes.ops, [](const Op& op) { return op.kind == Op::Kind::restore; });
+  EXPECT_NEAR(bound(m, writes).overlapped_s, 1.72, 0.005);
+  EXPECT_NEAR(bound(m, program).overlapped_s - bound(m, writes).overlapped_s, 0.71, 0.005);
+  const Bound b = bound(m, program);
+  EXPECT_NEAR(b.copies_s, 0.06, 0.005);
+  EXPECT_NEAR(b.checkpoint_s - b.copies_s / 2, 1.72, 0.02);  // a call that copies past the device saves that copy
+  EXPECT_NEAR(b.restore_s - b.copies_s / 2, 0.71, 0.02);
+  BoundMachine files = m;
+  files.others.clear();
+  EXPECT_NEAR(bound(files, program).blocked_s, 0.06, 0.005);
+
+  // Were the application's own way to the host another one, calls could use both at once.
+  const BoundMachine two = bound_machine(machine(false));
+  EXPECT_NEAR(bound(two, writes).overlapped_s, 1.72 / 2, 0.005);
+  EXPECT_NEAR(bound(two, program).checkpoint_s, b.checkpoint_s, 1e-9) << "links stand still while a call copies";
+
+  // The planner in virtual time cannot do better.
+  const Result ran = run(machine(true), {program});
+  EXPECT_GE(static_cast<double>(ran.blocked()) * 1e-9, bound(m, program).overlapped_s);
+}
+
+// A memory of others between the device and the host: each cut has the memory above it, and the links that cross it.
+TEST(Bound, EveryCutOfTheChainHasItsOwnRates) {
+  policy::Machine planner;
+  planner.tiers = {{.name = "device", .medium = policy::Medium::device, .capacity = 4},
+                   {.name = "peer", .medium = policy::Medium::device, .capacity = 30},
+                   {.name = "host", .medium = policy::Medium::host, .capacity = 200},
+                   {.name = "local", .medium = policy::Medium::file, .capacity = 1000}};
+  policy::connect(planner);
+  MachineModel machine = model_of(planner);
+  std::uint64_t bit = 1;
+  for (LinkModel& link : machine.links) link.bytes_per_s = bit <<= 1;
+  const auto rate = [&](std::string_view name) { return static_cast<double>(machine.link(name).bytes_per_s); };
+  const BoundMachine m = bound_machine(machine);
+  ASSERT_EQ(m.others.size(), 2u);
+  const BoundCut &device = m.others[0], &peer = m.others[1];
+  EXPECT_EQ(device.memory, 4);
+  EXPECT_EQ(device.write, rate("device>peer") + rate("device>host"));
+  EXPECT_EQ(device.read, rate("peer>device") + rate("host>device"));
+  EXPECT_EQ(device.past_in, std::max(rate("app>peer"), rate("app>host")));
+  EXPECT_EQ(peer.memory, 34);
+  EXPECT_EQ(peer.write, rate("device>host") + rate("peer>host"));
+  EXPECT_EQ(peer.read, rate("host>device") + rate("host>peer"));
+  EXPECT_EQ(peer.past_out, rate("host>app"));
+  EXPECT_EQ(m.files.memory, 234);
+  EXPECT_EQ(m.files.write, rate("host>local"));
+  EXPECT_EQ(m.files.past_in, 0);
+  EXPECT_TRUE(m.files.shared);  // the disk's time
+}
+
 TEST(JointBound, IsThatOfOneDiskForAll) {
-  const BoundMachine m{.memory = 0, .write = 1e9, .read = 1e9, .copy_in = 0, .copy_out = 0};
+  const BoundMachine m{.files = {.memory = 0, .write = 1e9, .read = 1e9}, .others = {}};
   const Program rank{.ops = {op::checkpoint(1, 1'000'000'000)}};
   const JointBound b = joint_bound(m, {rank, rank, rank});
   EXPECT_DOUBLE_EQ(b.overlapped_s, 1 + 2 + 3);  // one after the other

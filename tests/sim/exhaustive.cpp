@@ -76,6 +76,7 @@ class Search {
   int capacity(Where where) const {
     return where == fast ? tiny_.fast : where == second ? tiny_.second : where == ring ? tiny_.ring : 1 << 20;
   }
+  int ticks(Where memory) const { return memory == fast ? tiny_.copy : tiny_.past; }  // of the application's copy
   bool coming(const Position& p, int chunk, Where where) const {
     for (const Busy* b : {&p.app, &p.forth, &p.back, &p.down, &p.up})
       if (b->chunk == chunk && b->to == where) return true;
@@ -127,13 +128,13 @@ class Search {
       const bool disk = p.up.chunk == kIdle || !tiny_.shared;
       if (p.down.chunk == kIdle && disk && absent(below))
         for (Where from : {fast, second, ring})
-          if (at & from) start(p, &Position::down, c, from, below, tiny_.down);
+          if (at & from && (from != fast || tiny_.leaps)) start(p, &Position::down, c, from, below, tiny_.down);
       const bool free_disk = p.down.chunk == kIdle || !tiny_.shared;
       if (p.up.chunk == kIdle && free_disk && at & below) {
         for (Where to : {fast, second})
-          if (absent(to)) start(p, &Position::up, c, below, to, tiny_.up);
+          if (absent(to) && (to != fast || tiny_.leaps)) start(p, &Position::up, c, below, to, tiny_.up);
         // Into the ring only for the current read.
-        if (op.kind == TinyCase::Op::read && of(c, op) && absent(ring) && !(p.delivered >> c & 1))
+        if (op.kind == TinyCase::Op::read && of(c, op) && absent(ring) && tiny_.past > 0 && !(p.delivered >> c & 1))
           start(p, &Position::up, c, below, ring, tiny_.up);
       }
     }
@@ -148,25 +149,25 @@ class Search {
       if (op.kind == TinyCase::Op::write) {
         if (at != 0) continue;
         for (Where to : {fast, second, ring})
-          if (capacity(to) > 0) start(p, &Position::app, c, 0, to, tiny_.copy);
+          if (capacity(to) > 0 && ticks(to) > 0) start(p, &Position::app, c, 0, to, ticks(to));
         through(p, c, true);
         return;  // chunks of one checkpoint are alike: the next one
       }
       if (p.delivered >> c & 1) continue;
       for (Where from : {fast, second, ring})
-        if (at & from) start(p, &Position::app, c, from, 0, tiny_.copy);
+        if (at & from && ticks(from) > 0) start(p, &Position::app, c, from, 0, ticks(from));
       if (at == below) through(p, c, false);
     }
   }
 
   // Straight through the ring, finer than by chunks: both links for as long as the slower one takes.
   void through(const Position& p, int c, bool write) {
-    if (!during_copies_ || tiny_.ring == 0) return;
+    if (!during_copies_ || tiny_.ring == 0 || tiny_.past == 0) return;
     Busy Position::* link = write ? &Position::down : &Position::up;
     if ((p.*link).chunk != kIdle) return;
     if (tiny_.shared && (p.down.chunk != kIdle || p.up.chunk != kIdle)) return;
     Position q = p;
-    const int slow = write ? tiny_.down : tiny_.up, ticks = slow > tiny_.copy ? slow : tiny_.copy;
+    const int slow = write ? tiny_.down : tiny_.up, ticks = slow > tiny_.past ? slow : tiny_.past;
     q.*link = {static_cast<std::uint8_t>(c), 0, 16, static_cast<std::uint8_t>(slow)};  // 16: nowhere, the link is taken
     q.app = {static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(write ? 0 : below),
              static_cast<std::uint8_t>(write ? below : 0), static_cast<std::uint8_t>(ticks)};

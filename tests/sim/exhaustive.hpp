@@ -9,10 +9,12 @@ namespace ebb::sim::testing {
 struct TinyCase {
   int fast = 1, second = 0;  // capacities in chunks; 0: no such tier
   int ring = 1;              // chunks of the current call on their way past the memory tiers
-  int copy = 1;              // ticks a chunk: application and any memory
+  int copy = 1;              // ticks a chunk: application and the fast tier
+  int past = 1;              // ticks a chunk: application and the second tier or the ring; 0: not at all
   int swap = 1;              // fast and second tier, each way
   int down = 1, up = 1;      // memory and below
   bool shared = false;       // down and up not at once
+  bool leaps = true;         // chunks of the fast tier go down and up in one hop, past the second
   struct Op {
     enum Kind : std::uint8_t { write, read, sleep } kind = sleep;
     int version = 0;

@@ -1,11 +1,8 @@
 #pragma once
 // A persistent store in its own directory, on files that fail on command.
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
 #include <gtest/gtest.h>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unistd.h>
@@ -14,6 +11,7 @@
 #include "storage/scan/segment_scan.hpp"
 #include "tests/doubles/faulty_files.hpp"
 #include "tests/os/test_files.hpp"
+#include "tests/storage/persisted_objects.hpp"
 #include "tests/transfer/completions.hpp"
 
 namespace ebb::storage {
@@ -23,38 +21,6 @@ using platform::testing::FileCall;
 using platform::testing::FileRecord;
 using test::Buffer;
 using Kind = transfer::FileEngineOptions::Kind;
-
-/// Collects a storage's reports of its objects. Thread safety: every method may be called from any thread.
-class PersistedObjects {
- public:
-  Persisted callback() {
-    return [this](ObjectId id, const Result<void>& how) {
-      std::lock_guard lock(mutex_);
-      ++reports_;
-      results_.emplace(id, how);
-      changed_.notify_all();
-    };
-  }
-  Result<void> of(ObjectId id) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return results_.contains(id); });
-    return results_.at(id);
-  }
-  bool has(ObjectId id) {
-    std::lock_guard lock(mutex_);
-    return results_.contains(id);
-  }
-  std::size_t reports() {
-    std::lock_guard lock(mutex_);
-    return reports_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<ObjectId, Result<void>> results_;
-  std::size_t reports_ = 0;
-};
 
 class SegmentStoreFixture : public ::testing::Test {
  protected:

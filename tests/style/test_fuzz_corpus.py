@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fuzz"))
 import corpus  # noqa: E402
 
 
-@pytest.mark.parametrize("target", ["record", "index", "config", "pool"])
+@pytest.mark.parametrize("target", ["record", "index", "zones", "config", "pool"])
 def test_an_archive_is_the_same_when_it_is_packed_again(target, tmp_path, monkeypatch):
     whole = (corpus.CORPUS / f"{target}.tar").read_bytes()
     corpus.unpack(target, tmp_path / "inputs")

@@ -10,7 +10,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "durability.md"
 # What needs no test, for there is nothing that could be otherwise.
-NOTHING = {"nothing", "there is none", "cannot happen: it has no name", "it reads no headers"}
+# The agent of a pool writes its store with the code that the column `storage` is about.
+NOTHING = {"nothing", "there is none", "cannot happen: it has no name", "it reads no headers", "as `storage`"}
 
 
 def cells() -> dict[str, str]:

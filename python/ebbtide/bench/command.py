@@ -198,6 +198,38 @@ def _check_room(config) -> None:
         raise wrong("--wait", "there is no disk tier to wait for (--disk 0)")
 
 
+@app.command("snapshots")
+def snapshot_modes(
+    size: Annotated[int, _option("--size", size_of, "SIZE", "Bytes of memory to take snapshots of.")] = "128MiB",  # type: ignore
+    snapshots: Annotated[int, typer.Option(min=1, max=1000, help="In each run.")] = 8,
+    interval: Annotated[
+        float, _option("--interval", time_of, "TIME", "Writing and computing between two snapshots.")
+    ] = "50ms",  # type: ignore
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Of each run; the median counts.")] = 3,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write everything measured to FILE.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw figures 10 and 11 of ics19.")
+    ] = None,
+) -> None:
+    """What snapshots take of a program's time, in each of the modes of GPU Snapshot (ics19 sec. 5.1)."""
+    from rich.console import Console
+
+    from . import snapshots as modes
+
+    if size < modes.ZONE:
+        raise wrong("--size", f"it must be at least one zone, {format_size(modes.ZONE)}")
+    console, log = Console(), Console(stderr=True)
+    whole = size // modes.ZONE * modes.ZONE
+    document = modes.measure(whole, snapshots, interval, repeats, say=lambda text: log.print(f"[dim]{text}[/dim]"))
+    console.print(modes.table(document))
+    if json:
+        json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if plot:
+        modes.plot(document, plot)
+
+
 @app.command("trace")
 def make_trace(
     file: Annotated[

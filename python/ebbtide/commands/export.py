@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,6 +70,7 @@ def export(
     """
     with outcome.exit_codes(json):
         from .files import export_files
+        from .snapshots import is_piece
         from .store import Store
 
         wanted = Versions.parse(versions)
@@ -80,6 +81,8 @@ def export(
             _refuse_inside(store, to)
             return _tell(store, export_files(store, file, wanted, to, force), [], to, json, "file")
         chosen = [one for one in store.checkpoints if history in (None, one.history) and one.version in wanted]
+        if history is None:  # pieces are in the snapshots that need them
+            chosen = [one for one in chosen if not is_piece(one)]
         damages = [damage for damage in store.damages if _concerns(damage, history, wanted)]
         _require(store, chosen, damages, history, wanted)
         written = _write(store, chosen, damages, to, form.value, force)
@@ -143,6 +146,9 @@ def _write(
             reader = None
             try:
                 reader = store.reader(one)
+                described = reader.describe()
+                if described["snapshot"]:
+                    one = replace(one, bytes=sum(size for _, size, _ in described["regions"]))
                 with out.folder(folder_name(one)) as folder:
                     put(folder, one, reader, form, force, tell)
             except ebbtide.UnknownVersion:

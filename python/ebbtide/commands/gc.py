@@ -79,7 +79,12 @@ def _document(directory: Path, done: dict[str, Any], damages: list[Any], dry_run
     }
 
 
-_WHY = {"superseded": "replaced by a newer one", "retention": "older than the versions kept", "damaged": "damaged"}
+_WHY = {
+    "superseded": "replaced by a newer one",
+    "retention": "older than the versions kept",
+    "damaged": "damaged",
+    "unfinished": "of a file that was never closed",
+}
 
 
 def _lines(document: dict[str, Any]) -> list[str]:

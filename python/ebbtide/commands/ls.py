@@ -63,6 +63,7 @@ def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str,
 
 def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbose: bool) -> dict[str, Any]:
     from .files import files_of
+    from .snapshots import snapshots_of
 
     checkpoints = []
     for one in chosen:
@@ -74,6 +75,7 @@ def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], v
         "checkpoints": checkpoints,
         "bytes": sum(one.bytes for one in chosen),
         "files": [file.as_json() for file in files_of(store)],
+        "snapshots": [snapshot.as_json() for snapshot in snapshots_of(store, chosen).values()],
         "superseded": len(store.records) - len(store.checkpoints),
         "segments": store.about["segments"],
         "damaged": [damage.as_json() for damage in store.damages],
@@ -86,17 +88,20 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
     from ebbtide import _core
 
     from .files import files_of, is_part
+    from .snapshots import is_piece, snapshots_of
     from .store import time_text
 
     whole = len(chosen) == len(store.checkpoints)  # no history was asked for
     if whole and not verbose:
-        chosen = [one for one in chosen if not is_part(one)]
+        chosen = [one for one in chosen if not is_part(one) and not is_piece(one)]
+    snapshots = snapshots_of(store, chosen)
+    sizes = {one.index: snapshots[one.index].stored if one.index in snapshots else one.bytes for one in chosen}
     rows = [["HISTORY", "VERSION", "SIZE", "WRITTEN"] + (["FILE", "OFFSET"] if verbose else [])]
     for one in chosen:
         row = [
             names.shown(one.history),
             str(one.version),
-            _core.format_bytes(one.bytes),
+            _core.format_bytes(sizes[one.index]),
             time_text(one.written_ns) or "?",
         ]
         rows.append(row + ([one.file, str(one.offset)] if verbose else []))
@@ -114,9 +119,10 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
     allocated = sum(segment["allocated"] for segment in store.about["segments"])
     lines.append(
         f"{len(chosen)} checkpoint{'s' * (len(chosen) != 1)} in {histories} histor{'y' if histories == 1 else 'ies'}, "
-        f"{_core.format_bytes(sum(one.bytes for one in chosen))}; "
+        f"{_core.format_bytes(sum(sizes.values()))}; "
         f'durability "{store.about["durability"]}", {_core.format_bytes(allocated)} on the disk'
     )
+    lines += [snapshot.line() for snapshot in snapshots.values()]
     lines += _stored_files(files_of(store)) if whole else []
     if verbose:
         lines += _file_lines(store)

@@ -51,7 +51,7 @@ def examine(directory: Path | None) -> tuple[Sections, bool]:
     """Every section's findings, and whether a store can be opened."""
     from ebbtide import _core
 
-    from . import caches, disk, gpus, limits
+    from . import caches, disk, gpus, limits, snapshots
     from .finding import Level
 
     info, ring_reason = _core.build_info(), _core.io_uring_absent_reason()
@@ -65,6 +65,7 @@ def examine(directory: Path | None) -> tuple[Sections, bool]:
         "links": [gpus.gpu_links(device) for device in devices] + [gpus.host_copies()],
         "disk": [where] if where.level is Level.change else [where, *disk.rates(place)],
         "limits": limits.findings(info["io_uring"], ring_reason),
+        "snapshots": snapshots.findings(_core.write_tracking()),
         "caches": [caches.memory(), *plan],
     }, can_open
 

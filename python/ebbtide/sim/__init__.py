@@ -13,6 +13,8 @@ from ebbtide.sim.machine import Link, Machine, Medium, Provision, Size, Tier
 from ebbtide.sim.program import Program, Shot, Trace
 from ebbtide.sim.runs import Call, Result, predict, run, run_ranks
 from ebbtide.sim.sizing import Estimate, Need, estimate
+from ebbtide.sim.spills import Spill, SpillTransfer, spill
+from ebbtide.sim.topology import Topology
 
 __all__ = [
     "Bound",
@@ -27,11 +29,15 @@ __all__ = [
     "Result",
     "Shot",
     "Size",
+    "Spill",
+    "SpillTransfer",
     "Tier",
+    "Topology",
     "Trace",
     "bound",
     "estimate",
     "predict",
     "run",
     "run_ranks",
+    "spill",
 ]

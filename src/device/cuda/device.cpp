@@ -9,6 +9,7 @@
 #include "device/cuda/memory.hpp"
 #include "device/cuda/ranges.hpp"
 #include "device/cuda/waiting.hpp"
+#include "device/cuda/zones.hpp"
 
 namespace ebb::platform {
 namespace {
@@ -155,6 +156,17 @@ class CudaDevice final : public Device {
       return Error{Errc::unsupported, "device '" + name_ + "' computes no digests: this build was made without nvcc"};
     }
     return result("compute a digest", error);
+  }
+
+  Result<void> zones(StreamId id, const ZoneJob& job) override {
+    const cudaStream_t stream = stream_of(id);
+    const cuda::Current current(context_);
+    const auto enqueue = [&](cudaStream_t on) { return cuda::enqueue_zones(on, job); };
+    const cudaError_t error = id == kLegacyStream ? beside_legacy(enqueue) : enqueue(stream);
+    if (error == cudaErrorNotSupported) {
+      return Error{Errc::unsupported, "device '" + name_ + "' finds no zones: this build was made without nvcc"};
+    }
+    return result("work on zones", error);
   }
 
   bool capturing(StreamId id) noexcept override {

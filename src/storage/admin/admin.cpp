@@ -1,19 +1,28 @@
 // ebbtide/admin.hpp over the files of this machine.
 #include "ebbtide/admin.hpp"
 
+#include <map>
+#include <optional>
+
 #include "storage/admin/collect.hpp"
+#include "storage/admin/snapshot_pieces.hpp"
+#include "storage/admin/snapshot_record.hpp"
 #include "storage/scan/record_reader.hpp"
 
 namespace ebb::admin {
 
 struct Scan {
-  std::vector<storage::RecordHead> heads;  // of Listing::checkpoints
+  std::vector<storage::RecordHead> heads;          // of Listing::checkpoints
+  storage::HeadsByHistory pieces;                  // of snapshots
+  std::map<std::string, std::size_t> piece_index;  // in Listing::checkpoints
 };
 
 struct CheckpointReader::State {
   State(const std::filesystem::path& directory, const storage::RecordHead& head) : reader(files, directory, head) {}
   platform::PosixFiles files;
   storage::RecordReader reader;
+  std::shared_ptr<const Scan> scan;
+  std::optional<storage::SnapshotContent> snapshot;
 };
 
 namespace {
@@ -46,6 +55,30 @@ Checkpoint public_checkpoint(const storage::Inspected& record) {
           .superseded = record.superseded};
 }
 
+// A snapshot is damaged if a piece that it needs is.
+void find_lost_pieces(platform::Files& files, const Listing& listing, std::vector<Verdict>& verdicts) {
+  using Kind = Verdict::Kind;
+  for (std::size_t i = 0; i < verdicts.size() && !listing.scan->pieces.empty(); ++i) {
+    const Checkpoint& checkpoint = listing.checkpoints.at(i);
+    if (checkpoint.superseded || checkpoint.regions != 2 || verdicts[i].kind != Kind::intact) continue;
+    storage::RecordReader reader(files, listing.directory, listing.scan->heads.at(i));
+    if (!reader.open()) continue;
+    const auto snapshot = storage::read_snapshot(reader);
+    if (!snapshot || !*snapshot) continue;
+    for (const std::string& name : storage::needed_pieces(checkpoint.history, **snapshot)) {
+      const auto found = listing.scan->piece_index.find(name);
+      const Kind kind = found == listing.scan->piece_index.end() ? Kind::gone : verdicts.at(found->second).kind;
+      if (kind == Kind::intact || kind == Kind::unknown) continue;
+      verdicts[i].kind = kind == Kind::unreadable ? Kind::unreadable : Kind::damaged;
+      verdicts[i].damage.file = listing.directory / checkpoint.file;
+      verdicts[i].damage.offset = checkpoint.offset;
+      verdicts[i].damage.what =
+          "it needs piece \"" + name + "\", which is " + (kind == Kind::gone ? "not there" : "damaged");
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 Result<Listing> ls(const std::filesystem::path& directory) {
@@ -69,6 +102,9 @@ Result<Listing> ls(const std::filesystem::path& directory) {
   for (const storage::Inspected& record : seen->records) {
     out.checkpoints.push_back(public_checkpoint(record));
     scan.heads.push_back(record.head);
+    if (record.superseded || !storage::is_snapshot_piece(record)) continue;
+    scan.pieces.emplace(record.history, record.head);
+    scan.piece_index.emplace(record.history, scan.heads.size() - 1);
   }
   out.scan = std::make_shared<const Scan>(std::move(scan));
   return out;
@@ -83,6 +119,7 @@ std::vector<Verdict> verify(const Listing& listing, const ReadOptions& options) 
     const Checkpoint& checkpoint = listing.checkpoints.at(i);
     out.push_back({verified[i].kind, public_damage({verified[i].damage, checkpoint.history, checkpoint.version})});
   }
+  find_lost_pieces(files, listing, out);
   return out;
 }
 
@@ -91,19 +128,33 @@ CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
 CheckpointReader::~CheckpointReader() = default;
 
-const CheckpointInfo& CheckpointReader::info() const { return state_->reader.header().description.info; }
+const CheckpointInfo& CheckpointReader::info() const {
+  return state_->snapshot ? state_->snapshot->info() : state_->reader.header().description.info;
+}
 
-Result<std::span<const std::byte>> CheckpointReader::next() { return state_->reader.next(); }
+bool CheckpointReader::is_snapshot() const { return state_->snapshot.has_value(); }
+
+Result<std::span<const std::byte>> CheckpointReader::next() {
+  return state_->snapshot ? state_->snapshot->next() : state_->reader.next();
+}
 
 Damage CheckpointReader::trouble() const {
   const storage::Description& description = state_->reader.header().description;
-  return public_damage({state_->reader.trouble(), description.history, description.version});
+  const storage::Damage& trouble = state_->snapshot ? state_->snapshot->trouble() : state_->reader.trouble();
+  return public_damage({trouble, description.history, description.version});
 }
 
 Result<CheckpointReader> read(const Listing& listing, std::size_t index) {
   if (index >= listing.checkpoints.size()) return Error{Errc::invalid_argument, "there is no such record"};
   auto state = std::make_unique<CheckpointReader::State>(listing.directory, listing.scan->heads.at(index));
   if (auto opened = state->reader.open(); !opened) return opened.error();
+  auto snapshot = storage::read_snapshot(state->reader);
+  if (!snapshot) return snapshot.error();
+  if (*snapshot) {
+    state->scan = listing.scan;
+    state->snapshot.emplace(state->files, listing.directory, listing.checkpoints.at(index).history,
+                            std::move(**snapshot), listing.scan->pieces);
+  }
   return CheckpointReader(std::move(state));
 }
 

@@ -6,6 +6,7 @@
 
 #include "planner/retention.hpp"
 #include "storage/admin/collect_plan.hpp"
+#include "storage/admin/snapshot_pieces.hpp"
 #include "storage/file_io.hpp"
 #include "storage/scan/store_directory.hpp"
 
@@ -53,7 +54,8 @@ class Collector {
       out_.ended = true;
       return std::move(out_);
     }
-    const CollectPlan plan = plan_collection(*store, bad_, retired_, options_.damaged);
+    find_unfinished(*store);
+    const CollectPlan plan = plan_collection(*store, bad_, going_, options_.damaged);
     tell(*store, plan);
     if (options_.dry_run) return std::move(out_);
     const auto done = carry_out(plan);
@@ -109,6 +111,33 @@ class Collector {
     return true;
   }
 
+  static bool is_of_a_file(const Inspected& record) {
+    return record.history.find(kReservedInNames) != std::string::npos;
+  }
+
+  // Pieces of files that were never closed, and of snapshots that no map names: the lock is held, so no process is
+  // writing them. What is damaged may be the record of a file, or a map, so then nothing is taken for unfinished.
+  void find_unfinished(const Inspection& store) {
+    if (!store.damages.empty() && !options_.damaged) return;
+    const auto file_of = [](const std::string& history) {
+      return std::string_view(history).substr(0, history.rfind('/') + 1);
+    };
+    std::set<std::string_view> closed;
+    const auto is_removed = [&](std::size_t i) { return going_.contains(i) || (options_.damaged && bad_.contains(i)); };
+    for (std::size_t i = 0; i < store.records.size(); ++i) {
+      const Inspected& one = store.records[i];
+      if (is_of_a_file(one) && one.history.ends_with("/record") && !one.superseded && !is_removed(i))
+        closed.insert(file_of(one.history));
+    }
+    for (std::size_t i = 0; i < store.records.size(); ++i) {
+      const Inspected& one = store.records[i];
+      if (is_of_a_file(one) && !one.superseded && !closed.contains(file_of(one.history)))
+        going_.emplace(i, admin::Removal::Why::unfinished);
+    }
+    for (const std::size_t i : unnamed_pieces(files_, directory_, store.records, is_removed))
+      going_.emplace(i, admin::Removal::Why::unfinished);
+  }
+
   // From the newest of each history until enough are intact; all histories at once.
   bool retire(const Inspection& store) {
     struct Descent {
@@ -118,7 +147,9 @@ class Collector {
     };
     std::map<std::string_view, Descent> histories;
     for (std::size_t i = store.records.size(); i-- > 0;) {
-      if (!store.records[i].superseded) histories[store.records[i].history].newest_first.push_back(i);
+      const Inspected& one = store.records[i];
+      if (!one.superseded && !is_of_a_file(one) && !is_snapshot_piece(one))
+        histories[one.history].newest_first.push_back(i);
     }
     for (;;) {
       std::vector<std::size_t> wanted;
@@ -140,7 +171,7 @@ class Collector {
       for (const std::size_t i : one.newest_first)
         versions.push_back({store.records[i].head.version, intact_.contains(i)});
       for (const auto& [place, goes] : policy::dispensable({options_.keep_last, options_.keep_every}, versions)) {
-        if (goes) retired_.insert(one.newest_first[place]);
+        if (goes) going_.emplace(one.newest_first[place], admin::Removal::Why::retention);
       }
     }
     return true;
@@ -298,7 +329,8 @@ class Collector {
   const admin::GcOptions& options_;
   Path directory_;
   Uuid store_{};
-  std::set<std::size_t> known_, intact_, retired_;  // indexes in Inspection::records
+  std::set<std::size_t> known_, intact_;  // indexes in Inspection::records
+  std::map<std::size_t, admin::Removal::Why> going_;
   std::map<std::size_t, Damage> bad_;
   std::vector<InspectedDamage> unreadable_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> written_;  // segments and offsets of written heads

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "storage/admin/snapshot_pieces.hpp"
 #include "storage/scan/unreadable.hpp"
 
 namespace ebb::storage {
@@ -152,10 +153,13 @@ class SegmentPlanner {
 }  // namespace
 
 CollectPlan plan_collection(const Inspection& store, const std::map<std::size_t, Damage>& bad,
-                            const std::set<std::size_t>& retired, bool remove_damaged) {
+                            const std::map<std::size_t, admin::Removal::Why>& going, bool remove_damaged) {
   CollectPlan plan;
   if (!remove_damaged) plan.damages = store.damages;
   std::map<std::uint64_t, std::set<std::uint64_t>> dying;  // offsets by segment
+  // A map that stays, because its removal was cut short, must find its pieces.
+  const bool pieces_go =
+      std::ranges::any_of(going, [&](const auto& one) { return is_snapshot_piece(store.records[one.first]); });
   for (std::size_t i = 0; i < store.records.size(); ++i) {
     const Inspected& record = store.records[i];
     const RecordHead& head = record.head;
@@ -166,12 +170,14 @@ CollectPlan plan_collection(const Inspection& store, const std::map<std::size_t,
       plan.first.push_back(tombstone(head, record.history));
     } else if (damage != bad.end() && remove_damaged) {
       why = Why::damaged;
-    } else if (retired.contains(i)) {
-      why = Why::retention;
+    } else if (const auto goes = going.find(i); goes != going.end()) {
+      why = goes->second;
     } else if (damage != bad.end()) {
       plan.damages.push_back({damage->second, record.history, head.version});
     }
     if (!why) continue;
+    const bool may_be_map = head.regions == 2 && !is_snapshot_piece(record);
+    if (pieces_go && may_be_map && !record.superseded) plan.first.push_back(tombstone(head, record.history));
     dying[head.place.segment].insert(head.place.offset);
     plan.removals.push_back({*why, record.history, head.version, segment_path(store.directory, head.place.segment),
                              head.place.offset, head.record_bytes});

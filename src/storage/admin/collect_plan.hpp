@@ -21,15 +21,16 @@ struct SegmentPlan {
 };
 
 struct CollectPlan {
-  std::vector<RecordHead> first;  // tombstones of superseded records, synced before the valid ones are removed
+  // Tombstones of superseded records, and of maps of snapshots whose pieces go: synced before others are removed.
+  std::vector<RecordHead> first;
   std::vector<SegmentPlan> segments;
   std::vector<admin::Removal> removals;
   std::vector<InspectedDamage> damages;  // that remain
 };
 
 /// `bad`: records whose payload is damaged, by index in `records`, with the damage.
-/// `retired`: indexes of those that retention removes.
+/// `going`: those that are removed for another reason than damage, and why.
 CollectPlan plan_collection(const Inspection& store, const std::map<std::size_t, Damage>& bad,
-                            const std::set<std::size_t>& retired, bool remove_damaged);
+                            const std::map<std::size_t, admin::Removal::Why>& going, bool remove_damaged);
 
 }  // namespace ebb::storage

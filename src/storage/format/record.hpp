@@ -28,6 +28,14 @@ using Checksum = std::array<std::byte, 16>;  // XXH3-128, canonical (big-endian)
 
 Checksum checksum_of(std::span<const std::byte> bytes);
 
+/// Names the packed bytes of one snapshot of a history, whatever becomes of its version: two snapshots with one id have
+/// the same packed bytes. Chosen at the cut, before anything is stored. Zeros: none.
+struct SnapshotId {
+  std::uint64_t cut = 0;  // ns since 1970, but later than the cuts of the snapshots that it has zones from
+  std::uint64_t random = 0;
+  bool operator==(const SnapshotId&) const = default;
+};
+
 /// The name and contents of a checkpoint.
 struct Description {
   std::string history;

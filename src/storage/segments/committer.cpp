@@ -40,6 +40,7 @@ void Committer::add_if_complete(const Locked&, const SharedObject& object) {
 
 void Committer::drop(const Locked&, SharedObject object) {
   drops_.push_back(std::move(object));
+  ++drops_so_far_;
   wake_.notify_all();
 }
 
@@ -101,6 +102,7 @@ void Committer::commit_batch(Locked& lock) {
     groups[object->segment].push_back(std::move(object));
   }
   Objects drops = std::exchange(drops_, {}), abandoned = std::exchange(abandoned_, {});
+  const std::size_t dropped = drops.size();
   ready_.clear();
   ready_bytes_ = 0;
   commit_wanted_ = false;
@@ -117,6 +119,7 @@ void Committer::commit_batch(Locked& lock) {
   lock.lock();
   abandoned_.insert(abandoned_.end(), abandoned.begin(), abandoned.end());
   last_commit_ = context_.clock.now();
+  drops_done_ += dropped;
   ++batches_ended_;
   batch_ended_.notify_all();
 }

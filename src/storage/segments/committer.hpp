@@ -37,6 +37,8 @@ class Committer {
   std::uint64_t commits(const Locked&) const { return commits_; }  // calls of commit_now()
   /// If drops are pending, waits for them and returns true: the disk has their space back.
   bool await_drops(Locked& lock);
+  std::uint64_t drops(const Locked&) const { return drops_so_far_; }
+  std::uint64_t drops_done(const Locked&) const { return drops_done_; }
 
   RecordRemover& remover() { return remover_; }
   const RecordRemover& remover() const { return remover_; }
@@ -69,6 +71,7 @@ class Committer {
   Objects abandoned_;      // dropped once a newer one of their version is complete
   std::uint64_t ready_bytes_ = 0;
   std::uint64_t commits_ = 0;
+  std::uint64_t drops_so_far_ = 0, drops_done_ = 0;
   std::uint64_t batches_begun_ = 0, batches_ended_ = 0;
   std::int64_t last_commit_ = 0;
   bool commit_wanted_ = false;

@@ -97,6 +97,12 @@ Result<Header> ObjectReader::read_header(const StoredObject& object) {
       {Errc::damaged, path.string() + ", offset " + std::to_string(offset) + ": " + header.error().message});
 }
 
+std::uint64_t ObjectReader::sequence(ObjectId id) {
+  const Locked lock = table_.lock();
+  const SharedObject object = table_.find(lock, id);
+  return object && object->state == StoredObject::State::persistent ? object->head.sequence : 0;
+}
+
 Result<std::shared_ptr<const Description>> ObjectReader::load_description(ObjectId id) {
   const SharedObject object = table_.find(id);
   if (!object) return no_such_object();

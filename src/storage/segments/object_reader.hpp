@@ -26,6 +26,7 @@ class ObjectReader {
   Result<void> verify(ObjectId id, const std::function<bool()>& ended);
   Result<void> read_payload(ObjectId id, const Sink& sink);
   Result<std::vector<Checksum>> region_checksums(ObjectId id);
+  std::uint64_t sequence(ObjectId id);
   bool was_dropped(ObjectId id);
 
  private:

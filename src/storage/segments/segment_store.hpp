@@ -40,11 +40,14 @@ class SegmentStore final : public PersistentStorage {
   void drop(ObjectId object) override;
   void abandon(ObjectId object) override;
   void commit() override { committer_.commit_now(table_.lock()); }
+  std::uint64_t drops() const override { return committer_.drops(table_.lock()); }
+  std::uint64_t drops_done() const override { return committer_.drops_done(table_.lock()); }
   Durability level() const override { return context_.directory.head().level; }
   std::vector<Found> found() const override { return found_; }
   std::vector<Found> refresh() override { return recovery_.refresh(); }
   std::uint64_t changes_seen() const override { return recovery_.changes_seen(); }
   bool was_dropped(ObjectId object) override { return reader_.was_dropped(object); }
+  std::uint64_t sequence(ObjectId object) override { return reader_.sequence(object); }
   Result<void> check_files_exist() override { return check_presence(context_, table_); }
   Result<std::shared_ptr<const Description>> load_description(ObjectId object) override {
     return reader_.load_description(object);
