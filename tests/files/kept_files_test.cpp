@@ -136,22 +136,28 @@ TEST_F(KeptFiles, ADamagedByteIsNamedAndNeverReturned) {
   EXPECT_NE(read.error().message.find("f/.ebbtide-file/1/2"), std::string::npos) << read.error().message;
 }
 
-// Pieces have histories of their own, so that no piece makes up for another.
+// Pieces have histories of their own, so that no piece makes up for another. Whether the last was durable already when it
+// was closed, which lets one more go, is left to the disk.
 TEST_F(KeptFiles, RetentionCountsWholeFilesThatAreSafe) {
+  using Versions = std::vector<Version>;
   Options keeping;
   keeping.keep_last = 2;
+  Versions before;
   {
     Store store = open(keeping);
     for (Version v = 1; v <= 5; ++v) write(store, v);
-    EXPECT_EQ(versions(store), (std::vector<Version>{3, 4, 5})) << "the last was not durable when it was closed";
-    for (Version v = 3; v <= 5; ++v) EXPECT_TRUE(reads(store, v).value());
+    before = versions(store);
+    EXPECT_TRUE((before == Versions{3, 4, 5} || before == Versions{4, 5})) << ::testing::PrintToString(before);
+    for (const Version v : before) EXPECT_TRUE(reads(store, v).value());
   }
   Store store = open(keeping);
   write(store, 6);
-  EXPECT_EQ(versions(store), (std::vector<Version>{3, 4, 5, 6})) << "those of another process were not read yet";
+  before.push_back(6);
+  EXPECT_EQ(versions(store), before) << "those of another process were not read yet";
   write(store, 7);
   write(store, 8);
-  EXPECT_EQ(versions(store), (std::vector<Version>{6, 7, 8}));
+  const Versions after = versions(store);
+  EXPECT_TRUE((after == Versions{6, 7, 8} || after == Versions{7, 8})) << ::testing::PrintToString(after);
 }
 
 }  // namespace
