@@ -105,7 +105,7 @@ class Rank:
                 raise Breach(SILENT_WRONG, f"rank {self.rank} has {answer['ok']}, and wrote {newest}")
         elif name == "wait":
             self.may[key] = {self.newest[key]}
-        elif name == "close":
+        elif name == "close" and not answer["ok"]:
             self.may = {key: {value} for key, value in self.newest.items()}
         return True
 

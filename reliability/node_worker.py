@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 from typing import Any
 
@@ -54,7 +55,16 @@ def worker(directory: str) -> None:
     def wait(key: str, level: str) -> None:
         history.wait(level, int(key[1:])) if key[0] == "h" else written[key].wait(level)
 
-    calls = {"there": there, "put": put, "drop": drop, "wait": wait, "close": store.close}
+    def close() -> bool:
+        """True: it was said that something dropped will be there again."""
+        warned: list[str] = []
+        heard = logging.Handler()
+        heard.emit = lambda record: warned.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("ebbtide").addHandler(heard)
+        store.close()
+        return any("was dropped, and is there again" in text for text in warned)
+
+    calls = {"there": there, "put": put, "drop": drop, "wait": wait, "close": close}
     print(json.dumps({"ok": there()}), flush=True)
     for line in sys.stdin:
         name, *arguments = json.loads(line)

@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kFirstProcess = 20 * kSecond;  // that an agent without processes waits for the first one
-constexpr std::int64_t kDying = 5 * kSecond;          // that the lock of a killed agent may outlast its connections
+constexpr std::int64_t kDying = 5 * kSecond;          // that the lock of a killed agent may outlast what else it had
 constexpr milliseconds kNoOne{20}, kLook{200};        // between looks for what no descriptor tells
 
 // A pool's file may be of anyone's making that is this user.
@@ -89,7 +89,7 @@ Result<void> Agent::open() {
   storage::PersistentOptions options = store_options(pool_.header().store);
   // No process of the job is left that would make room: what it had handed over may go beyond its limit.
   if (!serves_) options.capacity += 2 * pool_.shape().budget;
-  const std::int64_t until = clock_.now() + (number_ > 1 ? kDying : 0);
+  const std::int64_t until = clock_.now() + kDying;
   for (;;) {
     auto opened = writer_->open(files_, options);
     if (opened || opened.error().code != Errc::in_use || clock_.now() >= until) return opened;

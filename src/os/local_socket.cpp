@@ -174,15 +174,17 @@ Result<std::unique_ptr<LocalConnection>> SocketListener::accept() {
   return connection_over(std::move(accepted), *peer);
 }
 
-// Frees a path that a dead listener left; an errno, EADDRINUSE if a living one has it.
+// Frees a path that a dead listener left, or is leaving; an errno, EADDRINUSE if a living one has it.
 int remove_dead(const std::filesystem::path& path, const sockaddr_un& address) {
+  const auto gone = [](int error) { return error == ENOENT ? 0 : error; };
   struct stat found{};
-  if (::lstat(path.c_str(), &found) != 0) return errno;
+  if (::lstat(path.c_str(), &found) != 0) return gone(errno);
   if (!S_ISSOCK(found.st_mode)) return EEXIST;
   const OwnDescriptor probe = open_socket();
   if (!probe) return errno;
-  if (connect_to(probe.fd(), address) != ECONNREFUSED) return EADDRINUSE;
-  return ::unlink(path.c_str()) == 0 ? 0 : errno;
+  const int connected = connect_to(probe.fd(), address);
+  if (connected != ECONNREFUSED) return connected == ENOENT ? 0 : EADDRINUSE;
+  return ::unlink(path.c_str()) == 0 ? 0 : gone(errno);
 }
 
 }  // namespace
@@ -260,9 +262,9 @@ Result<std::unique_ptr<LocalListener>> UnixSockets::listen(const std::string& na
   int error = bind();
   if (error == EADDRINUSE) {
     error = remove_dead(*path, address);
-    if (error == EADDRINUSE) return Error{Errc::in_use, what + ": another process listens there"};
     if (error == 0) error = bind();
   }
+  if (error == EADDRINUSE) return Error{Errc::in_use, what + ": another process listens there"};
   if (error != 0) return system_error(what, error);
   struct stat made{};
   if (::lstat((*path).c_str(), &made) != 0) return system_error(what, errno);

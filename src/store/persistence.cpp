@@ -385,8 +385,11 @@ Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::
   const std::vector<policy::CheckpointRef> all = listed ? waited : std::vector<policy::CheckpointRef>();
   bool stop = false;
   const auto over = [&] {
-    while (!waited.empty() && !pending(waited.back())) {
-      if (failed(catalog_.find(locked, waited.back()))) return true;
+    while (!waited.empty()) {
+      const bool on_its_way = pending(waited.back());
+      // The storage may be without an agent: what it refuses, it never lists.
+      if ((listed || !on_its_way) && failed(catalog_.find(locked, waited.back()))) return true;
+      if (on_its_way) break;
       waited.pop_back();
       if (waited.empty() && listed) std::ranges::copy_if(all, std::back_inserter(waited), pending);
     }

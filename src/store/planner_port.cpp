@@ -47,6 +47,7 @@ void PlannerPort::deliver(const Locked& locked) {
   for (const policy::Command& command : output_.commands) queues.dispatch(locked, command);
   if (output_.commit) files.commit(locked);
   for (const policy::Failure& failure : output_.failures) catalog.take_failure(locked, failure);
+  if (!output_.failures.empty()) calls.ended().notify_all();
   for (const policy::RequestId id : output_.spoiled) calls.take_spoiled(locked, id);
   for (const policy::Returned& returned : output_.returned) memory.take_returned(locked, returned);
   for (policy::Answer& answer : output_.answers) calls.take_answer(locked, answer);

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "tests/doubles/fake_sockets.hpp"
@@ -276,6 +277,18 @@ TEST_F(UnixSocketsTest, a_killed_child_is_gone_and_its_listener_is_replaced) {
   EXPECT_TRUE(fs::exists(socket()));  // the dead one's
   EXPECT_EQ(sockets_.connect("agent").value(), nullptr);
   EXPECT_NE(sockets_.listen("agent").value(), nullptr);
+}
+
+TEST_F(UnixSocketsTest, who_listens_while_another_ends_succeeds_or_is_told_that_it_listens) {
+  for (int round = 0; round < 500; ++round) {
+    auto ending = sockets_.listen("agent").value();
+    std::thread end([&] { ending.reset(); });
+    auto next = sockets_.listen("agent");
+    while (!next && next.error().code == Errc::in_use) next = sockets_.listen("agent");
+    end.join();
+    ASSERT_TRUE(next) << next.error().message;
+    ASSERT_NE(sockets_.connect("agent").value(), nullptr) << "the one that ended took the name of the next along";
+  }
 }
 
 TEST_F(UnixSocketsTest, a_child_that_ends_takes_nothing_along) {

@@ -173,6 +173,38 @@ TEST_F(StoreInAPool, wait_node_stays_true_when_the_write_fails_and_it_is_tried_a
   EXPECT_FALSE(future.error());
 }
 
+TEST_F(StoreInAPool, wait_node_ends_when_no_agent_can_be_started) {
+  int opened[2];
+  ASSERT_EQ(::pipe(opened), 0);
+  const pid_t agent = ::fork();
+  if (agent == 0) {
+    const auto store = open(0, 2);
+    static_cast<void>(!::write(opened[1], "o", 1));
+    for (;;) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(opened[0], &byte, 1), 1);
+  platform::PosixFiles posix;
+  const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
+  files_ = faulty;
+  Store store = open(1, 2).value();
+  faulty->fail_at_rate(platform::testing::FileCall::lock, 1.0, EIO);
+  ::kill(agent, SIGKILL);
+  ::waitpid(agent, nullptr, 0);
+  // What is in the pool before that is found out is there, and stays there.
+  Version version = 0;
+  const auto there = [&] {
+    write(store, ++version, 1, 4096);
+    return store.wait(version, "node", Seconds(20));
+  };
+  while (there()) std::this_thread::yield();
+  const auto after = there();
+  ASSERT_FALSE(after);
+  EXPECT_NE(after.error().message.find("the node's pool cannot be used any more"), std::string::npos)
+      << after.error().message;
+  for (const Version each : {Version{1}, version}) EXPECT_TRUE(reads(store, each, 1, 4096));
+}
+
 TEST_F(StoreInAPool, what_a_full_disk_refuses_can_be_dropped_and_makes_room_in_the_pool) {
   platform::PosixFiles posix;
   const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
