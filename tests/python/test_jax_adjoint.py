@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,8 @@ def test_a_pullback_runs_once_and_others_are_forgotten(store: ebbtide.Store) -> 
     assert pull(1.0)[0] == 60
     with pytest.raises(Exception, match="its backward pass may run once"):
         jax.block_until_ready(pull(1.0))
+        jax.effects_barrier()
+    with contextlib.suppress(Exception):  # on a GPU JAX says so once more
         jax.effects_barrier()
     jax.vjp(lambda c: run(jnp.ones(5), c).sum(), 2.0)
     jax.effects_barrier()

@@ -14,7 +14,8 @@ jnp = jax.numpy
 
 import ebbtide
 
-SMALL = {"device_cache": "4MiB", "host_cache": "8MiB", "disk": "256MiB"}
+DEVICE = "cuda" if jax.default_backend() == "gpu" else "cpu"
+SMALL = {"device": DEVICE, "device_cache": "4MiB", "host_cache": "8MiB", "disk": "256MiB"}
 
 
 class Moments(NamedTuple):

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""The helpers for PyTorch on a GPU, each beside its peers in one run: what a save of a training state blocks, and what it
+costs to keep activations outside GPU memory.
+
+The state is one tensor a layer. A save is blocked until the program may write to its tensors again, and durable when its
+bytes are on stable storage. Bare: a copy of all tensors to others on the GPU.
+The model's activations are twice the store's device cache. Its step is timed with all in GPU memory, with `offload`, and
+with torch's own `save_on_cpu(pin_memory=True)`. The bound: what has no room in the cache, over the rate of one pinned copy,
+or the step itself, whichever takes longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ebbtide
+import ebbtide.torch
+import harness
+import torch
+import torch.distributed.checkpoint as dcp
+from peers.base import sync_tree
+
+State = dict[str, torch.Tensor]
+
+
+def timed(work: Callable[[], Any]) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+# --- a state -------------------------------------------------------------------------------------------------------
+
+
+def bare_copy(state: State) -> list[float]:
+    others = {name: torch.empty_like(tensor) for name, tensor in state.items()}
+    copy = functools.partial(torch._foreach_copy_, list(others.values()), list(state.values()))
+    timed(copy)
+    return [timed(copy) for _ in range(10)]
+
+
+def ours(state: State, directory: Path, repeats: int) -> dict[str, list[float]]:
+    size = sum(tensor.nbytes for tensor in state.values())
+    room = size + (256 << 20)
+    options = {"device": "cuda", "device_cache": room, "host_cache": room, "disk": 4 * room}
+    with ebbtide.torch.Manager(directory, keep_last=1, **options) as manager:
+        return saves(lambda step: manager.save(step, state=state), lambda step: manager.wait(), repeats)
+
+
+def torch_save(state: State, directory: Path, repeats: int) -> dict[str, list[float]]:
+    def save(step: int) -> None:
+        torch.save(state, directory / "new")
+        with (directory / "new").open("rb") as file:
+            os.fsync(file.fileno())
+        (directory / "new").rename(directory / "state")
+
+    return saves(save, lambda step: None, repeats)
+
+
+def dcp_async(state: State, directory: Path, repeats: int) -> dict[str, list[float]]:
+    pending: list[Any] = []
+
+    def save(step: int) -> None:
+        pending.append(dcp.async_save(state, checkpoint_id=directory / "state", no_dist=True))
+
+    def wait(step: int) -> None:
+        pending.pop().result()
+        sync_tree(directory / "state")
+
+    return saves(save, wait, repeats)
+
+
+def saves(begin: Callable[[int], Any], wait: Callable[[int], Any], repeats: int) -> dict[str, list[float]]:
+    """The first is not counted: it touches and registers memory."""
+    found: dict[str, list[float]] = {"blocked_s": [], "durable_s": []}
+    for step in range(repeats + 1):
+        os.sync()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        begin(step)
+        torch.cuda.synchronize()  # of the copies that the next write has to wait for
+        blocked = time.perf_counter() - start
+        wait(step)
+        if step:
+            found["blocked_s"].append(blocked)
+            found["durable_s"].append(time.perf_counter() - start)
+    return found
+
+
+# --- activations ---------------------------------------------------------------------------------------------------
+
+
+def model_of(layers: int, width: int) -> torch.nn.Module:
+    parts = [module for _ in range(layers) for module in (torch.nn.Linear(width, width, bias=False), torch.nn.GELU())]
+    return torch.nn.Sequential(*parts).to("cuda", torch.bfloat16)
+
+
+def steps(model: torch.nn.Module, x: torch.Tensor, keep: Callable[[], Any], repeats: int) -> list[float]:
+    def step() -> None:
+        model.zero_grad()
+        with keep():
+            loss = model(x).float().square().mean()
+        loss.backward()
+
+    for _ in range(3):
+        step()
+    return [timed(step) for _ in range(repeats)]
+
+
+def link_rates() -> tuple[float, float]:
+    pinned = torch.empty(256 << 20, dtype=torch.uint8, pin_memory=True)
+    on_gpu = torch.empty_like(pinned, device="cuda")
+    down = min(timed(lambda: pinned.copy_(on_gpu)) for _ in range(5))
+    up = min(timed(lambda: on_gpu.copy_(pinned)) for _ in range(5))
+    return pinned.nbytes / down, pinned.nbytes / up
+
+
+def activations(layers: int, width: int, tokens: int, repeats: int) -> dict[str, Any]:
+    model = model_of(layers, width)
+    x = torch.randn(tokens, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    size = 2 * layers * x.nbytes  # a linear layer saves its input, and so does GELU
+    found: dict[str, Any] = {
+        "activation_bytes": size,
+        "device_cache_bytes": size // 2,
+        "layers": layers,
+        "width": width,
+    }
+    found["d2h_bytes_per_s"], found["h2d_bytes_per_s"] = link_rates()
+    found["in_memory_s"] = steps(model, x, contextlib.nullcontext, repeats)
+    with ebbtide.open(device="cuda", device_cache=size // 2, host_cache=size, disk=0) as store:
+        found["offload_s"] = steps(model, x, lambda keep=ebbtide.torch.offload(store): keep, repeats)
+    found["save_on_cpu_s"] = steps(
+        model, x, lambda: torch.autograd.graph.save_on_cpu(pin_memory=True), max(3, repeats // 3)
+    )
+    leaving = size - size // 2
+    rest = leaving / found["d2h_bytes_per_s"] + leaving / found["h2d_bytes_per_s"]
+    found["bound_s"] = max(statistics.median(found["in_memory_s"]), rest)
+    return found
+
+
+def main() -> None:
+    parser = harness.options(__doc__ or "", repeats=5)
+    parser.add_argument("--state", type=int, default=10 * harness.GIB, help="bytes of the state")
+    parser.add_argument("--layers", type=int, default=48)
+    parser.add_argument("--width", type=int, default=8192)
+    parser.add_argument("--tokens", type=int, default=4096)
+    given = parser.parse_args()
+    root = Path(given.dir)
+    found: dict[str, Any] = {"machine": harness.machine(given.dir) | {"gpu": torch.cuda.get_device_name()}}
+    found["machine"]["torch"] = torch.__version__
+    found["activations"] = activations(given.layers, given.width, given.tokens, 3 * given.repeats)
+    layers = 40
+    state = {f"layer{i}": torch.randn(given.state // 4 // layers, device="cuda") for i in range(layers)}
+    found["state"] = {"bytes": given.state, "bare_copy_s": bare_copy(state)}
+    torch.cuda.empty_cache()
+    for way in (ours, torch_save, dcp_async):
+        directory = root / f"torch-gpu-{way.__name__}"
+        directory.mkdir(exist_ok=True)
+        found["state"][way.__name__] = way(state, directory, given.repeats)
+        for path in sorted(directory.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        directory.rmdir()
+        harness.leave(found, given.json)
+    median = statistics.median
+    saved, act = found["state"], found["activations"]
+    found["ratios"] = {
+        "blocked over a bare device copy": median(saved["ours"]["blocked_s"]) / median(saved["bare_copy_s"]),
+        "torch.save blocked over ours": median(saved["torch_save"]["blocked_s"]) / median(saved["ours"]["blocked_s"]),
+        "DCP async blocked over ours": median(saved["dcp_async"]["blocked_s"]) / median(saved["ours"]["blocked_s"]),
+        "torch.save durable over ours": median(saved["torch_save"]["durable_s"]) / median(saved["ours"]["durable_s"]),
+        "DCP async durable over ours": median(saved["dcp_async"]["durable_s"]) / median(saved["ours"]["durable_s"]),
+        "speed with offload over in memory": median(act["in_memory_s"]) / median(act["offload_s"]),
+        "speed at the bound over in memory": median(act["in_memory_s"]) / act["bound_s"],
+        "save_on_cpu step over offload's": median(act["save_on_cpu_s"]) / median(act["offload_s"]),
+    }
+    harness.leave(found, given.json)
+
+
+if __name__ == "__main__":
+    main()
