@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-import contextlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,20 +134,34 @@ def test_vmap_is_refused_by_name(store: ebbtide.Store) -> None:
     assert (mapped == 8).all()
 
 
-def test_a_pullback_runs_once_and_others_are_forgotten(store: ebbtide.Store) -> None:
+def test_calls_without_a_backward_pass_are_forgotten(store: ebbtide.Store) -> None:
     run = adjoint(store, steps=3)(lambda x, i, c: x * c)
-    _, pull = jax.vjp(lambda c: run(jnp.ones(5), c).sum(), 2.0)
-    assert pull(1.0)[0] == 60
-    with pytest.raises(Exception, match="its backward pass may run once"):
-        jax.block_until_ready(pull(1.0))
-        jax.effects_barrier()
-    with contextlib.suppress(Exception):  # on a GPU JAX says so once more
-        jax.effects_barrier()
     jax.vjp(lambda c: run(jnp.ones(5), c).sum(), 2.0)
     jax.effects_barrier()
     assert len(store.histories()) == 1
     run.forget()
     assert store.histories() == []
+
+
+# In a process of its own: on a GPU JAX repeats what a callback raised with every effect that comes later.
+ONCE = """
+import ebbtide, jax, sys
+from ebbtide.jax import adjoint
+with ebbtide.open(sys.argv[1], device_cache="1MiB", host_cache="2MiB", disk="256MiB", device="cpu") as store:
+    run = adjoint(store, steps=3)(lambda x, i, c: x * c)
+    _, pull = jax.vjp(lambda c: run(jax.numpy.ones(5), c).sum(), 2.0)
+    assert pull(1.0)[0] == 60
+    try:
+        jax.block_until_ready(pull(1.0))
+        jax.effects_barrier()
+    except Exception as error:
+        print(error)
+"""
+
+
+def test_a_pullback_runs_once(disk: Path) -> None:
+    ran = subprocess.run([sys.executable, "-c", ONCE, disk], capture_output=True, text=True, timeout=300)
+    assert "its backward pass may run once" in ran.stdout, ran.stderr
 
 
 def test_refusals(store: ebbtide.Store, disk: Path) -> None:
