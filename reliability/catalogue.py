@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability import access, full, fuzz, hurt, killed, native, signals, stalled
+from reliability import access, full, fuzz, hurt, killed, native, node, signals, stalled
 from reliability.outcomes import CLEAR_ERROR, EXACT, OLDER_EXACT, Count
 from reliability.own import trial as own
 from reliability.results import SUBJECTS
@@ -76,6 +76,18 @@ TRIALS = (
         (EXACT, OLDER_EXACT),
         native=("snapshot_kills",),
         least={"a random moment": 1000} | {call: 20 for call in CALLS},
+    ),
+    Trial(
+        "node",
+        "kill -9 of the processes of a node's pool, and of its agent",
+        f"Two processes share a pool, and write, write anew, drop and wait for versions and files, {node.STEPS} steps in"
+        " each case. At random moments a process, the agent, both, or all are killed, in the midst of a call or between"
+        " two; then the process is started again, and what it finds is compared with a model. OLDER_EXACT: something"
+        " that was never reported is missing or older. CLEAR_ERROR: a call named a checkpoint that was lost with an agent"
+        " while it passed through it. `python reliability/node.py SEED` plays a case again, as far as the moments agree.",
+        node.MUST,
+        ours=node.trial,
+        least={"": node.CASES},
     ),
     Trial(
         "power",

@@ -17,14 +17,17 @@ import sys
 import tempfile
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from reliability.outcomes import CLEAR_ERROR, CRASH, EXACT, HANG, OLDER_EXACT, SILENT_WRONG, Count
+from reliability.session import Session
 
 MUST = (EXACT, OLDER_EXACT, CLEAR_ERROR)
-RANKS, STEPS, ANSWER_S = 2, 60, 40.0
+CASES, SHORT = 100, 2
+RANKS, STEPS, ANSWER_S = 2, 60, 60.0
 WORDS = (1, 100, 5000, 60_000, 131_072, 400_000, 900_000)  # of 8 bytes; the last is larger than a share of the pool
 Value = tuple[int, int]  # what it begins with, and how many words
 
@@ -179,22 +182,42 @@ class Case:
         Path(f"/dev/shm/ebbtide-{os.getuid()}/job-{self.job}.pool").unlink(missing_ok=True)
 
 
-def play(seed: int, area: Path, count: Count) -> str:
+def play(seed: int, area: Path) -> tuple[str, str]:
+    """The outcome of a case, and what was told: of a breach, what must not be."""
     case = Case(seed, area)
     try:
-        outcome, told = case.run(), ""
+        outcome = case.run()
+        return outcome, case.errors[0] if case.errors else ""
     except Breach as breach:
-        outcome, told = breach.args
+        return str(breach.args[0]), f"seed {seed}: {breach.args[1]}"
     finally:
         case.end()
-    count.add(outcome, told=case.errors[0] if outcome == CLEAR_ERROR else told)
-    count.hold(MUST, outcome, f"seed {seed}: {told}")
-    return outcome
+
+
+def note(count: Count, outcome: str, told: str) -> None:
+    count.add(outcome, told=told)
+    count.hold(MUST, outcome, told)
+
+
+def trial(session: Session) -> Count:
+    count, drawn = Count(session.seed), session.random("node")
+    seeds = [drawn.getrandbits(31) for _ in range(session.count("node", CASES, SHORT))]
+
+    def one(seed: int) -> tuple[str, str]:
+        with session.directory(f"node-{seed}") as area:
+            return play(seed, area)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for outcome, told in pool.map(one, seeds):
+            note(count, outcome, told)
+    return count
 
 
 if __name__ == "__main__":
     counted = Count()
-    for one in map(int, sys.argv[1:]):
+    for given in map(int, sys.argv[1:]):
         with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:
-            print(one, play(one, Path(scratch), counted), flush=True)
+            found = play(given, Path(scratch))
+            print(given, *found, flush=True)
+            note(counted, *found)
     print(json.dumps(counted.as_json(), indent=1))

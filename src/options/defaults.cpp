@@ -165,13 +165,19 @@ const char* name_of_eviction(Eviction eviction) {
 const char* name_of(DeviceArena arena) { return arena == DeviceArena::mapped ? "mapped" : "direct"; }
 const char* name_of(HostArena arena) { return arena == HostArena::incremental ? "incremental" : "direct"; }
 
+constexpr double kPcieRate = 50e9;
+
 // The application's copies are one command each: only background copies must let others overtake. On a GPU they are
 // enqueued, on as many streams as there are callers, and none may wait for another's.
 void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memory, bool kept) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kAll = kMiB << 20;
   if (link.from == policy::kApplication || link.to == policy::kApplication) {
     link.chunk = host_memory ? 256 * kMiB : kAll;
-    if (!host_memory) link.depth = 1 << 12;
+    if (host_memory) return;
+    link.depth = 1 << 12;
+    // Not measured, since a stream says late what has ended: within the GPU, and over PCIe.
+    const bool over_pcie = link.from == policy::kHost || link.to == policy::kHost;
+    link.bytes_per_s = over_pcie ? kPcieRate : 1e12;
     return;
   }
   // Files. Two requests keep the disks of machines without a GPU busy; with checksums, as many as the disk can queue.
@@ -183,7 +189,7 @@ void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memo
   }
   if (host_memory || link.from == link.to) return;  // else between the device and host memory
   link.chunk = 16 * kMiB;                           // smaller PCIe transfers are slower
-  link.bytes_per_s = 50e9;
+  link.bytes_per_s = kPcieRate;
 }
 // What is in a node's pool is handed over with a message: its agent decides when it is written.
 void hand_over(policy::Machine& machine) {

@@ -17,7 +17,7 @@ def test_only_what_was_never_reported_is_missing_and_nothing_dropped_comes_back(
     count, seed, end = Count(), 1, time.monotonic() + SECONDS
     while seed == 1 or time.monotonic() < end:
         (tmp_path / str(seed)).mkdir()
-        node.play(seed, tmp_path / str(seed), count)
+        node.note(count, *node.play(seed, tmp_path / str(seed)))
         seed += 1
     assert count.violations == []
     assert set(count.outcomes) <= set(node.MUST)
