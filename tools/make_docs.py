@@ -1,5 +1,5 @@
 """Generates docs/lifecycle.md and docs/zones.md (from the planner's own tables), docs/overview.svg, and the last chapters of
-docs/snapshots.md (from benches/results) and docs/design/peers.md (from the simulator). `make docs` calls it.
+docs/snapshots.md and docs/torch.md (from benches/results) and docs/design/peers.md (from the simulator). `make docs` calls it.
 
 With --check it writes nothing, names the pages that are out of date, and exits with 1 if there are any.
 """
@@ -118,6 +118,15 @@ def snapshots_page() -> str:
     return last_chapter("docs/snapshots.md", "What was measured", snapshot_figures.page(measured))
 
 
+def torch_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import torch_figures
+
+    measured = [json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("torch_gpu", "torch_state")]
+    return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
+
+
 def peers_page() -> str:
     """Its last chapter is what the simulator makes of the published trace."""
     from ebbtide.bench import trace as traces
@@ -147,6 +156,7 @@ PAGES = {
     "docs/zones.md": lambda: lifecycle_page("zones"),
     "docs/overview.svg": overview,
     "docs/snapshots.md": snapshots_page,
+    "docs/torch.md": torch_page,
     "docs/design/peers.md": peers_page,
 }
 

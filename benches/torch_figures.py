@@ -1,0 +1,85 @@
+"""docs/torch.md's chapter of measured figures, from benches/results."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from typing import Any
+
+WAYS = {"ours": "`Manager.save`", "dcp_async": "`torch.distributed.checkpoint`, `async_save`", "torch_save": "`torch.save`, synced and renamed"}  # fmt: skip
+TITLES = {
+    "ebbtide.torch.Manager": "`Manager.save`",
+    "torch.distributed.checkpoint, async_save": "`torch.distributed.checkpoint`, `async_save`",
+    "torch.save + fsync + rename": "`torch.save`, synced and renamed",
+    "torch.distributed.checkpoint": "`torch.distributed.checkpoint`, `save`",
+}
+
+
+def page(on_gpu: dict[str, Any], on_processors: dict[str, Any]) -> str:
+    return "\n".join([*_gpu(on_gpu), *_processors(on_processors)])
+
+
+def _text(*words: str) -> list[str]:
+    return [textwrap.fill(" ".join(words), 120, break_on_hyphens=False), ""]
+
+
+def _spread(values: list[float], scale: float = 1.0) -> str:
+    median, low, high = (scale * value for value in (statistics.median(values), min(values), max(values)))
+    several = f" ({low:.3g} to {high:.3g})" if len(values) > 1 else ""
+    return f"{median:.3g}{several}"
+
+
+def _gpu(measured: dict[str, Any]) -> list[str]:
+    state, act, ratios = measured["state"], measured["activations"], measured["ratios"]
+    machine = measured["machine"]
+    rows = [
+        f"| {title} | {_spread(state[way]['blocked_s'])} | {_spread(state[way]['durable_s'])} |"
+        for way, title in WAYS.items()
+    ]
+    steps = {"all in GPU memory": "in_memory_s", "`offload`": "offload_s", "`save_on_cpu(pin_memory=True)`": "save_on_cpu_s"}  # fmt: skip
+    return [
+        *_text(
+            f"**On a GPU** ({machine['gpu']}, torch {machine['torch'].split('+')[0]}, one run of `benches/torch_gpu.py`;",
+            "`benches/results/torch_gpu.json`): medians, and the fastest and the slowest where there are several.",
+        ),
+        f"A save of {state['bytes'] / 2**30:.0f} GiB; a bare copy of the tensors within the GPU takes"
+        f" {1e3 * statistics.median(state['bare_copy_s']):.1f} ms:",
+        "",
+        "| | the program is blocked, s | until durable, s |",
+        "|---|---|---|",
+        *rows,
+        "",
+        *_text(
+            f"A step of a model with {act['activation_bytes'] / 2**30:.0f} GiB of activations, of which the store's device",
+            f"cache takes half. At this link's rate what has no room could be away and back in no less than {1e3 * act['bound_s']:.0f} ms.",
+        ),
+        "| | a step, ms |",
+        "|---|---|",
+        *(f"| {title} | {_spread(act[key], 1e3)} |" for title, key in steps.items()),
+        "",
+        *_text(
+            f"So a step runs at {ratios['speed with offload over in memory']:.0%} of the speed without `offload`. In the forward",
+            "pass the link carries half of the activations away, for which it needs longer than the pass; the backward pass is as",
+            "fast as without.",
+        ),
+    ]
+
+
+def _processors(measured: dict[str, Any]) -> list[str]:
+    machine = measured["machine"]
+    found = {row["figure"]: row["values"] for row in measured["rows"]}
+    return [
+        *_text(
+            f"**On processors**, a save of 1 GB: one run of `benches/state.py` on {machine['cpus']} cores, of which other",
+            f"programs had most (load {machine['load_before']:.0f} to {machine['load_after']:.0f};",
+            "`benches/results/torch_state.json`).",
+        ),
+        "| | the program is blocked, s | until durable, s |",
+        "|---|---|---|",
+        *(
+            f"| {title} | {_spread(found[f'time blocked: {key}'])} | {_spread(found[f'time until durable: {key}'])} |"
+            for key, title in TITLES.items()
+        ),
+        "",
+        *_text("The first save, which is not counted, also pays for the cache's new memory."),
+    ]
