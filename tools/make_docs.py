@@ -123,7 +123,9 @@ def torch_page() -> str:
     sys.path.insert(0, str(ROOT / "benches"))
     import torch_figures
 
-    measured = [json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("torch_gpu", "torch_state")]
+    measured = [
+        json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("torch_gpu", "torch_state")
+    ]
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 
 

@@ -136,8 +136,8 @@ TEST_F(KeptFiles, ADamagedByteIsNamedAndNeverReturned) {
   EXPECT_NE(read.error().message.find("f/.ebbtide-file/1/2"), std::string::npos) << read.error().message;
 }
 
-// Pieces have histories of their own, so that no piece makes up for another. Whether the last was durable already when it
-// was closed, which lets one more go, is left to the disk.
+// Pieces have histories of their own, so that no piece makes up for another. Whether the last was durable already when
+// it was closed, which lets one more go, is left to the disk.
 TEST_F(KeptFiles, RetentionCountsWholeFilesThatAreSafe) {
   using Versions = std::vector<Version>;
   Options keeping;
