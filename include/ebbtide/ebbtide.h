@@ -371,8 +371,11 @@ typedef struct ebb_snapshot_options {
   size_t metadata_bytes;
   int full;  /* not 0: stores everything, whatever was written */
   int dedup; /* not 0: stores equal zones of this snapshot once */
+  /* Arrays on the GPU are cut at this point of the stream (without one: of the legacy default stream). */
+  ebb_stream stream;
+  int fenced; /* not 0: ebb_before_write() is called before arrays on the GPU are written to (see SnapshotOptions) */
 } ebb_snapshot_options;
-#define EBB_SNAPSHOT_OPTIONS_INIT {NULL, 0, 0, 0}
+#define EBB_SNAPSHOT_OPTIONS_INIT {NULL, 0, 0, 0, EBB_NO_STREAM, 0}
 
 /* From now on snapshots have this memory, as `region`; it stays the program's, and must stay mapped until
  * ebb_unprotect(), or until the store is closed. `options` may be NULL. It waits until the snapshots in flight have
@@ -401,6 +404,11 @@ ebb_status ebb_touch(ebb_store* store, uint32_t region, uint64_t offset, uint64_
  * longer depends on the memory. Errors: version_exists, invalid_argument (nothing is protected), lost (protected memory
  * was unmapped, moved or discarded: unprotect it to go on), out_of_memory, closed. */
 ebb_status ebb_snapshot(ebb_store* store, int64_t version, const ebb_snapshot_options* options, ebb_future** future);
+/* Later work on `stream` (without one: on the legacy default stream) may write to region `region` on the GPU: what the
+ * snapshot is owed of it is copied first. Needed on other streams than the snapshot's own, and after a fenced one; it
+ * does nothing for memory of the host. Errors: invalid_argument (`snapshot` is none, a stream of another GPU),
+ * unsupported. */
+ebb_status ebb_before_write(ebb_future* snapshot, uint32_t region, ebb_stream stream);
 /* The versions whose bytes a snapshot needs beside its own, ascending, and its own bytes in the store; `capacity` as
  * for ebb_versions(). Of an ordinary checkpoint: none. `bytes` may be NULL. */
 ebb_status ebb_leans_on(const ebb_store* store, int64_t version, uint64_t* bytes, int64_t* versions, size_t capacity,

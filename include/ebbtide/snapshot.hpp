@@ -54,6 +54,12 @@ struct SnapshotOptions {
   bool dedup = false;         ///< stores equal zones of this snapshot once
   /// See Interrupt. Interrupted, there is no such version, and the next snapshot stores everything.
   Interrupt interrupted = {};
+  /// Arrays on the GPU are cut at this point of the stream (none: of the legacy default stream); later work on it may
+  /// write to them.
+  std::optional<StreamHandle> stream = {};
+  /// The program calls Snapshot::before_write before it writes to arrays on the GPU: these are copied to the device
+  /// cache meanwhile, as it has room, and not on `stream`.
+  bool fenced = false;
 };
 
 /// What snapshots have cost since the store was opened.
@@ -80,6 +86,13 @@ class Snapshot {
   /// As Future::wait. Errors of the snapshot itself: timed_out (a writer waited too long for the buffer), lost (its
   /// memory was unmapped, or is no longer watched), out_of_memory, those of History::checkpoint.
   Result<void> wait(std::optional<std::string_view> level = {}, std::optional<Seconds> timeout = {}) const;
+  /// Later work on `stream` (none: on the legacy default stream) may write to a protected array on the GPU: what this
+  /// snapshot is owed of it is copied first. Needed on other streams than the snapshot's own and with
+  /// SnapshotOptions::fenced. It waits for room in the device cache, and for nothing else; of a snapshot that has
+  /// failed, and of arrays in host memory, it does nothing. Errors: timed_out (interrupted: the array must not be
+  /// written to), invalid_argument (a stream of another GPU), unsupported (a stream that is being captured).
+  Result<void> before_write(std::uint32_t region, std::optional<StreamHandle> stream = {},
+                            const Interrupt& interrupted = {}) const;
   /// How it failed, if it did.
   std::optional<Error> error() const;
 

@@ -60,6 +60,24 @@ class Future:
         Raises as :meth:`wait` does.
         """
 
+    def before_write(self, array: ebbtide.types.Array, *, stream: ebbtide.types.Stream | None = None) -> None:
+        """
+        Later work on ``stream`` may write to this protected array on the GPU: what the snapshot is owed of it is copied first.
+
+        Needed before the first write after ``snapshot(fenced=True)``, and on any other stream than the snapshot's own. It waits for
+        room in the device cache, and for nothing else. For arrays in host memory, and once the snapshot has failed, it does nothing.
+
+        stream: None: the current stream of the array's library, as for ``checkpoint``.
+
+        Raises :class:`ebbtide.InvalidArgument` (this is no snapshot's, no part of a protected array, a stream of another GPU),
+        :class:`ebbtide.Unsupported` (a store without a GPU, a stream that is being captured).
+
+        >>> cut = store.snapshot(7, fenced=True)
+        >>> norm = field.norm()                # reads go on at once
+        >>> cut.before_write(field)
+        >>> field += update
+        """
+
 class DeviceArray:
     """
     Memory of a store on a GPU, lent by ``reserve`` and ``borrow``.
@@ -487,21 +505,23 @@ class Store(History):
         The arrays stay the program's, and are kept alive until :meth:`unprotect`, or until the store is closed. The first snapshot
         stores all of them.
 
-        arrays: in host memory, writable, without gaps, no two sharing memory. All of them in one call.
-        zone: bytes that are stored whole if one of them was written: a power of two from 4 KiB to 16 MiB.
+        arrays: in host memory or on the store's GPU, writable, without gaps, no two sharing memory. All of them in one call.
+        zone: bytes that are stored whole if one of them was written: a power of two from 4 KiB to 16 MiB (1 MiB on a GPU).
         track: how writes are found (ics19 sec. 4). ``"faults"``: the first write to a zone is seen as it happens, so a snapshot does
         not stop the program. ``"scan"``: the kernel notes written pages. ``"digest"``: a snapshot reads all of it. ``"declared"``:
         :meth:`touch` says what was written. ``"everything"``: nothing is tracked. ``"auto"``: faults while few zones are written
         between snapshots, everything where most are. With all but ``"faults"``, nothing may be written to the arrays while
         :meth:`snapshot` runs. Writes of a GPU's or of a device's to pinned memory are not seen by ``"faults"`` and ``"scan"``: use
-        ``"digest"`` or ``"declared"`` for such arrays.
+        ``"digest"`` or ``"declared"`` for such arrays. On a GPU no page protection exists: there ``"auto"`` is ``"digest"``, at the
+        bandwidth of its memory, and arrays are cut at a point of a stream, so the program may write to them right after.
         hints, duplicate: the paper's modes H and D (sec. 4.1.5 and 4.3.2), for comparison; the same for all memory of a store.
         Without ``hints``, a zone may be written when all of its snapshot is copied; without ``duplicate``, a write to a zone that is
         not copied yet waits for the zone's turn.
 
         Raises :class:`ebbtide.InvalidArgument` (what is no array, a zone that is no power of two, arrays that are protected
-        already), :class:`ebbtide.Unsupported` (arrays on a GPU, a way of tracking that this machine does not allow: ``ebbtide
-        doctor`` says which it does, a read-only store), :class:`ebbtide.Closed`.
+        already, arrays of another GPU), :class:`ebbtide.Unsupported` (a way of tracking that this machine does not allow: ``ebbtide
+        doctor`` says which it does; ``"faults"`` or ``"scan"`` of arrays on a GPU, or such that do not begin at a multiple of 16
+        bytes; a read-only store), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.Closed`.
 
         >>> store.protect({"p": pressure, "v": velocity})
         >>> for step in range(1000):
@@ -529,7 +549,7 @@ class Store(History):
         >>> store.touch(field[lo:hi])
         """
 
-    def snapshot(self, version: int, *, full: bool = False, dedup: bool = False) -> Future:
+    def snapshot(self, version: int, *, full: bool = False, dedup: bool = False, stream: ebbtide.types.Stream | None = None, fenced: bool = False) -> Future:
         """
         Take a cut of all protected arrays and return: ``version`` is what they are now, whatever is written afterwards.
 
@@ -538,7 +558,11 @@ class Store(History):
         not copied yet waits for its copy (with ``track="faults"``; ics19 sec. 4.3.2).
 
         full: store everything, whatever was written.
-        dedup: store equal zones of this snapshot once.
+        dedup: store equal zones of this snapshot once (not those of arrays on a GPU).
+        stream: where arrays on the GPU are cut, as for ``checkpoint``: they are what they are when the stream gets there, and later
+        work on it may write to them. The host waits until the stream has read them.
+        fenced: before arrays on the GPU are written to, ``before_write`` of what this returns is called. Until then they are copied
+        beside the stream, as the device cache has room.
         The future's levels are those of a checkpoint's, and ``"copied"``: it no longer depends on the arrays.
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.InvalidArgument` (nothing is protected), :class:`ebbtide.Lost`

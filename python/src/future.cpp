@@ -99,7 +99,26 @@ operation's own error: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` wh
            nb::sig("def result(self, timeout: float | None = None) -> typing.Any"),
            R"(Wait, then return the arrays of a ``restore_async`` (None for a checkpoint).
 
-Raises as :meth:`wait` does.)");
+Raises as :meth:`wait` does.)")
+      .def(
+          "before_write", &FutureObject::before_write, nb::arg("array").none(), nb::kw_only(),
+          nb::arg("stream") = nb::none(),
+          nb::sig("def before_write(self, array: ebbtide.types.Array, *, stream: ebbtide.types.Stream | None = None) "
+                  "-> None"),
+          R"(Later work on ``stream`` may write to this protected array on the GPU: what the snapshot is owed of it is copied first.
+
+Needed before the first write after ``snapshot(fenced=True)``, and on any other stream than the snapshot's own. It waits for
+room in the device cache, and for nothing else. For arrays in host memory, and once the snapshot has failed, it does nothing.
+
+stream: None: the current stream of the array's library, as for ``checkpoint``.
+
+Raises :class:`ebbtide.InvalidArgument` (this is no snapshot's, no part of a protected array, a stream of another GPU),
+:class:`ebbtide.Unsupported` (a store without a GPU, a stream that is being captured).
+
+>>> cut = store.snapshot(7, fenced=True)
+>>> norm = field.norm()                # reads go on at once
+>>> cut.before_write(field)
+>>> field += update)");
 }
 
 }  // namespace ebb::python

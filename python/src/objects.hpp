@@ -28,6 +28,7 @@ class FutureObject {
   void wait(std::optional<std::string> level, std::optional<double> timeout);
   nb::object error();
   nb::object result(std::optional<double> timeout);
+  void before_write(nb::handle array, nb::handle stream);
 
  private:
   Result<void> wait_for(const std::optional<std::string>& level, std::optional<double> timeout);

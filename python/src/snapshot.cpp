@@ -6,6 +6,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "streams.hpp"
 #include "waiting.hpp"
 
 namespace ebb::python {
@@ -29,13 +30,6 @@ void protect(StoreObject& self, nb::handle arrays, nb::handle zone, const std::s
           "arrays are protected already: give all of them in one list or dict, or call unprotect first");
   }
   auto held = std::make_unique<Bundle>(gather(arrays, "arrays", Use::target, reach_of(*self.state, nb::none())));
-  for (const Leaf& leaf : held->leaves) {
-    if (leaf.gpu >= 0) {
-      raise(Errc::unsupported,
-            "arrays on a GPU cannot be protected: a GPU has no page protection, so write a "
-            "checkpoint, or copy the array to host memory");
-    }
-  }
   std::uint32_t region = 0;
   for (const Leaf& leaf : held->leaves) {
     const auto protect_one = [&] { return self.state->store().protect(region, leaf.data, leaf.bytes, options); };
@@ -74,37 +68,64 @@ std::pair<std::uintptr_t, std::uintptr_t> bounds_of(const Leaf& leaf, nb::handle
   return nb::cast<std::pair<std::uintptr_t, std::uintptr_t>>(limits);
 }
 
-void touch(StoreObject& self, nb::handle array) {
-  self.state->check();
-  const Bundle* const held = self.state->protected_arrays();
+struct Place {
+  std::uint32_t region = 0;
+  std::uint64_t offset = 0, bytes = 0;
+};
+
+// Of a protected array, or of a slice of one; none: it has no bytes.
+std::optional<Place> place_of(State& state, const Leaf& leaf, nb::handle array) {
+  const Bundle* const held = state.protected_arrays();
   if (!held) raise(Errc::invalid_argument, "nothing is protected");
-  const Leaf leaf = describe(array, "array", Use::target, reach_of(*self.state, nb::none()));
   const auto [first, end] = bounds_of(leaf, array);
-  if (first == end) return;
+  if (first == end) return {};
   for (std::uint32_t region = 0; region < held->leaves.size(); ++region) {
     const auto begin = reinterpret_cast<std::uintptr_t>(held->leaves[region].data);
     if (first < begin || end > begin + held->leaves[region].bytes) continue;
-    return check([&] {
-      Unlocked unlocked(self.state->inside());
-      return self.state->store().touch(region, first - begin, end - first);
-    }());
+    return Place{region, first - begin, end - first};
   }
   raise(Errc::invalid_argument, "array is no part of a protected array: give one of them, or a slice of it");
 }
 
-nb::object snapshot(StoreObject& self, nb::handle version, bool full, bool dedup) {
+void touch(StoreObject& self, nb::handle array) {
+  self.state->check();
+  const Leaf leaf = describe(array, "array", Use::target, reach_of(*self.state, nb::none()));
+  const auto place = place_of(*self.state, leaf, array);
+  if (!place) return;
+  check([&] {
+    Unlocked unlocked(self.state->inside());
+    return self.state->store().touch(place->region, place->offset, place->bytes);
+  }());
+}
+
+nb::object snapshot(StoreObject& self, nb::handle version, bool full, bool dedup, nb::handle stream, bool fenced) {
   self.state->check();
   self.state->sweep();
   const Version number = to_version(version);
   const Bundle* const held = self.state->protected_arrays();
   if (!held) raise(Errc::invalid_argument, "nothing is protected: call protect with the arrays first");
+  const auto on = stream_for(*self.state, *held, reach_of(*self.state, stream), true, true);
   Signals signals;
-  const SnapshotOptions options{encode(*held), full, dedup, signals.interrupt()};
+  const SnapshotOptions options{encode(*held), full, dedup, signals.interrupt(), on, fenced};
   auto taken = waiting(*self.state, signals, [&] { return self.state->store().snapshot(number, options); });
   return nb::cast(new FutureObject(self.state, std::move(taken), nullptr), nb::rv_policy::take_ownership);
 }
 
 }  // namespace
+
+void FutureObject::before_write(nb::handle array, nb::handle stream) {
+  state_->check();
+  const auto* const taken = std::get_if<Snapshot>(&pending_);
+  if (!taken) raise(Errc::invalid_argument, "this is no snapshot: only what snapshot() returns has before_write");
+  const Reach reach = reach_of(*state_, stream);
+  Bundle one;
+  one.leaves.push_back(describe(array, "array", Use::target, reach));
+  const auto place = place_of(*state_, one.leaves[0], array);
+  if (!place || one.leaves[0].gpu < 0) return;
+  const auto on = stream_for(*state_, one, reach);
+  Signals signals;
+  waiting(*state_, signals, [&] { return taken->before_write(place->region, on, signals.interrupt()); });
+}
 
 void bind_snapshot(nb::class_<StoreObject, HistoryObject>& store) {
   store
@@ -118,21 +139,23 @@ void bind_snapshot(nb::class_<StoreObject, HistoryObject>& store) {
 The arrays stay the program's, and are kept alive until :meth:`unprotect`, or until the store is closed. The first snapshot
 stores all of them.
 
-arrays: in host memory, writable, without gaps, no two sharing memory. All of them in one call.
-zone: bytes that are stored whole if one of them was written: a power of two from 4 KiB to 16 MiB.
+arrays: in host memory or on the store's GPU, writable, without gaps, no two sharing memory. All of them in one call.
+zone: bytes that are stored whole if one of them was written: a power of two from 4 KiB to 16 MiB (1 MiB on a GPU).
 track: how writes are found (ics19 sec. 4). ``"faults"``: the first write to a zone is seen as it happens, so a snapshot does
 not stop the program. ``"scan"``: the kernel notes written pages. ``"digest"``: a snapshot reads all of it. ``"declared"``:
 :meth:`touch` says what was written. ``"everything"``: nothing is tracked. ``"auto"``: faults while few zones are written
 between snapshots, everything where most are. With all but ``"faults"``, nothing may be written to the arrays while
 :meth:`snapshot` runs. Writes of a GPU's or of a device's to pinned memory are not seen by ``"faults"`` and ``"scan"``: use
-``"digest"`` or ``"declared"`` for such arrays.
+``"digest"`` or ``"declared"`` for such arrays. On a GPU no page protection exists: there ``"auto"`` is ``"digest"``, at the
+bandwidth of its memory, and arrays are cut at a point of a stream, so the program may write to them right after.
 hints, duplicate: the paper's modes H and D (sec. 4.1.5 and 4.3.2), for comparison; the same for all memory of a store.
 Without ``hints``, a zone may be written when all of its snapshot is copied; without ``duplicate``, a write to a zone that is
 not copied yet waits for the zone's turn.
 
 Raises :class:`ebbtide.InvalidArgument` (what is no array, a zone that is no power of two, arrays that are protected
-already), :class:`ebbtide.Unsupported` (arrays on a GPU, a way of tracking that this machine does not allow: ``ebbtide
-doctor`` says which it does, a read-only store), :class:`ebbtide.Closed`.
+already, arrays of another GPU), :class:`ebbtide.Unsupported` (a way of tracking that this machine does not allow: ``ebbtide
+doctor`` says which it does; ``"faults"`` or ``"scan"`` of arrays on a GPU, or such that do not begin at a multiple of 16
+bytes; a read-only store), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.Closed`.
 
 >>> store.protect({"p": pressure, "v": velocity})
 >>> for step in range(1000):
@@ -154,8 +177,9 @@ Raises :class:`ebbtide.InvalidArgument` (no part of a protected array), :class:`
 >>> store.touch(field[lo:hi]))")
       .def(
           "snapshot", &snapshot, nb::arg("version").none(), nb::kw_only(), nb::arg("full") = false,
-          nb::arg("dedup") = false,
-          nb::sig("def snapshot(self, version: int, *, full: bool = False, dedup: bool = False) -> Future"),
+          nb::arg("dedup") = false, nb::arg("stream") = nb::none(), nb::arg("fenced") = false,
+          nb::sig("def snapshot(self, version: int, *, full: bool = False, dedup: bool = False, "
+                  "stream: ebbtide.types.Stream | None = None, fenced: bool = False) -> Future"),
           R"(Take a cut of all protected arrays and return: ``version`` is what they are now, whatever is written afterwards.
 
 It is stored in the background, as a version like any other: :meth:`restore` reads it, :meth:`wait`, :meth:`drop`,
@@ -163,7 +187,11 @@ It is stored in the background, as a version like any other: :meth:`restore` rea
 not copied yet waits for its copy (with ``track="faults"``; ics19 sec. 4.3.2).
 
 full: store everything, whatever was written.
-dedup: store equal zones of this snapshot once.
+dedup: store equal zones of this snapshot once (not those of arrays on a GPU).
+stream: where arrays on the GPU are cut, as for ``checkpoint``: they are what they are when the stream gets there, and later
+work on it may write to them. The host waits until the stream has read them.
+fenced: before arrays on the GPU are written to, ``before_write`` of what this returns is called. Until then they are copied
+beside the stream, as the device cache has room.
 The future's levels are those of a checkpoint's, and ``"copied"``: it no longer depends on the arrays.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.InvalidArgument` (nothing is protected), :class:`ebbtide.Lost`

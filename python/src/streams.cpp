@@ -78,13 +78,14 @@ std::optional<StreamHandle> to_stream(nb::handle stream) {
             "__cuda_stream__");
 }
 
-std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order) {
+std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order,
+                                       bool mixed) {
   if (reach.gpu < 0) return reach.stream;  // refused there, by name
   bool host = false, blocks = !may_order;
   std::vector<Found> found;
   for (const Leaf& leaf : bundle.leaves) {
     if (leaf.bytes == 0) continue;
-    host |= leaf.gpu < 0;
+    host |= leaf.gpu < 0 && !mixed;
     if (leaf.gpu < 0) continue;
     const bool elsewhere = leaf.gpu != reach.gpu;
     Found one{leaf.library, leaf.gpu};

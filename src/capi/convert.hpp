@@ -96,6 +96,8 @@ inline SnapshotOptions options_of(const ebb_snapshot_options* given) {
   if (given->metadata_bytes) options.metadata.assign(static_cast<const char*>(given->metadata), given->metadata_bytes);
   options.full = given->full != 0;
   options.dedup = given->dedup != 0;
+  options.stream = stream_of(given->stream);
+  options.fenced = given->fenced != 0;
   return options;
 }
 

@@ -46,6 +46,15 @@ ebb_status ebb_snapshot(ebb_store* store, int64_t version, const ebb_snapshot_op
   });
 }
 
+ebb_status ebb_before_write(ebb_future* snapshot, uint32_t region, ebb_stream stream) {
+  return guarded([&]() -> ebb_status {
+    if (!valid(snapshot)) return refuse(kNoFuture);
+    const auto* const taken = std::get_if<ebb::Snapshot>(&snapshot->future);
+    if (!taken) return refuse("the future is no snapshot's");
+    return status_of(taken->before_write(region, stream_of(stream)));
+  });
+}
+
 ebb_status ebb_leans_on(const ebb_store* store, int64_t version, uint64_t* bytes, int64_t* versions, size_t capacity,
                         size_t* count) {
   return guarded([&]() -> ebb_status {

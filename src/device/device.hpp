@@ -90,6 +90,8 @@ class Device {
   /// (sum_of()). As a copy does, it reads the memory when the stream gets there. Error unsupported: a GPU, in a build
   /// without nvcc.
   virtual Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) = 0;
+  /// Whether this is memory of the GPU that this is, from its first byte to its last: no page of it can be protected.
+  virtual bool owns(const void*, std::size_t) noexcept { return false; }
   /// Enqueues work on zones of device memory (zones.hpp), done where the memory is. As a copy does, it reads and writes
   /// when the stream gets there. Error unsupported: a GPU, in a build without nvcc.
   virtual Result<void> zones(StreamId stream, const ZoneJob& job) = 0;

@@ -49,6 +49,10 @@ void do_job(const SettleZones& job) {
   }
 }
 
+void do_job(const ChecksumZones& job) {
+  for (std::uint64_t i = 0; i < job.zones.bytes / job.zones.zone; ++i) job.sums[i] = zone_digest(job.zones, i);
+}
+
 }  // namespace
 
 void do_zones(const ZoneJob& job) noexcept {

@@ -90,7 +90,13 @@ struct SettleZones {
   std::uint32_t n = 0;
 };
 
-using ZoneJob = std::variant<FindDirtyZones, GatherZones, ScatterZones, SettleZones>;
+/// The XXH3-128 of whole zones, into device memory, as the stored map has them; a short last one is left out.
+struct ChecksumZones {
+  Zones zones;
+  Digest* sums = nullptr;
+};
+
+using ZoneJob = std::variant<FindDirtyZones, GatherZones, ScatterZones, SettleZones, ChecksumZones>;
 
 /// On the calling thread, in ordinary memory.
 void do_zones(const ZoneJob& job) noexcept;

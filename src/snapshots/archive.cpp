@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "os/files.hpp"
+#include "snapshots/device_copies.hpp"
 #include "storage/format/snapshot_layout.hpp"
 #include "storage/format/snapshot_names.hpp"
 #include "store/snapshot_reader.hpp"
@@ -65,7 +66,6 @@ Result<void> Archive::add_piece(Engine& engine, Cut& cut, std::span<const std::b
   History history = engine.view(storage::PieceName{"", cut.id, piece.piece}.text());
   auto written = history.checkpoint(storage::kPieceVersion, {{0, bytes.data(), bytes.size()}}, waiting());
   if (!written) return written.error();
-  piece.future = *written;
   cut.pieces.push_back(std::move(piece));
   return {};
 }
@@ -75,7 +75,8 @@ Result<void> Archive::wait_for_pieces(Engine& engine, const Cut& cut, const InFl
   constexpr Seconds kLook{0.2};
   for (const StoredPiece& piece : cut.pieces) {
     for (;;) {
-      const auto safe = piece.future.wait(runtime::name_of(engine.durability()), kLook);
+      const auto safe = engine.view(storage::PieceName{"", cut.id, piece.piece}.text())
+                            .wait(storage::kPieceVersion, runtime::name_of(engine.durability()), kLook);
       if (safe) break;
       if (safe.error().code != Errc::timed_out || stopping_) return safe;
       tidy(in_flight());
@@ -91,6 +92,8 @@ Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {
     const std::lock_guard lock(mutex_);
     stored_.push_back(cut.id);
   }
+  if (cut.device)
+    if (auto collected = cut.device->collect(cut.pieces); !collected) return collected.error();
 
   // Edges are packed at blocks, in pieces of their own.
   std::vector<ZoneTable::StoredEdge> edges;

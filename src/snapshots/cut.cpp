@@ -4,9 +4,15 @@
 #include <chrono>
 #include <unistd.h>
 
+#include "snapshots/device_copies.hpp"
 #include "store/lifetime.hpp"
 
 namespace ebb::snapshots {
+
+static Error forked() {
+  return {Errc::unsupported, "this snapshot was taken by the parent process, and this is a forked child"};
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -23,15 +29,14 @@ Error unknown_level(std::string_view level) {
                                       "\"ephemeral\", \"process\", \"node\", \"storage\""};
 }
 
-Error forked() {
-  return {Errc::unsupported, "this snapshot was taken by the parent process, and this is a forked child"};
-}
-
 std::string text_of(const Cut& cut) { return "the snapshot of version " + std::to_string(cut.version); }
 
 Seconds left_until(Clock::time_point end) {
   return std::max(Seconds{0}, std::chrono::duration_cast<Seconds>(end - Clock::now()));
 }
+
+// By the board's mutex.
+bool is_copied(const Cut& cut) { return cut.copied && !cut.on_device; }
 
 // Everything of it. An ended cut changes no more.
 Result<void> wait_stored(const Cut& cut, std::string_view level, std::optional<Clock::time_point> end) {
@@ -51,7 +56,7 @@ bool done(const Cut& cut, std::optional<std::string_view> level) {
   {
     const std::lock_guard lock(cut.board->mutex);
     ended = cut.ended;
-    copied = cut.copied;
+    copied = is_copied(cut);
     error = cut.error;
   }
   if (*level == "copied" && copied) return true;
@@ -72,12 +77,12 @@ Result<void> wait(const Cut& cut, std::optional<std::string_view> level, std::op
   {
     const bool copied = *level == "copied";
     std::unique_lock lock(cut.board->mutex);
-    const auto is_over = [&] { return cut.ended || (copied && cut.copied); };
+    const auto is_over = [&] { return cut.ended || (copied && is_copied(cut)); };
     if (end)
       over = cut.board->changed.wait_until(lock, *end, is_over);
     else
       cut.board->changed.wait(lock, is_over), over = true;
-    if (over && copied && cut.copied) return {};
+    if (over && copied && is_copied(cut)) return {};
     error = cut.error;
   }
   if (!over)
@@ -138,6 +143,13 @@ bool Snapshot::done(std::optional<std::string_view> level) const {
 Result<void> Snapshot::wait(std::optional<std::string_view> level, std::optional<Seconds> timeout) const {
   if (!cut_) return no_snapshot();
   return snapshots::wait(*cut_, level, timeout);
+}
+
+Result<void> Snapshot::before_write(std::uint32_t region, std::optional<StreamHandle> stream,
+                                    const Interrupt& interrupted) const {
+  if (!cut_) return no_snapshot();
+  if (cut_->process != ::getpid()) return snapshots::forked();
+  return snapshots::DeviceCopies::before_write(*cut_, region, stream, interrupted);
 }
 
 std::optional<Error> Snapshot::error() const {

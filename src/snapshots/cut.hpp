@@ -31,7 +31,6 @@ struct StoredPiece {
   std::uint64_t bytes = 0;
   std::vector<std::uint32_t> zones;
   std::vector<storage::Checksum> sums;
-  Future future;
 };
 
 /// A zone that has the bytes of another one of its cut, which are stored from `offset` on.
@@ -41,6 +40,8 @@ struct SharedZone {
   storage::Checksum sum{};
 };
 
+class DeviceCopies;
+
 struct Cut {
   const std::shared_ptr<Board> board = {};
   const std::int64_t process = 0;
@@ -49,8 +50,9 @@ struct Cut {
   const std::shared_ptr<const ProtectedMemory> memory = {};
   const storage::SnapshotId id = {};
   const bool dedup = false;
-  std::vector<std::byte> edges = {};  // the bytes of all edges at the cut, one behind the other
-  policy::CutIndex index = 0;         // set at the cut
+  std::vector<std::byte> edges = {};          // the bytes of all edges at the cut, one behind the other
+  policy::CutIndex index = 0;                 // set at the cut
+  std::shared_ptr<DeviceCopies> device = {};  // what it has of arrays on a GPU; null: nothing
 
   // By the thread that drains, then, once `drained`, by the one that archives.
   std::vector<StoredPiece> pieces = {};
@@ -61,6 +63,7 @@ struct Cut {
   bool read = false;                       // all of it is in the buffer
   std::array<std::uint64_t, 2> tickets{};  // with `read`: of the watches; once confirmed, no memory was gone before
   bool copied = false;                     // and that is known
+  bool on_device = false;                  // something of it may still be read from arrays on a GPU
   bool drained = false;                    // nothing of it is in the buffer
   bool failed = false;
   policy::SnapshotTrouble trouble = policy::SnapshotTrouble::none;  // with `failed`

@@ -62,7 +62,7 @@ void CutDriver::stop(const Error& why) {
 void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared_ptr<WatchThread> faults,
                       std::shared_ptr<WatchThread> notes) {
   // Made before, and the old ones freed after, the mutex is held.
-  const std::uint32_t zones = memory->zones();
+  const std::uint32_t zones = memory->host_zones();
   auto plan = std::make_unique<Plan>(policy::SnapshotSpec{.zones = zones,
                                                           .slots = kSlots,
                                                           .slot_zones = setup_.slot_zones,

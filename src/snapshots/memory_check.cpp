@@ -3,6 +3,7 @@
 #include <string>
 #include <sys/mman.h>
 
+#include "device/cuda.hpp"
 #include "os/files.hpp"
 #include "storage/format/snapshot_names.hpp"
 
@@ -14,7 +15,7 @@ bool is_mapped(const Protection& one) {
   return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;  // which does nothing else
 }
 
-Result<void> check_protection(const Protection& made, std::span<const Protection> others, bool gpu) {
+Result<void> check_protection(const Protection& made, std::span<const Protection> others, std::optional<int> gpu) {
   const std::string region = "region " + std::to_string(made.region);
   const auto wrong = [&](const std::string& why) { return Error{Errc::invalid_argument, region + " " + why}; };
   if (made.region >= storage::kLayoutRegion) return wrong("is not valid: the store uses 4294967294 and above itself");
@@ -25,11 +26,15 @@ Result<void> check_protection(const Protection& made, std::span<const Protection
     if (one.memory < made.memory + made.bytes && made.memory < one.memory + one.bytes)
       return wrong("has memory that is protected already, as region " + std::to_string(one.region));
   }
-  if (is_mapped(made)) return {};
-  if (gpu)
-    return Error{Errc::unsupported,
-                 region + " has memory that this process has not mapped: memory of a GPU cannot be " + "protected"};
-  return wrong("has memory that is not mapped");
+  if (made.on_device) return {};
+  const std::optional<int> other = platform::device_of_pointer(made.memory);
+  if (other && other == gpu) return wrong("has memory that ends behind an allocation of the GPU");
+  if (other)
+    return wrong("is memory of GPU " + std::to_string(*other) + ", and the store's device cache is " +
+                 (gpu ? "on GPU " + std::to_string(*gpu) : std::string("in ordinary memory")) +
+                 ": open the store on the GPU of the arrays");
+  if (!is_mapped(made)) return wrong("has memory that is not mapped");
+  return {};
 }
 
 }  // namespace ebb::snapshots

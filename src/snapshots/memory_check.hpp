@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <span>
 
 #include "ebbtide/error.hpp"
@@ -6,9 +7,9 @@
 
 namespace ebb::snapshots {
 
-/// Whether this can be protected beside the others. Errors: invalid_argument, unsupported (with a GPU: memory that this
-/// process has not mapped may be the GPU's).
-Result<void> check_protection(const Protection& made, std::span<const Protection> others, bool gpu);
+/// Whether this can be protected beside the others, by a store on this GPU. Error: invalid_argument, also for memory of
+/// another GPU.
+Result<void> check_protection(const Protection& made, std::span<const Protection> others, std::optional<int> gpu);
 
 /// Whether all of it is this process's memory.
 bool is_mapped(const Protection& one);

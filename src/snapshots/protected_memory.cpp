@@ -21,7 +21,13 @@ ProtectedMemory::ProtectedMemory(std::span<const Protection> protections, std::u
     if (order[i - 1]->memory + order[i - 1]->bytes > order[i]->memory)
       throw std::logic_error("protected memory overlaps");
 
+  const auto add_body = [&](const Protection& one, std::uint64_t at, std::uint64_t bytes) {
+    const auto zones = static_cast<std::uint32_t>((bytes + zone_bytes - 1) / zone_bytes);
+    bodies_.push_back({one.region, one.memory + at, bytes, zones_, zones});
+    zones_ += zones;
+  };
   for (const Protection& one : protections) {
+    if (one.on_device) continue;
     const std::uint64_t begin = address_of(one.memory), end = begin + one.bytes;
     const std::uint64_t from = platform::round_up(begin), to = end / platform::kBlock * platform::kBlock;
     const auto add = [&](std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> zone) {
@@ -38,11 +44,17 @@ ProtectedMemory::ProtectedMemory(std::span<const Protection> protections, std::u
     add(begin, from, {});
     add(from, to, zones_);
     add(to, end, {});
-    const auto zones = static_cast<std::uint32_t>((to - from + zone_bytes - 1) / zone_bytes);
-    bodies_.push_back({one.region, one.memory + (from - begin), to - from, zones_, zones});
-    zones_ += zones;
+    add_body(one, from - begin, to - from);
   }
   for (std::uint32_t body = 0; body < bodies_.size(); ++body) by_address_.push_back(body);
+  host_bodies_ = bodies_.size();
+  host_zones_ = zones_;
+  for (const Protection& one : protections) {
+    if (!one.on_device) continue;
+    parts_.push_back({one.region, 0, one.memory, one.bytes, zones_});
+    add_body(one, 0, one.bytes);
+  }
+  std::ranges::stable_sort(parts_, {}, &Part::region);
   std::ranges::sort(by_address_, {}, [&](std::uint32_t body) { return bodies_[body].memory; });
 }
 

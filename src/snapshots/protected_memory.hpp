@@ -1,7 +1,7 @@
 #pragma once
 // Protected memory as regions of a map and zones of a plan. Only whole pages can be protected, so memory that does not
 // begin and end at a page has *edges*: less than a page before and behind its *body*. Zones of the plan are those of
-// bodies, numbered one region after the other; edges are copied at each cut.
+// bodies, numbered one region after the other, those on a GPU last; edges are copied at each cut.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -19,6 +19,7 @@ struct Protection {
   std::byte* memory = nullptr;
   std::size_t bytes = 0;
   Track track = Track::automatic;
+  bool on_device = false;  // memory of the store's GPU: all of it is the body
 };
 
 /// Whole pages of a protection, in zones; the last one may be short.
@@ -50,7 +51,9 @@ class ProtectedMemory {
 
   std::uint32_t zone_bytes() const { return zone_bytes_; }
   std::uint32_t zones() const { return zones_; }
-  std::span<const Body> bodies() const { return bodies_; }  // by zone
+  std::uint32_t host_zones() const { return host_zones_; }                                 // the first ones
+  std::span<const Body> bodies() const { return std::span(bodies_).first(host_bodies_); }  // by zone
+  std::span<const Body> device_bodies() const { return std::span(bodies_).subspan(host_bodies_); }
   std::span<const Part> parts() const { return parts_; }
   std::uint64_t edges() const { return edges_; }  // how many
 
@@ -67,9 +70,10 @@ class ProtectedMemory {
 
  private:
   std::uint32_t zone_bytes_ = 4096;
-  std::uint32_t zones_ = 0;
+  std::uint32_t zones_ = 0, host_zones_ = 0;
   std::uint64_t edges_ = 0;
   std::vector<Body> bodies_;
+  std::size_t host_bodies_ = 0;
   std::vector<std::uint32_t> by_address_;  // bodies
   std::vector<Part> parts_;
 };

@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <random>
+#include <set>
 #include <system_error>
 #include <unistd.h>
 
@@ -98,15 +99,16 @@ Snapshotter::Snapshotter(std::shared_ptr<Engine> engine, std::uint32_t zone_byte
       zone_bytes_(zone_bytes),
       setup_(std::move(setup)),
       archive_(engine, setup_.piece_bytes),
-      driver_({.zone_bytes = zone_bytes,
-               .slot_zones = static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes),
-               .longest_wait = setup_.longest_wait,
-               .hints = setup_.hints,
-               .duplicate = setup_.duplicate,
-               .board = board_,
-               .store = [this](Cut& cut, std::span<std::byte> bytes, std::span<const std::uint32_t> zones) {
-                 return archive_.store_piece(cut, bytes, zones);
-               }}) {}
+      driver_(
+          {.zone_bytes = zone_bytes,
+           .slot_zones = static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes),
+           .longest_wait = setup_.longest_wait,
+           .hints = setup_.hints,
+           .duplicate = setup_.duplicate,
+           .board = board_,
+           .store = [this](Cut& cut, std::span<std::byte> bytes,
+                           std::span<const std::uint32_t> zones) { return archive_.store_piece(cut, bytes, zones); }}),
+      device_(engine, zone_bytes, static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes)) {}
 
 Result<void> Snapshotter::start() {
   if (auto left = archive_.know_left(); !left) return left;
@@ -168,6 +170,7 @@ void Snapshotter::stop() {
   if (ended_) return;
   ended_ = true;
   archive_.stop();
+  device_.stop(snapshots_closed());
   driver_.stop(snapshots_closed());
   if (archiver_.joinable()) archiver_.join();
   tracked_.clear();
@@ -189,9 +192,10 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
   const std::lock_guard lock(calls_);
   const auto engine = engine_.lock();
   if (ended_ || !engine) return snapshots_closed();
-  const Protection made{region, static_cast<std::byte*>(memory), bytes, options.track};
-  if (auto good = check_protection(made, protections_, engine->gpu().has_value()); !good) return good;
-  auto track = choose_track(options.track);
+  const Protection made{region, static_cast<std::byte*>(memory), bytes, options.track,
+                        engine->device().owns(memory, bytes)};
+  if (auto good = check_protection(made, protections_, engine->gpu()); !good) return good;
+  auto track = made.on_device ? Result<Track>(options.track) : choose_track(options.track);
   if (!track) return track.error();
   std::vector<Protection> all = protections_;
   const auto place = std::ranges::upper_bound(all, region, {}, &Protection::region);
@@ -219,6 +223,8 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
                            .automatic = options.track == Track::automatic,
                            .choice = policy::TrackChoice(policy::track_bounds(zone_bytes_))});
   }
+  if (made.on_device)
+    if (auto added = device_.add(made); !added) return added;
   replace(std::move(all));
   return {};
 }
@@ -237,6 +243,8 @@ Result<void> Snapshotter::unprotect(std::uint32_t region) {
     watch = std::move(tracked->watch);
     tracked_.erase(tracked);
   }
+  driver_.wait_for_cuts(0, {});
+  device_.remove(region);
   replace(std::move(all));
   for (const Body& body : before->bodies()) {
     if (body.region == region && watch != nullptr) watch->watch().forget(body.pages());
@@ -248,6 +256,7 @@ void Snapshotter::replace(std::vector<Protection> protections) {
   driver_.wait_for_cuts(0, {});
   protections_ = std::move(protections);
   memory_ = std::make_shared<ProtectedMemory>(protections_, zone_bytes_);
+  device_.begin(memory_);
   dirty_.assign(memory_->zones(), 0);
   for (Tracked& one : tracked_) one.on = one.measured = false;
   driver_.begin(memory_, faults_, notes_);
@@ -301,6 +310,9 @@ Result<void> Snapshotter::touch(std::uint32_t region, std::uint64_t offset, std:
     const auto zones = ProtectedMemory::zones_in(body, written, zone_bytes_);
     if (zones.count > 0) driver_.touch(zones);
   }
+  for (const Body& body : memory_->device_bodies())
+    if (body.region == region && bytes > 0)
+      device_.touch(ProtectedMemory::zones_in(body, {found->memory + offset, bytes}, zone_bytes_));
   return {};
 }
 
@@ -326,7 +338,8 @@ Result<void> Snapshotter::restore(Version version, std::span<const Target> targe
   const auto concerned = [&](const Body& body) {
     return std::ranges::any_of(targets, [&](const Target& target) { return written_by(target, body).count > 0; });
   };
-  if (std::ranges::none_of(memory->bodies(), concerned)) return engine->restore(0, version, targets, options);
+  if (std::ranges::none_of(memory->bodies(), concerned) && std::ranges::none_of(memory->device_bodies(), concerned))
+    return engine->restore(0, version, targets, options);
   const std::lock_guard lock(calls_);
   if (ended_) return engine->restore(0, version, targets, options);
   RestoreOptions left = options;
@@ -344,8 +357,11 @@ Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std
                                             const RestoreOptions& options) {
   const std::span<const Body> bodies = memory_->bodies();
   std::vector<bool> clean(bodies.size());
+  std::set<std::uint32_t> adopted;  // regions on the device
   const auto take_over = [&](const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
     for (std::size_t b = 0; b < bodies.size(); ++b) clean[b] = adopt(b, targets, from, zones);
+    for (const Body& body : memory_->device_bodies())
+      if (adopt_on_device(body, targets, from, zones)) adopted.insert(body.region);
   };
   // All of a whole body is written: a fault for each zone would tell nothing.
   for (std::size_t b = 0; b < bodies.size(); ++b) {
@@ -354,6 +370,11 @@ Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std
     driver_.disarm(bodies[b]);
   }
   auto restored = engine.restore(0, version, targets, options, take_over);
+  for (const Body& body : memory_->device_bodies()) {
+    if (adopted.contains(body.region)) continue;
+    for (const Target& target : targets)
+      if (const auto zones = written_by(target, body); zones.count > 0) device_.touch(zones);
+  }
   for (std::size_t b = 0; b < bodies.size(); ++b) {
     if (tracked_[b].track != Track::declared || clean[b]) continue;
     for (const Target& target : targets)
@@ -362,30 +383,50 @@ Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std
   return restored;
 }
 
+// Of a body that was restored to its own place, in the numbers of the map; none: nothing is known of it.
+std::vector<storage::ZoneRange> Snapshotter::restored_zones(const Body& body, std::span<const Target> targets,
+                                                            const storage::StoredSnapshot& from,
+                                                            std::span<const storage::ZoneRange> zones) const {
+  const auto protection = std::ranges::find(protections_, body.region, &Protection::region);
+  if (std::ranges::none_of(targets, [&](const Target& target) {
+        return target.id == body.region && target.data == protection->memory && target.bytes == protection->bytes;
+      }))
+    return {};
+  const storage::SnapshotLayout::Part part{body.region, static_cast<std::uint64_t>(body.memory - protection->memory)};
+  const auto found = std::ranges::find(from.layout.parts, part);
+  if (found == from.layout.parts.end()) return {};
+  const auto region = static_cast<std::uint32_t>(found - from.layout.parts.begin());
+  if (from.map.regions[region] != storage::ZoneMap::Region{body.bytes, zone_bytes_}) return {};
+  std::vector<storage::ZoneRange> mine;
+  std::ranges::copy_if(zones, std::back_inserter(mine), [&](const auto& range) { return range.region == region; });
+  return mine;
+}
+
+// As adopt().
+bool Snapshotter::adopt_on_device(const Body& body, std::span<const Target> targets,
+                                  const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
+  const std::vector<storage::ZoneRange> mine = restored_zones(body, targets, from, zones);
+  std::vector<ProtectedMemory::Zones> clean;
+  for (const storage::ZoneRange& range : mine) clean.push_back({body.first + range.first, range.count});
+  if (clean.empty() || !device_.settle(body.region, clean)) return false;
+  if (!archive_.adopt(memory_, body.first, from, mine)) {
+    device_.forget();
+    return false;
+  }
+  for (const storage::ZoneMap::Source& source : from.map.sources) last_id_ = std::max(last_id_, source.id.cut);
+  return true;
+}
+
 // False: what was restored is not known to be the snapshot's, zone by zone.
 bool Snapshotter::adopt(std::size_t b, std::span<const Target> targets, const storage::StoredSnapshot& from,
                         std::span<const storage::ZoneRange> zones) {
   const Body& body = memory_->bodies()[b];
   Tracked& tracked = tracked_[b];
   if (tracked.track == Track::everything || (tracked.automatic && tracked.choice.stopped())) return false;
-  const auto protection = std::ranges::find(protections_, body.region, &Protection::region);
-  if (std::ranges::none_of(targets, [&](const Target& target) {
-        return target.id == body.region && target.data == protection->memory && target.bytes == protection->bytes;
-      }))
-    return false;
-  const storage::SnapshotLayout::Part part{body.region, static_cast<std::uint64_t>(body.memory - protection->memory)};
-  const auto found = std::ranges::find(from.layout.parts, part);
-  if (found == from.layout.parts.end()) return false;
-  const auto region = static_cast<std::uint32_t>(found - from.layout.parts.begin());
-  if (from.map.regions[region] != storage::ZoneMap::Region{body.bytes, zone_bytes_}) return false;
-
-  std::vector<storage::ZoneRange> mine;
+  const std::vector<storage::ZoneRange> mine = restored_zones(body, targets, from, zones);
+  if (mine.empty()) return false;
   std::uint32_t count = 0;
-  for (const storage::ZoneRange& range : zones) {
-    if (range.region != region) continue;
-    mine.push_back(range);
-    count += range.count;
-  }
+  for (const storage::ZoneRange& range : mine) count += range.count;
   if (!tracked.on && count < body.zones) return false;
   if (tracked.track == Track::scan) {  // of other zones, and of the restore itself
     std::vector<PageRange> written;
@@ -420,6 +461,8 @@ Result<std::shared_ptr<Cut>> Snapshotter::snapshot(Version version, const Snapsh
   if (auto waited = wait_for_cuts(CutDriver::kCutsAtOnce - 1, {}, options.interrupted); !waited) return waited.error();
   driver_.ask_watches();
   if (auto lost = driver_.lost()) return *lost;
+  if (auto lost = device_.lost()) return *lost;
+  if (auto usable = engine->streams().check(options.stream); !usable) return usable.error();
   try {
     return take(*engine, version, options);
   } catch (...) {  // what was found to be written may be in no list yet
@@ -429,22 +472,28 @@ Result<std::shared_ptr<Cut>> Snapshotter::snapshot(Version version, const Snapsh
 }
 
 Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, const SnapshotOptions& options) {
-  driver_.dirty(dirty_);
+  std::ranges::fill(dirty_, std::uint8_t{0});
+  driver_.dirty(std::span(dirty_).first(memory_->host_zones()));
   Found found;
   if (auto looked = find_written(found); !looked) return looked.error();
+  if (auto looked = device_.find(options, dirty_); !looked) return looked.error();
+  found.untracked = found.untracked && device_.untracked();
   if (found.untracked) {
     auto stored = store_everything(engine, version, options);
     sample();
     return stored;
   }
   bool full = options.full;
+  std::vector<ProtectedMemory::Zones> also;  // on the device
   if (!full) {
     const std::size_t in_flight = driver_.cuts_in_flight();
     const Archive::Choice choice =
         archive_.choose(*memory_, dirty_, kMostSources - std::min(in_flight, kMostSources - 1));
     full = choice.full;
     for (const std::uint32_t zone : choice.zones) {
-      if (!found.zones.empty() && found.zones.back().first + found.zones.back().count == zone)
+      if (zone >= memory_->host_zones())
+        also.push_back({zone, 1});
+      else if (!found.zones.empty() && found.zones.back().first + found.zones.back().count == zone)
         ++found.zones.back().count;
       else
         found.zones.push_back({zone, 1});
@@ -460,7 +509,15 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
                                                 .id = next_id(),
                                                 .dedup = options.dedup,
                                                 .edges = std::vector<std::byte>(edge_bytes)});
-  if (auto taken = driver_.cut(cut, full, found.zones, found.armed); !taken) return taken.error();
+  if (auto listed = device_.cut(cut, full, also, options); !listed) {
+    archive_.leave(*cut);
+    return listed.error();
+  }
+  if (auto taken = driver_.cut(cut, full, found.zones, found.armed); !taken) {
+    device_.abandon(cut, taken.error());
+    archive_.leave(*cut);
+    return taken.error();
+  }
   if (!found.blocks) return cut;
   if (auto copied = wait_until(*cut, Reached::copied, {}, options.interrupted); !copied) {
     {
@@ -489,14 +546,17 @@ Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Versi
   if (auto waited = wait_for_cuts(0, {}, options.interrupted); !waited) return waited.error();
   std::vector<Source> sources;
   for (const Protection& one : protections_) {
-    if (!is_mapped(one))
+    if (!one.on_device && !is_mapped(one))
       return Error{Errc::lost, "region " + std::to_string(one.region) +
                                    " is no longer memory: it was unmapped while it was protected; unprotect it to go "
                                    "on"};
     sources.push_back({one.region, one.memory, one.bytes});
   }
-  auto stored = engine.checkpoint(
-      0, version, sources, {.metadata = options.metadata, .timeout = kRoomTimeout, .interrupted = options.interrupted});
+  auto stored = engine.checkpoint(0, version, sources,
+                                  {.metadata = options.metadata,
+                                   .timeout = kRoomTimeout,
+                                   .interrupted = options.interrupted,
+                                   .stream = options.stream});
   if (!stored) return stored.error();
   ++untracked_;
   for (const Protection& one : protections_) untracked_bytes_ += one.bytes;
@@ -513,6 +573,7 @@ Result<void> Snapshotter::find_written(Found& found) {
   const std::uint64_t failures = driver_.stats().failures;
   const bool known = failures == failures_seen_;  // after a failure, what was written since is unknown
   failures_seen_ = failures;
+  if (!known) device_.forget();
   for (std::size_t b = 0; b < bodies.size(); ++b) {
     const Body& body = bodies[b];
     Tracked& tracked = tracked_[b];
@@ -584,7 +645,7 @@ SnapshotStats Snapshotter::stats() {
   if (refused()) return {};
   SnapshotStats stats = driver_.stats();
   stats.snapshots += untracked_;
-  stats.bytes_gathered += untracked_bytes_;
+  stats.bytes_gathered += untracked_bytes_ + device_.bytes_gathered();
   return stats;
 }
 

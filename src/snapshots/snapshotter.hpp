@@ -9,6 +9,7 @@
 #include "planner/track_choice.hpp"
 #include "snapshots/archive.hpp"
 #include "snapshots/cut_driver.hpp"
+#include "snapshots/device_side.hpp"
 #include "store/attached.hpp"
 #include "store/engine.hpp"
 
@@ -92,8 +93,13 @@ class Snapshotter final : public runtime::Attached {
   ProtectedMemory::Zones written_by(const Target& target, const Body& body) const {
     return ProtectedMemory::zones_in(body, {static_cast<std::byte*>(target.data), target.bytes}, zone_bytes_);
   }
+  std::vector<storage::ZoneRange> restored_zones(const Body& body, std::span<const Target> targets,
+                                                 const storage::StoredSnapshot& from,
+                                                 std::span<const storage::ZoneRange> zones) const;
   bool adopt(std::size_t body, std::span<const Target> targets, const storage::StoredSnapshot& from,
              std::span<const storage::ZoneRange> zones);
+  bool adopt_on_device(const Body& body, std::span<const Target> targets, const storage::StoredSnapshot& from,
+                       std::span<const storage::ZoneRange> zones);
   Result<void> compare(const Body& body, Tracked& tracked, Found& found);
   storage::SnapshotId next_id();
   /// Why a snapshot that was taken is not there: of this version, or of any.
@@ -108,6 +114,7 @@ class Snapshotter final : public runtime::Attached {
   const std::shared_ptr<Board> board_ = std::make_shared<Board>();
   Archive archive_;
   CutDriver driver_;
+  DeviceSide device_;
   std::shared_ptr<WatchThread> faults_, notes_;  // made at need, and anew when they have failed
   std::thread archiver_;
 

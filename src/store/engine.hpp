@@ -113,6 +113,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::string key_text(policy::HistoryId history, Version version);
   policy::Time now() const { return port_.now(); }
   platform::Device& device() { return *seams_.device; }
+  const std::shared_ptr<platform::Device>& shared_device() const { return seams_.device; }
+  const Streams& streams() const { return streams_; }
   Stats stats();
   std::optional<int> gpu() const { return seams_.device->gpu(); }
 

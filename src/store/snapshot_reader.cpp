@@ -37,7 +37,10 @@ Chunks end_of_piece(Chunks at, Chunks end) {
 // The targets, by region of the map.
 class SnapshotReader::Delivery {
  public:
-  Delivery(platform::Device& device, const StoredSnapshot& snapshot, std::span<const Piece> regions) : device_(device) {
+  /// `on`: the caller's stream; none: one that comes after what the legacy default stream holds.
+  Delivery(platform::Device& device, const StoredSnapshot& snapshot, std::span<const Piece> regions,
+           std::optional<platform::StreamId> on)
+      : device_(device), stream_(on), given_(on.has_value()) {
     std::size_t region = 0;
     for (const storage::SnapshotLayout::Part& part : snapshot.layout.parts) {
       if (snapshot.info.regions[region].id != part.region) ++region;
@@ -46,7 +49,7 @@ class SnapshotReader::Delivery {
   }
   Delivery(const Delivery&) = delete;
   ~Delivery() {
-    if (stream_) device_.destroy_stream(*stream_);
+    if (stream_ && !given_) device_.destroy_stream(*stream_);
     if (event_) device_.destroy_event(*event_);
   }
 
@@ -56,15 +59,8 @@ class SnapshotReader::Delivery {
       std::memcpy(to, from, zones.bytes);
       return {};
     }
-    // The target may be memory of the GPU.
-    if (!stream_) {
-      auto stream = device_.create_stream();
-      if (!stream) return stream.error();
-      stream_ = *stream;
-      auto event = device_.create_event();
-      if (!event) return event.error();
-      event_ = *event;
-    }
+    if (!event_)
+      if (auto begun = begin(); !begun) return begun;
     return device_.copy(*stream_, to, from, zones.bytes);
   }
   /// What was copied from is needed no longer.
@@ -75,9 +71,23 @@ class SnapshotReader::Delivery {
   }
 
  private:
+  // The target may be memory of the GPU.
+  Result<void> begin() {
+    auto event = device_.create_event();
+    if (!event) return event.error();
+    event_ = *event;
+    if (stream_) return {};
+    auto stream = device_.create_stream();
+    if (!stream) return stream.error();
+    stream_ = *stream;
+    if (auto recorded = device_.record(*event_, platform::kLegacyStream); !recorded) return recorded;
+    return device_.stream_wait(*stream_, *event_);
+  }
+
   platform::Device& device_;
   std::vector<std::byte*> begins_;
   std::optional<platform::StreamId> stream_;
+  const bool given_;
   std::optional<platform::EventId> event_;
 };
 
@@ -158,11 +168,8 @@ Result<std::vector<ZoneRange>> SnapshotReader::zones_to_read(const StoredSnapsho
 }
 
 Result<void> SnapshotReader::restore(std::span<const Target> targets, const Restored& restored) {
-  if (options_.stream) {
-    return Error{Errc::unsupported,
-                 engine_.key_text(history_, version_) +
-                     " is a snapshot: restore() without stream= reads it, in stream order it cannot"};
-  }
+  const auto stream = engine_.streams().resolve(options_.stream);
+  if (!stream) return stream.error();
   auto snapshot = demand();
   if (!snapshot) return snapshot.error();
   const auto regions = pieces_of(snapshot->info, targets);
@@ -172,7 +179,7 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   const auto zones = zones_to_read(*snapshot);
   if (!zones) return zones.error();
 
-  auto done = deliver(*snapshot, *regions, *zones);
+  auto done = deliver(*snapshot, *regions, *zones, *stream);
   hint_pieces(*snapshot, false);  // of which only some may have been read
   if (!done) return done;
   if (restored) restored(*snapshot, *zones);
@@ -199,8 +206,8 @@ void SnapshotReader::hint_pieces(const StoredSnapshot& of, bool wanted) {
 }
 
 Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<const Piece> regions,
-                                     std::span<const ZoneRange> zones) {
-  Delivery delivery(engine_.device(), snapshot, regions);
+                                     std::span<const ZoneRange> zones, std::optional<platform::StreamId> stream) {
+  Delivery delivery(engine_.device(), snapshot, regions, stream);
   const auto chunks = zones_by_piece(snapshot, storage::plan_restore(snapshot.map, zones));
   for (auto at = chunks.begin(); at != chunks.end();) {
     const auto end = end_of_piece(at, chunks.end());

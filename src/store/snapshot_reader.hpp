@@ -22,7 +22,7 @@ using Restored =
 /// lent. Not copyable; for one call, by one thread.
 class SnapshotReader {
  public:
-  /// Of `options`: keep, timeout, interrupted, have. A stream is refused.
+  /// Of `options`: keep, timeout, interrupted, have, stream.
   SnapshotReader(Engine& engine, policy::HistoryId history, Version version, const RestoreOptions& options);
   SnapshotReader(const SnapshotReader&) = delete;
   ~SnapshotReader();
@@ -33,8 +33,9 @@ class SnapshotReader {
   /// Whether every piece that it needs is there and intact: what is in files is read. Errors: damaged, lost (a piece is
   /// not there), timed_out, io_error, closed.
   Result<void> check();
-  /// As History::restore. No zone is copied to its target before its bytes have matched their checksum. `restored` is
-  /// called when all are there, and before the version is consumed.
+  /// As History::restore; with a stream as well it returns when all is copied. No zone is copied to its target before
+  /// its bytes have matched their checksum. `restored` is called when all are there, and before the version is
+  /// consumed.
   Result<void> restore(std::span<const Target> targets, const Restored& restored = {});
 
  private:
@@ -50,7 +51,7 @@ class SnapshotReader {
   Result<void> restore_piece(const storage::StoredSnapshot& from, std::span<const storage::ZonesInPiece> chunks,
                              Delivery& delivery);
   Result<void> deliver(const storage::StoredSnapshot& snapshot, std::span<const Piece> regions,
-                       std::span<const storage::ZoneRange> zones);
+                       std::span<const storage::ZoneRange> zones, std::optional<platform::StreamId> stream);
   void hint_pieces(const storage::StoredSnapshot& of, bool wanted);
   Result<void> consume();
   std::string piece_name(const storage::StoredSnapshot& of, const storage::ZonesInPiece& chunk);

@@ -6,8 +6,10 @@
 #include <numeric>
 #include <random>
 #include <vector>
+#include <xxhash.h>  // compiled into this file (ebb_xxhash): there is nothing to link
 
 #include "device/cuda.hpp"
+#include "device/zone_checksum.hpp"
 #include "device/zone_tracker.hpp"
 #include "tests/doubles/fake_device.hpp"
 #include "tests/os/test_files.hpp"
@@ -321,6 +323,53 @@ TEST_P(ZoneContract, several_are_packed_one_behind_the_other) {
     const Bytes packed = models[i].packed(std::span(expected).first(told.packed));
     ASSERT_EQ(told.end - told.begin, packed.size());
     EXPECT_EQ(download(buffer + told.begin, packed.size()), packed);
+  }
+}
+
+// As the map of a snapshot has them: of whole zones.
+TEST_P(ZoneContract, checksums_are_those_that_are_stored) {
+  for (const std::uint32_t zone : {4096u, 16384u, 65536u, 1u << 20}) {
+    const Bytes bytes = scrambled(3 * zone + 40, zone);
+    std::byte* const there = memory(bytes.size());
+    std::byte* const sums = memory(4 * sizeof(Digest));
+    upload(there, bytes);
+    device_->zones(stream_, ChecksumZones{{there, bytes.size(), zone}, reinterpret_cast<Digest*>(sums)}).value();
+    const std::vector<Digest> found = download<Digest>(sums, 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const XXH128_hash_t wanted = XXH3_128bits(&bytes[i * zone], zone);
+      EXPECT_TRUE((found[i] == Digest{wanted.low64, wanted.high64})) << zone << ' ' << i;
+    }
+  }
+}
+
+// What a GPU computes, which is compiled for the processor as well.
+TEST(ZoneChecksum, is_the_same_in_parts) {
+  constexpr SumKeys keys = sum_keys();
+  for (const std::uint32_t zone : {4096u, 65536u}) {
+    test::Buffer bytes(zone);
+    bytes.scramble(zone);
+    std::vector<std::uint64_t> words(zone / 8);
+    std::memcpy(words.data(), bytes.data(), zone);
+    std::uint64_t states[kSumLanes];
+    for (unsigned lane = 0; lane < kSumLanes; ++lane) states[lane] = sum_start(lane);
+    const unsigned blocks = zone / kSumBlock;
+    for (unsigned block = 0; block < blocks; ++block) {
+      std::uint64_t sums[kSumLanes] = {};
+      for (unsigned stripe = 0; stripe < kSumStripes; ++stripe) {
+        const bool last = stripe == kSumStripes - 1 && block == blocks - 1;
+        const std::uint64_t* const of = last ? keys.last : keys.stripes + stripe;
+        const std::uint64_t* const in = &words[block * (kSumBlock / 8) + stripe * kSumLanes];
+        for (unsigned lane = 0; lane < kSumLanes; lane += 2)
+          sum_add(sums[lane], sums[lane + 1], in[lane], in[lane + 1], of[lane], of[lane + 1]);
+      }
+      for (unsigned lane = 0; lane < kSumLanes; ++lane) {
+        states[lane] += sums[lane];
+        if (block + 1 < blocks) states[lane] = sum_scramble(states[lane], keys.stripes[16 + lane]);
+      }
+    }
+    const XXH128_hash_t wanted = XXH3_128bits(bytes.data(), zone);
+    EXPECT_EQ(sum_end(states, keys.low, zone, false), wanted.low64);
+    EXPECT_EQ(sum_end(states, keys.high, zone, true), wanted.high64);
   }
 }
 

@@ -87,6 +87,11 @@ Result<void> FakeDevice::digest(StreamId id, const void* memory, std::size_t byt
   return {};
 }
 
+bool FakeDevice::owns(const void* memory, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  return discrete_ && memory_.is_device(memory, bytes);
+}
+
 Result<void> FakeDevice::zones(StreamId id, const ZoneJob& job) {
   const Zones& zones = std::visit([](const auto& one) -> const Zones& { return one.zones; }, job);
   std::lock_guard lock(mutex_);

@@ -63,6 +63,8 @@ class FakeDevice final : public Device, public FakeStreams, public FakeFaults {
   void destroy_event(EventId event) noexcept override;
   Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override;
   Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) override;
+  /// If it is discrete, what allocate() gave.
+  bool owns(const void* memory, std::size_t bytes) noexcept override;
   Result<void> zones(StreamId stream, const ZoneJob& job) override;
   bool capturing(StreamId stream) noexcept override;
   Result<void> record(EventId event, StreamId stream) override;

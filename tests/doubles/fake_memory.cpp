@@ -66,6 +66,16 @@ bool FakeMemory::unpin(std::byte* memory, std::size_t bytes) {
   return true;
 }
 
+bool FakeMemory::is_device(const void* memory, std::size_t bytes) const {
+  const auto* const begin = static_cast<const std::byte*>(memory);
+  const auto after = allocated_.upper_bound(const_cast<std::byte*>(begin));
+  if (after == allocated_.begin()) return false;
+  const auto [there, size] = *std::prev(after);
+  const auto pinned = pinned_before(begin);
+  return bytes <= size && begin + bytes <= there + size &&
+         (pinned == pinned_.end() || !overlap(memory, bytes, pinned->first, pinned->second));
+}
+
 std::optional<std::string> FakeMemory::unusable(const void* memory, std::size_t bytes) const {
   for (const auto& [range, reserved] : reserved_) {
     const std::size_t missing = reserved.bytes - reserved.mapped;

@@ -36,6 +36,8 @@ class FakeMemory {
   /// False: no pin() was of exactly this memory.
   bool unpin(std::byte* memory, std::size_t bytes);
 
+  /// Whether one allocation has all of it, and none of it is pinned.
+  bool is_device(const void* memory, std::size_t bytes) const;
   /// Why no copy may touch these bytes; nothing: it may.
   std::optional<std::string> unusable(const void* memory, std::size_t bytes) const;
   /// Why a copy of these bytes would cross a border of pinned memory; nothing: it does not.

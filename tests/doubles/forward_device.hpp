@@ -40,6 +40,7 @@ class ForwardDevice : public platform::Device {
                       platform::Digest* parts) override {
     return inner_->digest(stream, memory, bytes, parts);
   }
+  bool owns(const void* memory, std::size_t bytes) noexcept override { return inner_->owns(memory, bytes); }
   Result<void> zones(platform::StreamId stream, const platform::ZoneJob& job) override {
     return inner_->zones(stream, job);
   }

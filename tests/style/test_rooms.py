@@ -24,7 +24,7 @@ BELOW = {
     "capture": {"base", "os", "node"},
     "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "node"},
     "files": {"planner", "store"},
-    "snapshots": {"base", "os", "planner", "storage", "store"},
+    "snapshots": {"base", "os", "device", "planner", "storage", "store"},
     "sim": {"planner"},
     "capi": set(),  # the public headers are all that it wraps
 }

@@ -158,6 +158,11 @@ class CudaDevice final : public Device {
     return result("compute a digest", error);
   }
 
+  bool owns(const void* memory, std::size_t bytes) noexcept override {
+    const auto* const last = static_cast<const std::byte*>(memory) + (bytes > 0 ? bytes - 1 : 0);
+    return device_of_pointer(memory) == context_.ordinal && device_of_pointer(last) == context_.ordinal;
+  }
+
   Result<void> zones(StreamId id, const ZoneJob& job) override {
     const cudaStream_t stream = stream_of(id);
     const cuda::Current current(context_);

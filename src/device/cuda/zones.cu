@@ -5,6 +5,7 @@
 // short last one.
 #include "device/cuda/zones.hpp"
 #include "device/digest_mix.hpp"
+#include "device/zone_checksum.hpp"
 
 namespace ebb::platform::cuda {
 namespace {
@@ -226,6 +227,50 @@ __global__ void __launch_bounds__(kThreads, kBlocksAMultiprocessor) scatter_zone
       });
 }
 
+// --- checksums ---
+
+constexpr unsigned kSumPairs = kSumLanes / 2, kBlocksAtOnce = kThreads / kSumPairs;
+__constant__ SumKeys sum_table = sum_keys();
+
+// A block of threads to a zone: each thread adds up two lanes of a block of the zone, then eight fold what all found.
+__global__ void __launch_bounds__(kThreads, kBlocksAMultiprocessor) checksum_zones(const ChecksumZones job) {
+  __shared__ std::uint64_t sums[kBlocksAtOnce][kSumLanes], keys[24], states[kSumLanes];
+  if (threadIdx.x < 24) keys[threadIdx.x] = sum_table.stripes[threadIdx.x];
+  const unsigned pair = threadIdx.x % kSumPairs, mine = threadIdx.x / kSumPairs;
+  const std::uint32_t blocks = job.zones.zone / kSumBlock;
+  const auto* const words = reinterpret_cast<const ulonglong2*>(job.zones.place_of(blockIdx.x));
+  std::uint64_t state = sum_start(threadIdx.x % kSumLanes);
+  __syncthreads();
+  for (std::uint32_t first = 0; first < blocks; first += kBlocksAtOnce) {
+    const std::uint32_t block = first + mine;
+    if (block < blocks) {
+      const auto* const in = words + block * (kSumBlock / 16) + pair;
+      std::uint64_t even = 0, odd = 0;
+#pragma unroll
+      for (unsigned stripe = 0; stripe < kSumStripes; ++stripe) {
+        const bool last = stripe == kSumStripes - 1 && block == blocks - 1;
+        const std::uint64_t* const of = last ? sum_table.last : keys + stripe;
+        const ulonglong2 loaded = __ldcs(in + stripe * kSumPairs);
+        sum_add(even, odd, loaded.x, loaded.y, of[2 * pair], of[2 * pair + 1]);
+      }
+      sums[mine][2 * pair] = even;
+      sums[mine][2 * pair + 1] = odd;
+    }
+    __syncthreads();
+    if (threadIdx.x < kSumLanes) {
+      const std::uint32_t n = blocks - first < kBlocksAtOnce ? blocks - first : kBlocksAtOnce;
+      for (std::uint32_t k = 0; k < n; ++k) {
+        state += sums[k][threadIdx.x];
+        if (first + k + 1 < blocks) state = sum_scramble(state, keys[16 + threadIdx.x]);
+      }
+      states[threadIdx.x] = state;
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) job.sums[blockIdx.x].low = sum_end(states, sum_table.low, job.zones.zone, false);
+  if (threadIdx.x == 1) job.sums[blockIdx.x].high = sum_end(states, sum_table.high, job.zones.zone, true);
+}
+
 // --- enqueueing ---
 
 unsigned multiprocessors() {
@@ -284,6 +329,10 @@ struct Enqueue {
   void operator()(const SettleZones& job) const {
     const std::uint32_t n = job.list ? job.n : job.zones.count();
     enqueue_digests(stream, {job.zones, job.tables.digests, nullptr, job.list, n, true}, shape);
+  }
+  void operator()(const ChecksumZones& job) const {
+    const auto n = static_cast<unsigned>(job.zones.bytes / job.zones.zone);
+    if (n > 0) checksum_zones<<<n, kThreads, 0, stream>>>(job);
   }
 };
 

@@ -20,6 +20,8 @@ Checksum canonical(XXH128_hash_t hash) {
 
 Checksum checksum_of(std::span<const std::byte> bytes) { return canonical(XXH3_128bits(bytes.data(), bytes.size())); }
 
+Checksum checksum_from(std::uint64_t low, std::uint64_t high) { return canonical({low, high}); }
+
 void checksums_of(std::span<const std::byte> bytes, std::uint32_t block_bytes, std::span<Checksum> out) {
   for (Checksum& sum : out) {
     const auto block = bytes.first(std::min<std::size_t>(block_bytes, bytes.size()));

@@ -27,6 +27,8 @@ using Uuid = std::array<std::byte, 16>;
 using Checksum = std::array<std::byte, 16>;  // XXH3-128, canonical (big-endian)
 
 Checksum checksum_of(std::span<const std::byte> bytes);
+/// From the halves of an XXH3-128.
+Checksum checksum_from(std::uint64_t low, std::uint64_t high);
 
 /// Names the packed bytes of one snapshot of a history, whatever becomes of its version: two snapshots with one id have
 /// the same packed bytes. Chosen at the cut, before anything is stored. Zeros: none.

@@ -1,0 +1,80 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "device/zone_tracker.hpp"
+#include "snapshots/device_buffer.hpp"
+#include "snapshots/protected_memory.hpp"
+
+namespace ebb::snapshots {
+
+/// Zones of one array, one behind the other in a piece and in the list of what its cut stores.
+struct DeviceRun {
+  std::uint32_t region = 0;
+  std::uint64_t from = 0;              // in the list
+  std::uint32_t count = 0, place = 0;  // zones; the first one's place in the piece
+  std::uint64_t bytes = 0;             // of these zones: only the last can be short
+};
+
+struct DevicePiece {
+  std::vector<DeviceRun> runs;
+  std::vector<std::uint32_t> zones;  // in the plan's numbers
+};
+
+/// Protected arrays in the memory of the store's GPU: which of their zones a cut stores.
+///
+/// Writes are not seen there as they happen, so a cut reads everything on the caller's stream and compares digests, or
+/// believes what touch() said. What is listed is known on the host when find() returns.
+///
+/// Thread safety: none; gather() may come from another thread while nothing else does. All work on an array has ended
+/// when it is removed.
+class DeviceArrays {
+ public:
+  explicit DeviceArrays(std::shared_ptr<platform::Device> device);
+  DeviceArrays(const DeviceArrays&) = delete;
+  ~DeviceArrays();
+
+  /// Errors: unsupported (a way of tracking that needs page protection, memory that is not aligned), invalid_argument
+  /// (a zone that is too large), out_of_memory.
+  Result<void> add(const Protection& made, std::uint32_t zone_bytes);
+  /// False: it has no such region.
+  bool remove(std::uint32_t region);
+  /// Other memory from now on: nothing is known of any array.
+  void begin(std::shared_ptr<const ProtectedMemory> memory);
+  /// The next cut stores everything: something that was listed may be lost.
+  void forget();
+  void clear();
+
+  bool empty() const { return arrays_.empty(); }
+  bool tracks(std::uint32_t region) const;
+  /// No array is tracked.
+  bool untracked() const;
+  /// Whose memory was freed, as far as the driver knows.
+  std::optional<Error> lost() const;
+  void touch(ProtectedMemory::Zones zones);
+
+  /// Of each array's zones, sets 1 in `dirty`, which has a value for each zone of the memory. The host waits until the
+  /// stream has read them. After an error: forget().
+  Result<void> find(platform::StreamId stream, std::span<std::uint8_t> dirty);
+  /// What the cut stores: everything, or what was found and `also`, in pieces of so many zones.
+  Result<std::vector<DevicePiece>> list(platform::StreamId stream, bool full,
+                                        std::span<const ProtectedMemory::Zones> also, std::uint32_t piece_zones);
+  Result<void> gather(platform::StreamId stream, const DeviceRun& run, std::byte* piece);
+  /// These zones, which are all of one array's that were written, are clean as they are now. False: not all of the
+  /// array was known, or it could not be done.
+  bool settle(platform::StreamId stream, std::uint32_t region, std::span<const ProtectedMemory::Zones> zones);
+
+ private:
+  struct Array;
+  Array* find_array(std::uint32_t region) const;
+  Result<void> wait(platform::StreamId stream);
+
+  const std::shared_ptr<platform::Device> device_;
+  std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
+  std::vector<std::unique_ptr<Array>> arrays_;  // ascending by region
+  std::optional<platform::EventId> event_;
+};
+
+}  // namespace ebb::snapshots

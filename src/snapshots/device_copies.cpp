@@ -1,0 +1,289 @@
+#include "snapshots/device_copies.hpp"
+
+#include <algorithm>
+
+#include "snapshots/archive.hpp"
+#include "storage/format/snapshot_names.hpp"
+
+namespace ebb::snapshots {
+
+using platform::StreamId;
+
+namespace {
+
+Error store_gone() { return {Errc::closed, "the store is closed, and its snapshots have ended"}; }
+
+}  // namespace
+
+// --- the pieces of one cut -------------------------------------------------------------------------------------------
+
+DeviceCopies::DeviceCopies(std::weak_ptr<DeviceCopier> copier, std::vector<DevicePiece> pieces)
+    : copier_(std::move(copier)), pieces_(pieces.size()) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) pieces_[i].what = std::move(pieces[i]);
+}
+
+bool DeviceCopies::Piece::has(std::uint32_t region) const {
+  return std::ranges::any_of(what.runs, [&](const DeviceRun& run) { return run.region == region; });
+}
+
+Result<void> DeviceCopies::collect(std::span<StoredPiece> pieces) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return committed_ || error_; });
+  if (error_) return *error_;
+  for (std::size_t i = 0; i < pieces_.size(); ++i) pieces[i].sums = std::move(pieces_[i].sums);
+  return {};
+}
+
+void DeviceCopies::fail(const Error& why) {
+  const std::lock_guard lock(mutex_);
+  if (!committed_ && !error_) error_ = why;
+  changed_.notify_all();
+}
+
+Result<void> DeviceCopies::before_write(Cut& cut, std::uint32_t region, std::optional<StreamHandle> stream,
+                                        const Interrupt& interrupted) {
+  const auto copier = cut.device ? cut.device->copier_.lock() : nullptr;
+  if (!copier) return {};
+  const auto on = copier->resolve(stream);
+  if (!on) return on.error();
+  const auto gathered = copier->gather(cut, region, {}, interrupted);
+  // If the snapshot has failed, that is told by its wait(), and the program goes on.
+  if (!gathered && gathered.error().code == Errc::timed_out) return gathered;
+  return copier->fence(*on);
+}
+
+// --- the copier ------------------------------------------------------------------------------------------------------
+
+DeviceCopier::DeviceCopier(std::weak_ptr<runtime::Engine> engine, std::shared_ptr<platform::Device> device,
+                           DeviceArrays& arrays, std::uint32_t zone_bytes)
+    : engine_(std::move(engine)), device_(std::move(device)), arrays_(arrays), zone_bytes_(zone_bytes) {}
+
+Result<std::shared_ptr<DeviceCopier>> DeviceCopier::make(const std::shared_ptr<runtime::Engine>& engine,
+                                                         std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
+                                                         std::uint32_t zone_bytes, std::uint32_t piece_zones) {
+  using Where = DeviceBuffer::Where;
+  std::shared_ptr<DeviceCopier> made(new DeviceCopier(engine, device, arrays, zone_bytes));
+  const auto take = [](auto result, auto& to) {
+    if (!result) return std::optional(result.error());
+    to = std::move(*result);
+    return std::optional<Error>();
+  };
+  const std::size_t sums = piece_zones * sizeof(platform::Digest);
+  auto failed = take(DeviceBuffer::make(device, Where::device, sums), made->sums_);
+  if (!failed) failed = take(DeviceBuffer::make(device, Where::host, sums), made->host_sums_);
+  if (!failed) failed = take(DeviceBuffer::make(device, Where::host, zone_bytes), made->host_zone_);
+  if (!failed) failed = take(device->create_stream(), made->stream_);
+  if (!failed) failed = take(device->create_event(), made->gathers_);
+  if (!failed) failed = take(device->create_event(), made->summed_);
+  if (failed) return *failed;
+  made->thread_ = std::thread([copier = made.get()] { copier->run(); });
+  return made;
+}
+
+DeviceCopier::~DeviceCopier() {
+  stop(store_gone());
+  if (stream_ != 0) device_->destroy_stream(stream_);
+  for (const platform::EventId event : {gathers_, summed_}) {
+    if (event == 0) continue;
+    static_cast<void>(static_cast<bool>(device_->wait(event)));
+    device_->destroy_event(event);
+  }
+}
+
+void DeviceCopier::stop(const Error& why) {
+  stopping_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (now_) now_->fail(why);
+    for (const Job& job : jobs_) job.cut->device->fail(why);
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<StreamId> DeviceCopier::resolve(std::optional<StreamHandle> given) const {
+  const auto engine = engine_.lock();
+  if (!engine) return store_gone();
+  const auto stream = engine->streams().resolve(given);
+  if (!stream) return stream.error();
+  return stream->value_or(platform::kLegacyStream);
+}
+
+Result<void> DeviceCopier::add(const std::shared_ptr<Cut>& cut, StreamId stream, bool fenced) {
+  if (fenced) {
+    const std::lock_guard lock(enqueue_);
+    if (auto recorded = device_->record(gathers_, stream); !recorded) return recorded;
+    if (auto ordered = device_->stream_wait(stream_, gathers_); !ordered) return ordered;
+  }
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back({cut, fenced});
+  wake_.notify_all();
+  return {};
+}
+
+Result<void> DeviceCopier::fence(StreamId stream) {
+  const std::lock_guard lock(enqueue_);
+  return device_->stream_wait(stream, gathers_);
+}
+
+Result<void> DeviceCopier::gather(const Cut& cut, std::optional<std::uint32_t> region, std::optional<StreamId> stream,
+                                  const Interrupt& interrupted) {
+  using State = DeviceCopies::State;
+  DeviceCopies& copies = *cut.device;
+  for (std::uint32_t number = 0; number < copies.pieces_.size(); ++number) {
+    DeviceCopies::Piece& piece = copies.pieces_[number];
+    if (region && !piece.has(*region)) continue;
+    for (;;) {
+      {
+        std::unique_lock lock(copies.mutex_);
+        copies.changed_.wait(lock, [&] { return copies.error_ || piece.state != State::claimed; });
+        if (copies.error_) return *copies.error_;
+        if (piece.state == State::gathered) break;
+        piece.state = State::claimed;
+      }
+      if (auto done = gather_claimed(cut, number, stream.value_or(stream_), interrupted); !done) return done;
+    }
+  }
+  return {};
+}
+
+Result<void> DeviceCopier::gather_claimed(const Cut& cut, std::uint32_t number, StreamId stream,
+                                          const Interrupt& interrupted) {
+  using State = DeviceCopies::State;
+  DeviceCopies& copies = *cut.device;
+  DeviceCopies::Piece& piece = copies.pieces_[number];
+  const auto end = [&](State state, const Result<void>& result) {
+    const std::lock_guard lock(copies.mutex_);
+    piece.state = state;
+    if (!result && result.error().code != Errc::timed_out && !copies.error_) copies.error_ = result.error();
+    copies.changed_.notify_all();
+    return result;
+  };
+  const auto engine = engine_.lock();
+  if (!engine) return end(State::owed, store_gone());
+  const Source region{0, nullptr, piece.what.zones.size() * zone_bytes_};
+  auto memory = engine->view(storage::PieceName{"", cut.id, number}.text())
+                    .reserve(storage::kPieceVersion, {&region, 1},
+                             {.timeout = kRoomTimeout,
+                              .interrupted = [&] { return stopping_ || (interrupted && interrupted()); }});
+  if (!memory) return end(State::owed, memory.error());
+  piece.memory.emplace(std::move(*memory));
+  Result<void> done;
+  {
+    const std::lock_guard lock(enqueue_);
+    for (const DeviceRun& run : piece.what.runs) {
+      if (done) done = arrays_.gather(stream, run, piece.memory->data());
+      gathered_ += run.bytes;
+    }
+    if (const auto recorded = device_->record(gathers_, stream); done) done = recorded;
+  }
+  return end(State::gathered, done);
+}
+
+// --- the thread ------------------------------------------------------------------------------------------------------
+
+Result<storage::Checksum> DeviceCopier::sum_short(const std::byte* zone, std::size_t bytes) {
+  Result<void> done;
+  {
+    const std::lock_guard lock(enqueue_);
+    done = device_->copy(stream_, host_zone_.data(), zone, bytes);
+    if (const auto recorded = device_->record(summed_, stream_); done) done = recorded;
+  }
+  if (const auto waited = device_->wait(summed_); done) done = waited;
+  if (!done) return done.error();
+  return storage::checksum_of({host_zone_.data(), bytes});
+}
+
+Result<void> DeviceCopier::commit(DeviceCopies::Piece& piece) {
+  std::byte* const packed = piece.memory->data();
+  const auto place_of = [&](std::uint32_t place) { return packed + std::size_t{place} * zone_bytes_; };
+  Result<void> done;
+  {
+    const std::lock_guard lock(enqueue_);
+    done = device_->stream_wait(stream_, gathers_);
+    for (const DeviceRun& run : piece.what.runs) {
+      const platform::Zones zones{place_of(run.place), run.bytes / zone_bytes_ * zone_bytes_, zone_bytes_};
+      if (done && zones.bytes > 0)
+        done = device_->zones(stream_, platform::ChecksumZones{zones, sums_.as<platform::Digest>() + run.place});
+    }
+    const std::size_t bytes = piece.what.zones.size() * sizeof(platform::Digest);
+    if (done) done = device_->copy(stream_, host_sums_.data(), sums_.data(), bytes);
+    if (const auto recorded = device_->record(summed_, stream_); done) done = recorded;
+  }
+  if (const auto waited = device_->wait(summed_); done) done = waited;
+  if (!done) return done;
+  for (std::size_t i = 0; i < piece.what.zones.size(); ++i) {
+    const platform::Digest sum = host_sums_.as<platform::Digest>()[i];
+    piece.sums.push_back(storage::checksum_from(sum.low, sum.high));
+  }
+  for (const DeviceRun& run : piece.what.runs) {
+    const std::size_t rest = run.bytes % zone_bytes_;
+    if (rest == 0) continue;
+    auto sum = sum_short(place_of(run.place + run.count - 1), rest);
+    if (!sum) return sum.error();
+    piece.sums[run.place + run.count - 1] = *sum;
+  }
+  const std::lock_guard lock(enqueue_);
+  return piece.memory->commit({.stream = stream_});
+}
+
+Result<void> DeviceCopier::commit_all(const Job& job) {
+  using State = DeviceCopies::State;
+  DeviceCopies& copies = *job.cut->device;
+  for (std::uint32_t number = 0; number < copies.pieces_.size(); ++number) {
+    DeviceCopies::Piece& piece = copies.pieces_[number];
+    {
+      std::unique_lock lock(copies.mutex_);
+      copies.changed_.wait(lock, [&] {
+        return copies.error_ || piece.state == State::gathered || (job.fenced && piece.state == State::owed);
+      });
+      if (copies.error_) return *copies.error_;
+      if (piece.state == State::owed) piece.state = State::claimed;
+    }
+    if (!piece.memory)
+      if (auto gathered = gather_claimed(*job.cut, number, stream_, {}); !gathered) return gathered;
+    if (auto committed = commit(piece); !committed) return committed;
+    piece.memory.reset();
+  }
+  return {};
+}
+
+void DeviceCopier::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    DeviceCopies& copies = *job.cut->device;
+    now_ = job.cut->device;
+    lock.unlock();
+    Result<void> done;
+    try {
+      done = commit_all(job);
+    } catch (const std::bad_alloc&) {
+      done = Error{Errc::out_of_memory, "there was no memory to store a snapshot"};
+    }
+    {
+      std::unique_lock mine(copies.mutex_);
+      if (!done && !copies.error_) copies.error_ = done.error();
+      copies.committed_ = static_cast<bool>(done);
+      copies.changed_.notify_all();
+      // Whoever gathers a piece has it until then.
+      copies.changed_.wait(mine, [&] {
+        return std::ranges::none_of(copies.pieces_,
+                                    [](const auto& one) { return one.state == DeviceCopies::State::claimed; });
+      });
+    }
+    for (DeviceCopies::Piece& piece : copies.pieces_) piece.memory.reset();
+    {
+      const std::lock_guard board(job.cut->board->mutex);
+      job.cut->on_device = false;
+      job.cut->board->changed.notify_all();
+    }
+    lock.lock();
+    now_.reset();
+  }
+}
+
+}  // namespace ebb::snapshots

@@ -1,0 +1,118 @@
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "snapshots/cut.hpp"
+#include "snapshots/device_arrays.hpp"
+#include "store/engine.hpp"
+
+namespace ebb::snapshots {
+
+class DeviceCopier;
+
+/// What one cut stores of arrays on the GPU, on its way from there into pieces in the device cache. Each piece is
+/// reserved, gathered, summed and committed, and drains from then on as a checkpoint does.
+///
+/// Thread safety: every method may be called from any thread. The mutex is not held while anything waits for room.
+/// 1. A piece is gathered once, by whoever claims it first: the call, a fence, or the thread of the copier.
+/// 2. Once it has failed nothing more is gathered, and nothing waits for it.
+class DeviceCopies {
+ public:
+  DeviceCopies(std::weak_ptr<DeviceCopier> copier, std::vector<DevicePiece> pieces);
+
+  /// Their checksums, into the cut's pieces, which these are the first of. Waits until all are committed. Error: how it
+  /// failed.
+  Result<void> collect(std::span<StoredPiece> pieces);
+  void fail(const Error& why);
+  /// As Snapshot::before_write.
+  static Result<void> before_write(Cut& cut, std::uint32_t region, std::optional<StreamHandle> stream,
+                                   const Interrupt& interrupted);
+
+ private:
+  friend class DeviceCopier;
+  enum class State : std::uint8_t { owed, claimed, gathered };
+  struct Piece {
+    DevicePiece what;
+    State state = State::owed;                 // by the mutex
+    std::optional<Reservation> memory = {};    // then of who gathers it, then of the copier's thread
+    std::vector<storage::Checksum> sums = {};  // of that thread, then of who collects
+    bool has(std::uint32_t region) const;
+  };
+
+  const std::weak_ptr<DeviceCopier> copier_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Piece> pieces_;
+  bool committed_ = false;      // by the mutex
+  std::optional<Error> error_;  // by the mutex
+};
+
+/// Gathers, sums and commits the pieces of all cuts of a store.
+///
+/// Thread safety: gather() and fence() may be called from any thread, the others by the owner.
+/// 1. `enqueue_` is held while work is enqueued on the own stream, and while the event of gathers is recorded.
+class DeviceCopier {
+ public:
+  /// Errors: out_of_memory.
+  static Result<std::shared_ptr<DeviceCopier>> make(const std::shared_ptr<runtime::Engine>& engine,
+                                                    std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
+                                                    std::uint32_t zone_bytes, std::uint32_t piece_zones);
+  DeviceCopier(const DeviceCopier&) = delete;
+  ~DeviceCopier();
+  /// Fails what is under way with this error.
+  void stop(const Error& why);
+  platform::StreamId stream() const { return stream_; }
+
+  /// From now on the thread sums and commits the pieces of this cut as they are gathered. `fenced`: it gathers those
+  /// that are owed, after what `stream` holds now.
+  Result<void> add(const std::shared_ptr<Cut>& cut, platform::StreamId stream, bool fenced);
+  /// Gathers what is owed of a region, or of everything; on the own stream if none is given. Returns when all of it is
+  /// enqueued. Errors: those of History::reserve; timed_out: interrupted, and the rest is still owed.
+  Result<void> gather(const Cut& cut, std::optional<std::uint32_t> region, std::optional<platform::StreamId> stream,
+                      const Interrupt& interrupted);
+  /// Later work on `stream` comes after all gathers so far.
+  Result<void> fence(platform::StreamId stream);
+  /// The stream that a call is ordered on; the legacy default stream where none is given.
+  Result<platform::StreamId> resolve(std::optional<StreamHandle> given) const;
+  std::uint64_t bytes_gathered() const { return gathered_; }
+
+ private:
+  struct Job {
+    std::shared_ptr<Cut> cut;
+    bool fenced = false;
+  };
+  DeviceCopier(std::weak_ptr<runtime::Engine> engine, std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
+               std::uint32_t zone_bytes);
+  Result<void> gather_claimed(const Cut& cut, std::uint32_t number, platform::StreamId stream,
+                              const Interrupt& interrupted);
+  Result<void> commit(DeviceCopies::Piece& piece);
+  Result<storage::Checksum> sum_short(const std::byte* zone, std::size_t bytes);
+  Result<void> commit_all(const Job& job);
+  void run();
+
+  const std::weak_ptr<runtime::Engine> engine_;
+  const std::shared_ptr<platform::Device> device_;
+  DeviceArrays& arrays_;
+  const std::uint32_t zone_bytes_;
+  DeviceBuffer sums_, host_sums_, host_zone_;  // the thread's
+  platform::StreamId stream_ = 0;
+  platform::EventId gathers_ = 0, summed_ = 0;  // by enqueue_; the thread's
+  std::mutex enqueue_;
+  std::atomic<std::uint64_t> gathered_{0};
+  std::atomic<bool> stopping_{false};
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> jobs_;               // by the mutex
+  std::shared_ptr<DeviceCopies> now_;  // by the mutex
+  std::thread thread_;
+};
+
+}  // namespace ebb::snapshots

@@ -1,0 +1,89 @@
+#include "snapshots/device_side.hpp"
+
+namespace ebb::snapshots {
+
+DeviceSide::DeviceSide(const std::shared_ptr<runtime::Engine>& engine, std::uint32_t zone_bytes,
+                       std::uint32_t piece_zones)
+    : engine_(engine), zone_bytes_(zone_bytes), piece_zones_(piece_zones), arrays_(engine->shared_device()) {}
+
+Result<void> DeviceSide::add(const Protection& made) {
+  const auto engine = engine_.lock();
+  if (!engine) return Error{Errc::closed, "the store is closed, and its snapshots have ended"};
+  if (!copier_) {
+    auto copier = DeviceCopier::make(engine, engine->shared_device(), arrays_, zone_bytes_, piece_zones_);
+    if (!copier) return copier.error();
+    copier_ = std::move(*copier);
+    counted_ = copier_.get();
+  }
+  return arrays_.add(made, zone_bytes_);
+}
+
+void DeviceSide::stop(const Error& why) {
+  if (copier_) copier_->stop(why);
+  last_.reset();
+  arrays_.clear();
+}
+
+Result<void> DeviceSide::find(const SnapshotOptions& options, std::span<std::uint8_t> dirty) {
+  if (arrays_.empty()) return {};
+  const auto stream = copier_->resolve(options.stream);
+  if (!stream) return stream.error();
+  stream_ = *stream;
+  if (last_ && !copier_->gather(*last_, {}, {}, options.interrupted)) arrays_.forget();
+  last_.reset();
+  Result<void> found = copier_->fence(stream_);
+  if (found) found = arrays_.find(stream_, dirty);
+  if (!found) arrays_.forget();
+  return found;
+}
+
+Result<void> DeviceSide::cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> also,
+                             const SnapshotOptions& options) {
+  if (arrays_.empty()) return {};
+  auto listed = arrays_.list(stream_, full, also, piece_zones_);
+  if (!listed) {
+    arrays_.forget();
+    return listed.error();
+  }
+  if (listed->empty()) return {};
+  for (const DevicePiece& piece : *listed)
+    cut->pieces.push_back({static_cast<std::uint32_t>(cut->pieces.size()),
+                           piece.zones.size() * std::uint64_t{zone_bytes_},
+                           piece.zones,
+                           {}});
+  cut->device = std::make_shared<DeviceCopies>(copier_, std::move(*listed));
+  cut->on_device = true;
+  Result<void> done = copier_->add(cut, stream_, options.fenced);
+  if (!done) {
+    arrays_.forget();
+    return done;
+  }
+  if (!options.fenced) done = copier_->gather(*cut, {}, stream_, options.interrupted);
+  if (done)
+    last_ = cut;
+  else
+    abandon(cut, done.error());
+  return done;
+}
+
+void DeviceSide::abandon(const std::shared_ptr<Cut>& cut, const Error& why) {
+  if (!cut->device) return;
+  last_.reset();
+  cut->device->fail(why);
+  {
+    std::unique_lock lock(cut->board->mutex);
+    cut->board->changed.wait(lock, [&] { return !cut->on_device; });
+  }
+  arrays_.forget();
+}
+
+bool DeviceSide::settle(std::uint32_t region, std::span<const ProtectedMemory::Zones> zones) {
+  return arrays_.tracks(region) && arrays_.settle(copier_->stream(), region, zones);
+}
+
+std::uint64_t DeviceSide::bytes_gathered() const {
+  const DeviceCopier* const copier = counted_;
+  return copier != nullptr ? copier->bytes_gathered() : 0;
+}
+
+}  // namespace ebb::snapshots

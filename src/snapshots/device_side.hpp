@@ -1,0 +1,53 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "snapshots/device_arrays.hpp"
+#include "snapshots/device_copies.hpp"
+
+namespace ebb::snapshots {
+
+/// The arrays on the GPU of one store's snapshots: what the snapshotter does with those, beside the driver of cuts,
+/// which has the arrays in host memory.
+///
+/// Thread safety: one call at a time; bytes_gathered() at any time. add(), remove(), begin() and settle() come while no
+/// cut is in flight.
+class DeviceSide {
+ public:
+  DeviceSide(const std::shared_ptr<runtime::Engine>& engine, std::uint32_t zone_bytes, std::uint32_t piece_zones);
+
+  /// Errors: those of DeviceArrays::add.
+  Result<void> add(const Protection& made);
+  bool remove(std::uint32_t region) { return arrays_.remove(region); }
+  void begin(std::shared_ptr<const ProtectedMemory> memory) { arrays_.begin(std::move(memory)); }
+  void stop(const Error& why);
+
+  bool untracked() const { return arrays_.untracked(); }
+  std::optional<Error> lost() const { return arrays_.lost(); }
+  void touch(ProtectedMemory::Zones zones) { arrays_.touch(zones); }
+  void forget() { arrays_.forget(); }
+
+  /// As DeviceArrays::find, when nothing is owed to an earlier cut any more.
+  Result<void> find(const SnapshotOptions& options, std::span<std::uint8_t> dirty);
+  /// Of what was found: the first pieces of the cut. With `fenced` they are gathered later. After an error nothing is
+  /// under way.
+  Result<void> cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> also,
+                   const SnapshotOptions& options);
+  /// The cut was not taken after all.
+  void abandon(const std::shared_ptr<Cut>& cut, const Error& why);
+  /// As DeviceArrays::settle.
+  bool settle(std::uint32_t region, std::span<const ProtectedMemory::Zones> zones);
+  std::uint64_t bytes_gathered() const;
+
+ private:
+  const std::weak_ptr<runtime::Engine> engine_;
+  const std::uint32_t zone_bytes_, piece_zones_;
+  DeviceArrays arrays_;
+  std::shared_ptr<DeviceCopier> copier_;  // from the first array on
+  std::shared_ptr<Cut> last_;
+  platform::StreamId stream_ = 0;  // of the cut that is being taken
+  std::atomic<const DeviceCopier*> counted_{nullptr};
+};
+
+}  // namespace ebb::snapshots

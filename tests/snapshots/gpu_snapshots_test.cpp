@@ -1,0 +1,228 @@
+// Snapshots of arrays on a GPU: a double of one, and a real one.
+#include <random>
+
+#include "tests/snapshots/support.hpp"
+
+namespace ebb::snapshots {
+namespace {
+
+using namespace testing_support;
+
+constexpr std::size_t kZone = 4 * kKiB;
+
+/// A store on a GPU, with arrays there, and what they have on the host.
+class OnDevice {
+ public:
+  explicit OnDevice(Backend backend, Sizes sizes = {.device = 4 * kMiB, .host = 16 * kMiB, .disk = 0},
+                    std::uint64_t seed = 1)
+      : rig_(backend, sizes, seed), store_(rig_.store()), device_(*rig_.seams().device) {
+    stream_ = device_.create_stream().value();
+  }
+  ~OnDevice() {
+    rig_.end();
+    device_.destroy_stream(stream_);
+    for (const auto& [memory, bytes] : memory_) device_.free(memory, bytes);
+  }
+
+  Rig& rig() { return rig_; }
+  Store& store() { return store_; }
+  platform::StreamId stream() const { return stream_; }
+  std::byte* array(const std::vector<std::byte>& bytes) {
+    std::byte* const there = device_.allocate(bytes.size()).value();
+    memory_.emplace_back(there, bytes.size());
+    rig_.put(there, bytes.data(), bytes.size());
+    return there;
+  }
+  /// As a program's kernel: in stream order. `from` stays until the stream has passed it.
+  void write(std::byte* to, const std::vector<std::byte>& from, std::optional<platform::StreamId> stream = {}) {
+    device_.copy(stream.value_or(stream_), to, from.data(), from.size()).value();
+  }
+  void finish() { device_.synchronize().value(); }
+  Snapshot take(Version version, SnapshotOptions options = {}) {
+    options.stream = stream_;
+    auto taken = store_.snapshot(version, options);
+    if (!taken) throw std::runtime_error(taken.error().message);
+    return *taken;
+  }
+
+ private:
+  Rig rig_;
+  Store& store_;
+  platform::Device& device_;
+  platform::StreamId stream_ = 0;
+  std::vector<std::pair<std::byte*, std::size_t>> memory_;
+};
+
+class DeviceSnapshots : public ::testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Backend::cuda && !platform::current_cuda_device()) GTEST_SKIP() << platform::cuda_absent_reason();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Of, DeviceSnapshots, ::testing::Values(Backend::gpu, Backend::cuda), [](const auto& one) {
+  return std::string(one.param == Backend::gpu ? "a_double" : "a_cuda_device");
+});
+
+// Every version is what the arrays were at its cut, whatever the stream writes afterwards, wherever it is restored to.
+TEST_P(DeviceSnapshots, HaveTheMemoryAsItWasAtTheStreamsPoint) {
+  for (const bool fenced : {false, true}) {
+    OnDevice on(GetParam());
+    constexpr std::size_t kBytes = 100 * kZone + 1004;  // a short zone, of which a digest is a word and a part of one
+    std::vector<std::byte> on_gpu = bytes_of(1, kBytes), small = bytes_of(2, 40);
+    std::byte* const there = on.array(on_gpu);
+    std::byte* const tiny = on.array(small);
+    Pages pages(16 * kZone);
+    on.store().protect(0, there, kBytes, {.zone = kZone}).value();
+    on.store().protect(1, pages.data(), pages.bytes(), {.zone = kZone}).value();
+    on.store().protect(2, tiny, small.size(), {.zone = kZone}).value();
+
+    std::mt19937_64 random(7);
+    std::map<Version, std::array<std::vector<std::byte>, 3>> expected;
+    std::vector<std::vector<std::byte>> in_flight;
+    in_flight.reserve(100);
+    std::optional<Snapshot> last;
+    for (Version version = 0; version < 8; ++version) {
+      for (int i = 0; i < 5; ++i) {
+        const std::size_t at = random() % (kBytes - 64);
+        in_flight.push_back(bytes_of(static_cast<Version>(random()), 64));
+        if (fenced && last) last->before_write(0, on.stream()).value();
+        on.write(there + at, in_flight.back());
+        std::ranges::copy(in_flight.back(), on_gpu.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+      if (version % 3 == 1) {
+        in_flight.push_back(bytes_of(version, small.size()));
+        if (fenced && last) last->before_write(2, on.stream()).value();
+        on.write(tiny, in_flight.back());
+        small = in_flight.back();
+      }
+      pages.data()[random() % pages.bytes()] ^= std::byte{1};
+      last = on.take(version, {.full = version == 5, .fenced = fenced});
+      expected[version] = {on_gpu, pages.copy(), small};
+    }
+    for (Version version = 0; version < 8; ++version) {
+      std::vector<std::byte> got(kBytes), got_pages(pages.bytes()), got_small(small.size());
+      const std::array<Target, 3> targets{Target{0, got.data(), got.size()},
+                                          Target{1, got_pages.data(), got_pages.size()},
+                                          Target{2, got_small.data(), got_small.size()}};
+      const auto restored = on.store().restore(version, targets, {.keep = true});
+      ASSERT_TRUE(restored) << restored.error().message;
+      EXPECT_TRUE(got == expected[version][0]) << version;
+      EXPECT_TRUE(got_pages == expected[version][1]) << version;
+      EXPECT_TRUE(got_small == expected[version][2]) << version;
+    }
+    on.finish();
+  }
+}
+
+// Only what was written is stored, and what was restored is clean against its version.
+TEST_P(DeviceSnapshots, StoreWhatWasWritten) {
+  for (const Track track : {Track::automatic, Track::digest, Track::declared}) {
+    OnDevice on(GetParam(), {.device = 64 * kMiB, .host = 0, .disk = 0, .chunk = 256 * kKiB});
+    constexpr std::size_t kBytes = 4096 * kZone;
+    const std::vector<std::byte> before = bytes_of(1, kBytes);
+    std::byte* const there = on.array(before);
+    on.store().protect(0, there, kBytes, {.zone = kZone, .track = track}).value();
+    const auto stored_zones = [&](Version version) {
+      const std::uint64_t gathered = on.store().snapshot_stats().bytes_gathered;
+      on.take(version).wait("ephemeral").value();
+      return (on.store().snapshot_stats().bytes_gathered - gathered) / kZone;
+    };
+    const std::vector<std::byte> other = bytes_of(9, 16);
+    const auto write = [&](std::size_t zone) {
+      on.write(there + zone * kZone, other);
+      on.finish();
+      if (track == Track::declared) on.store().touch(0, zone * kZone, 16).value();
+    };
+    EXPECT_EQ(stored_zones(0), 4096u);
+    EXPECT_EQ(stored_zones(1), 0u);
+    write(3);
+    write(40);
+    EXPECT_EQ(stored_zones(2), 2u);
+    EXPECT_EQ(on.store().info(2).value().leans_on, (std::vector<Version>{0}));
+
+    on.store().restore(0, {{0, there, kBytes}}, {.keep = true}).value();
+    EXPECT_TRUE(on.rig().get(there, kBytes) == before);
+    write(5);
+    EXPECT_EQ(stored_zones(3), 1u);
+    on.store().restore(2, {{0, there, kBytes}}, {.keep = true, .have = 3}).value();
+    EXPECT_EQ(stored_zones(4), 0u);
+    EXPECT_TRUE(stored(on.store(), 4, 0) == stored(on.store(), 2, 0));
+    EXPECT_TRUE(stored(on.store(), 0, 0) == before);
+  }
+}
+
+// More than the device cache has is copied piece by piece, while the stream waits, or until the fence.
+TEST_P(DeviceSnapshots, NeedNoRoomForAllOfIt) {
+  for (const bool fenced : {false, true}) {
+    OnDevice on(GetParam(), {.device = 256 * kKiB, .host = 16 * kMiB, .disk = 0});
+    constexpr std::size_t kBytes = 512 * kZone;
+    std::vector<std::byte> before = bytes_of(1, kBytes), after = bytes_of(2, kBytes);
+    std::byte* const there = on.array(before);
+    on.store().protect(0, there, kBytes, {.zone = kZone}).value();
+    const Snapshot first = on.take(0, {.fenced = fenced});
+    first.before_write(0, on.stream()).value();
+    on.write(there, after);
+    const Snapshot second = on.take(1, {.fenced = fenced});
+    first.wait("copied").value();
+    EXPECT_TRUE(stored(on.store(), 0, 0) == before);
+    EXPECT_TRUE(stored(on.store(), 1, 0) == after);
+    second.wait("ephemeral").value();
+  }
+}
+
+TEST_P(DeviceSnapshots, RefuseByName) {
+  OnDevice on(GetParam());
+  std::byte* const there = on.array(bytes_of(1, 2 * kZone));
+  for (const Track track : {Track::faults, Track::scan}) {
+    const auto refused = on.store().protect(0, there, kZone, {.zone = kZone, .track = track});
+    EXPECT_EQ(code_of(refused), Errc::unsupported);
+    EXPECT_NE(refused.error().message.find("no page protection"), std::string::npos);
+  }
+  EXPECT_EQ(code_of(on.store().protect(0, there + 8, kZone, {.zone = kZone})), Errc::unsupported);
+  EXPECT_EQ(code_of(on.store().protect(0, there, kZone, {.zone = 2 * kMiB})), Errc::invalid_argument);
+  EXPECT_EQ(code_of(on.store().unprotect(0)), Errc::invalid_argument);
+}
+
+// A cut whose pieces find no room fails by name, and the next one stores everything.
+TEST_P(DeviceSnapshots, FailWithoutRoom) {
+  OnDevice on(GetParam(), {.device = 256 * kKiB, .host = 0, .disk = 0});
+  const std::vector<std::byte> bytes = bytes_of(1, 16 * kZone);
+  std::byte* const there = on.array(bytes);
+  on.store().protect(0, there, bytes.size(), {.zone = kZone}).value();
+  std::optional<Hog> hog(std::in_place, on.store(), 192 * kKiB + 48 * kKiB);
+  bool stop = true;
+  const auto refused = on.store().snapshot(0, {.interrupted = [&] { return stop; }, .stream = on.stream()});
+  EXPECT_TRUE(code_of(refused) == Errc::timed_out || code_of(refused) == Errc::no_space) << refused.error().message;
+  hog->end();
+  on.take(0).wait("ephemeral").value();
+  EXPECT_TRUE(stored(on.store(), 0, 0) == bytes);
+}
+
+// What is freed is no longer read: the driver knows.
+TEST_P(DeviceSnapshots, OfFreedMemoryAreRefused) {
+  OnDevice on(GetParam());
+  platform::Device& device = *on.rig().seams().device;
+  std::byte* const there = device.allocate(8 * kMiB).value();
+  on.store().protect(0, there, 8 * kMiB, {.zone = 64 * kKiB}).value();
+  device.free(there, 8 * kMiB);
+  EXPECT_EQ(code_of(on.store().snapshot(0)), Errc::lost);
+  on.store().unprotect(0).value();
+}
+
+// A kernel that fails is told by name, and the next cut stores everything.
+TEST(GpuSnapshotFailures, OfACopyAreTold) {
+  OnDevice on(Backend::gpu);
+  const std::vector<std::byte> bytes = bytes_of(1, 16 * kZone);
+  std::byte* const there = on.array(bytes);
+  on.store().protect(0, there, bytes.size(), {.zone = kZone}).value();
+  on.take(0).wait("ephemeral").value();
+  on.rig().device().fail_nth_copy(1);
+  EXPECT_FALSE(on.store().snapshot(1, {.stream = on.stream()}));
+  const std::uint64_t gathered = on.store().snapshot_stats().bytes_gathered;
+  on.take(2).wait("ephemeral").value();
+  EXPECT_EQ(on.store().snapshot_stats().bytes_gathered - gathered, bytes.size());
+  EXPECT_TRUE(stored(on.store(), 2, 0) == bytes);
+}
+
+}  // namespace
+}  // namespace ebb::snapshots
