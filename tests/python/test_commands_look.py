@@ -113,7 +113,7 @@ def test_verify_finds_nothing_where_there_is_nothing(tmp_path: pathlib.Path) -> 
     assert done.code == OK, done.out
     document = done.json
     assert list(document) == [
-        "store", "id", "format", "durability", "created", "intact", "checkpoints", "bytes", "superseded",
+        "store", "id", "format", "durability", "created", "intact", "checkpoints", "pieces", "bytes", "superseded",
         "dropped_meanwhile", "damaged", "left_over", "other_files",
     ]  # fmt: skip
     assert (document["intact"], document["checkpoints"], document["bytes"]) == (True, 3, 25_010)

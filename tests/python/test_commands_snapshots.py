@@ -88,9 +88,11 @@ def test_gc_frees_the_pieces_of_a_dropped_snapshot_that_no_other_needs(tmp_path)
         store.touch(field[: 1 << 19])
         store.snapshot(1).wait("process")
         store.drop(0)
+    told = run("gc", directory, "--dry-run").out.splitlines()
     done = run("gc", directory, "--json")
     assert done.code == OK
     assert {one["why"] for one in done.json["removed"]} == {"unfinished"}
+    assert told[0].startswith(f"would be removed: {len(done.json['removed'])} pieces of snapshots that are gone, ")
     assert done.json["allocated_before"] - done.json["allocated_after"] > 3 << 20
     assert run("verify", directory).code == OK
     with ebbtide.open(directory, device="cpu", durability="process", device_cache="16MiB", host_cache=0) as store:

@@ -45,6 +45,14 @@ def is_part(one: Checkpoint) -> bool:
     return _PART.fullmatch(one.history) is not None
 
 
+def unfinished(history: str) -> str:
+    """What a piece that `gc` removes was a part of."""
+    part = _PART.fullmatch(history)
+    if part is None:
+        return "snapshots that are gone"
+    return f"version {part['version']} of file {names.shown(part['name'])}, which was never closed"
+
+
 def files_of(store: Store) -> list[StoredFile]:
     """By name and version; also those that were never closed."""
     found: dict[tuple[str, int], StoredFile] = {}

@@ -83,20 +83,28 @@ _WHY = {
     "superseded": "replaced by a newer one",
     "retention": "older than the versions kept",
     "damaged": "damaged",
-    "unfinished": "of a file that was never closed",
 }
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
     from ebbtide import _core
 
+    from .files import unfinished
+
     lines = []
     would = "would be " if document["dry_run"] else ""
+    pieces: dict[str, list[int]] = {}
     for one in document["removed"]:
+        if one["why"] == "unfinished":
+            pieces.setdefault(unfinished(one["history"]), []).append(one["bytes"])
+            continue
         name = "a record" if one["version"] is None else f"version {one['version']}"
         if one["history"] is not None:
             name += f" of history {names.shown(one['history'])}"
         lines.append(f"{would}removed: {name} ({_WHY[one['why']]})")
+    for what, sizes in sorted(pieces.items()):
+        many = f"{len(sizes)} piece{'s' * (len(sizes) != 1)}"
+        lines.append(f"{would}removed: {many} of {what}, {_core.format_bytes(sum(sizes))}")
     for path in document["segments_removed"]:
         lines.append(f"{would}removed: {names.line(path)}, which has no live checkpoints")
     before, after = document["allocated_before"], document["allocated_after"]

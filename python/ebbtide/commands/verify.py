@@ -52,7 +52,9 @@ def verify(
 
 def _read(store: Any) -> dict[str, int]:
     """Adds damage to the store's damages; counts the rest."""
+    from .files import is_part
     from .progress import bar
+    from .snapshots import is_piece
     from .store import Damage
 
     with bar("verify", sum(one.record_bytes for one in store.records)) as advance:
@@ -60,6 +62,7 @@ def _read(store: Any) -> dict[str, int]:
     told = {(damage.file, damage.offset) for damage in store.damages}
     whole = [one for one, verdict in zip(store.records, verdicts) if verdict["verdict"] == "intact"]
     intact = [one for one in whole if not one.superseded]
+    pieces = sum(is_part(one) or is_piece(one) for one in intact)
     for verdict in verdicts:
         if verdict["verdict"] not in ("damaged", "unreadable"):
             continue
@@ -67,7 +70,8 @@ def _read(store: Any) -> dict[str, int]:
         if (damage.file, damage.offset) not in told:
             store.damages.append(damage)
     return {
-        "checkpoints": len(intact),
+        "checkpoints": len(intact) - pieces,
+        "pieces": pieces,
         "bytes": sum(one.bytes for one in intact),
         "superseded": len(whole) - len(intact),
         "dropped_meanwhile": sum(verdict["verdict"] == "gone" for verdict in verdicts),
@@ -77,8 +81,9 @@ def _read(store: Any) -> dict[str, int]:
 def _show(document: dict[str, Any], damages: list[str]) -> None:
     from ebbtide import _core
 
-    count = document["checkpoints"]
-    outcome.say(f"{count} checkpoint{'s' * (count != 1)} intact, {_core.format_bytes(document['bytes'])}")
+    count, pieces = document["checkpoints"], document["pieces"]
+    of = f" and {pieces} piece{'s' * (pieces != 1)} of files and snapshots" if pieces else ""
+    outcome.say(f"{count} checkpoint{'s' * (count != 1)}{of} intact, {_core.format_bytes(document['bytes'])}")
     if document["dropped_meanwhile"]:
         outcome.say(f"{document['dropped_meanwhile']} were dropped meanwhile")
     if damages:
