@@ -306,6 +306,18 @@ TEST(Defaults, TheCacheOfAnotherDeviceStandsBesideTheBudget) {
   EXPECT_EQ(size_of(setup, "host"), (1u << 30) - (32u << 20));
 }
 
+// Else a checkpoint would leave a full device cache alone as soon as the host cache has room, and not wait for a flush.
+TEST(Defaults, ACopyWithinADeviceIsEstimatedToTakeLessThanOneToHostMemory) {
+  FakeFiles files;
+  Gpu gpu(std::shared_ptr<platform::Device>(platform::make_host_device()));
+  const EngineSetup setup = choose_setup({}, files, gpu, {}).value();
+  const auto rate = [&](const char* link) {
+    return setup.machine.links.at(static_cast<std::size_t>(policy::find_link(setup.machine.links, link))).bytes_per_s;
+  };
+  EXPECT_GT(rate("app>device"), 10 * rate("app>host"));
+  EXPECT_EQ(rate("app>host"), rate("device>host"));
+}
+
 TEST(Defaults, WhatABudgetReplacesIsRefusedBesideIt) {
   FakeFiles files;
   Options with_host, with_device, with_pool, small;
