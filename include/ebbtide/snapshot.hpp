@@ -33,13 +33,16 @@ struct Cut;
 /// With scan, digest, declared and everything, a snapshot blocks until it is copied, and nothing may be written
 /// meanwhile. Page protection does not see writes through pinned pages (memory registered with a GPU, fixed buffers of
 /// io_uring, direct reads or RDMA in flight): use digest or declared there.
+/// Memory of a GPU has no page protection: there automatic is digest, at the bandwidth of the memory, faults and scan
+/// are refused, and a snapshot is of a point of a stream, so nothing waits but later work on that stream.
 enum class Track { automatic, faults, scan, digest, declared, everything };
 
 /// "auto", "faults", "scan", "digest", "declared" or "everything". Error: invalid_argument.
 Result<Track> parse_track(std::string_view text);
 
 struct ProtectOptions {
-  std::uint64_t zone = 64 << 10;  ///< bytes: a power of two, 4 KiB to 16 MiB; the same for all memory of a store
+  /// Bytes: a power of two, 4 KiB to 16 MiB (of memory of a GPU 1 MiB); the same for all memory of a store.
+  std::uint64_t zone = 64 << 10;
   Track track = Track::automatic;
   /// The modes H and D of the paper (ics19 sec. 4.1.5 and 4.3.2), for comparison; the same for all memory of a store.
   /// Without `hints`, a zone may be written when all of its snapshot is copied, not as soon as it is copied itself.

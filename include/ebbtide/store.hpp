@@ -218,12 +218,12 @@ class Store : public History {
   /// Forgets a file and its bytes; it may be written again. Errors: unknown_version, unsupported (read-only), closed.
   Result<void> drop_file(std::string name, Version version);
 
-  /// From now on snapshots have this memory, as `region`; it stays the program's. It must stay mapped until
-  /// `unprotect`, or until the store has closed. The next snapshot stores everything, as it does after `unprotect`;
-  /// both wait until the snapshots in flight have ended. Errors: invalid_argument (a region that is protected, memory
-  /// that overlaps another's or is not mapped, a zone that is no power of two or another than before), unsupported
-  /// (memory or a way of tracking that is not possible here, a read-only store), in_use (another userfaultfd has the
-  /// memory), out_of_memory, closed.
+  /// From now on snapshots have this memory, of the host or of the store's GPU, as `region`; it stays the program's. It
+  /// must stay mapped until `unprotect`, or until the store has closed. The next snapshot stores everything, as it does
+  /// after `unprotect`; both wait until the snapshots in flight have ended. Errors: invalid_argument (a region that is
+  /// protected, memory that overlaps another's, is not mapped or is another GPU's, a zone that is no power of two or
+  /// another than before), unsupported (memory or a way of tracking that is not possible here, a read-only store),
+  /// in_use (another userfaultfd has the memory), out_of_memory, closed.
   Result<void> protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options = {});
   /// Errors: invalid_argument (it is not protected), closed.
   Result<void> unprotect(std::uint32_t region);
@@ -233,7 +233,8 @@ class Store : public History {
   /// Takes a cut of all protected memory, and returns; it is stored in the background, as `version` of this history.
   /// The program may write on. (With some ways of tracking it returns when everything is copied: see Track.) Errors:
   /// version_exists, invalid_argument (nothing is protected), lost (protected memory was unmapped, moved or discarded:
-  /// unprotect it to go on), out_of_memory, closed.
+  /// unprotect it to go on), no_space (arrays on a GPU: the device cache has no room, and gets none), out_of_memory,
+  /// unsupported (a stream without a GPU, or one that is being captured), closed.
   Result<Snapshot> snapshot(Version version, const SnapshotOptions& options = {});
   SnapshotStats snapshot_stats() const;
 

@@ -71,6 +71,7 @@ bool valid(const T* handle) noexcept {
 }
 
 inline constexpr const char* kNoStore = "the first argument is NULL or not the handle of an open store or history";
+inline constexpr const char* kNoFuture = "the future is NULL or another kind of handle";
 
 /// Deletes the handle and clears the pointer to it.
 template <class H>

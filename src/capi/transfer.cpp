@@ -6,7 +6,6 @@ using namespace ebb::capi;
 
 namespace {
 
-constexpr const char* kNoFuture = "the future is NULL or another kind of handle";
 constexpr const char* kNoReservation = "the reservation is NULL or another kind of handle";
 constexpr const char* kNoLoan = "the loan is NULL or another kind of handle";
 

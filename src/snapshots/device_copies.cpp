@@ -40,6 +40,13 @@ void DeviceCopies::fail(const Error& why) {
   changed_.notify_all();
 }
 
+void DeviceCopies::abandon(Cut& cut, const Error& why) {
+  if (!cut.device) return;
+  cut.device->fail(why);
+  std::unique_lock lock(cut.board->mutex);
+  cut.board->changed.wait(lock, [&] { return !cut.on_device; });
+}
+
 Result<void> DeviceCopies::before_write(Cut& cut, std::uint32_t region, std::optional<StreamHandle> stream,
                                         const Interrupt& interrupted) {
   const auto copier = cut.device ? cut.device->copier_.lock() : nullptr;

@@ -31,6 +31,8 @@ class DeviceCopies {
   /// failed.
   Result<void> collect(std::span<StoredPiece> pieces);
   void fail(const Error& why);
+  /// It fails, and then nothing of this cut reads arrays or writes pieces any more.
+  static void abandon(Cut& cut, const Error& why);
   /// As Snapshot::before_write.
   static Result<void> before_write(Cut& cut, std::uint32_t region, std::optional<StreamHandle> stream,
                                    const Interrupt& interrupted);

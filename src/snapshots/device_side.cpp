@@ -69,11 +69,7 @@ Result<void> DeviceSide::cut(const std::shared_ptr<Cut>& cut, bool full, std::sp
 void DeviceSide::abandon(const std::shared_ptr<Cut>& cut, const Error& why) {
   if (!cut->device) return;
   last_.reset();
-  cut->device->fail(why);
-  {
-    std::unique_lock lock(cut->board->mutex);
-    cut->board->changed.wait(lock, [&] { return !cut->on_device; });
-  }
+  DeviceCopies::abandon(*cut, why);
   arrays_.forget();
 }
 

@@ -656,6 +656,7 @@ void Snapshotter::run_archive() {
       map = driver_.has_failed(*cut) ? Result<Future>(driver_.error_of(*cut))
                                      : archive_.store_map(*cut, [this] { return driver_.ids_in_flight(); });
       if (!map) {
+        DeviceCopies::abandon(*cut, map.error());
         archive_.leave(*cut);
         const std::lock_guard lock(lost_mutex_);
         if (!cut->told) lost_.insert_or_assign(cut->version, map.error());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "device/device.hpp"
 #include "planner/ids.hpp"
 #include "storage/format/snapshot_names.hpp"
 #include "storage/format/stored_snapshot.hpp"

@@ -54,6 +54,7 @@ static void test_wrong_arguments(void) {
     CHECK_STATUS(ebb_unprotect(none, 0), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_touch(none, 0, 0, 1), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_snapshot(none, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_before_write(NULL, 0, EBB_NO_STREAM), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_leans_on(none, 1, NULL, NULL, 0, &count), EBB_INVALID_ARGUMENT);
     ebb_file* file = (ebb_file*)&byte;
     CHECK_STATUS(ebb_create_file(none, "f", 1, &file), EBB_INVALID_ARGUMENT);
@@ -166,7 +167,8 @@ static void test_wrong_arguments(void) {
   tracked.track = "guess";
   CHECK_STATUS(ebb_protect(store, 0, &byte, 1, &tracked), EBB_INVALID_ARGUMENT);
   CHECK(strstr(ebb_last_error(), "guess"));
-  const ebb_snapshot_options no_metadata = {NULL, 1, 0, 0};
+  ebb_snapshot_options no_metadata = EBB_SNAPSHOT_OPTIONS_INIT;
+  no_metadata.metadata_bytes = 1;
   CHECK_STATUS(ebb_snapshot(store, 1, &no_metadata, NULL), EBB_INVALID_ARGUMENT);
   OK(ebb_history(store, "x", 0, &history));
   CHECK_STATUS(ebb_snapshot(history, 1, NULL, NULL), EBB_UNSUPPORTED);

@@ -398,9 +398,13 @@ static void test_snapshots(void) {
       const size_t at = (size_t)step * 100000;
       memset(field + at, step + 1, 5000);
       OK(ebb_touch(store, 7, at, 5000));
-      const ebb_snapshot_options described = {"abc", 3, 0, t == 1};
+      ebb_snapshot_options described = EBB_SNAPSHOT_OPTIONS_INIT;
+      described.metadata = "abc";
+      described.metadata_bytes = 3;
+      described.dedup = t == 1;
       ebb_future* future = NULL;
       OK(ebb_snapshot(store, 10 * t + step, &described, &future));
+      OK(ebb_before_write(future, 7, EBB_NO_STREAM));
       OK(ebb_future_wait(future, "copied", 60));
       OK(ebb_future_free(&future));
     }

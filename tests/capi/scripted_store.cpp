@@ -231,6 +231,7 @@ bool Snapshot::done(std::optional<std::string_view>) const { return false; }
 Result<void> Snapshot::wait(std::optional<std::string_view>, std::optional<Seconds>) const {
   return Error{Errc::timed_out, "scripted"};
 }
+Result<void> Snapshot::before_write(std::uint32_t, std::optional<StreamHandle>, const Interrupt&) const { return {}; }
 std::optional<Error> Snapshot::error() const { return {}; }
 
 Result<Store> Store::open(const Options& options) {
