@@ -48,8 +48,7 @@ class Bench {
 
   void run(bench::Json& json) {
     bare(json);
-    ebb::Store store =
-        ebb::Store::open({.device_cache = cache_, .host_cache = host_, .disk = std::uint64_t{0}}).value();
+    ebb::Store store = ebb::Store::open({.device_cache = cache_, .host_cache = host_, .warm = true, .disk = 0}).value();
     store.protect(0, memory_.get(), bytes_, {.zone = kZone}).value();
     const auto first = cut(store, {});
     json.put("first_blocked_ms", first * 1e3);
@@ -131,9 +130,9 @@ class Bench {
       const auto gathered = store.snapshot_stats().bytes_gathered;
       const ebb::LinkStats before = link(store);
       const double seconds = cut(store, {.fenced = fenced});
-      // Also what is not its map's has come to the host when this link is idle.
       ebb::LinkStats after = link(store);
       const double bytes = static_cast<double>(store.snapshot_stats().bytes_gathered - gathered);
+      // All of its pieces, and nothing else, come to the host.
       while (static_cast<double>(after.bytes - before.bytes) < bytes) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         after = link(store);
@@ -142,7 +141,8 @@ class Bench {
       blocked.push_back(seconds);
       bars.push_back(seconds / (static_cast<double>(bytes_) / read_ + (fenced ? 0 : bytes / copy_)));
       stored.push_back(bytes / static_cast<double>(bytes_));
-      packed.push_back(static_cast<double>(after.bytes - before.bytes) / (after.busy_s - before.busy_s) / link_);
+      if (after.busy_s > before.busy_s)
+        packed.push_back(static_cast<double>(after.bytes - before.bytes) / (after.busy_s - before.busy_s) / link_);
     }
     const std::string what = (fenced ? "_fenced_" : "_") + percent(share);
     json.put("blocked_ms" + what, over(blocked, 1e-3)).put("stored_share" + what, spread(stored));
@@ -150,7 +150,7 @@ class Bench {
     Samples host;
     for (const double one : blocked) host.push_back(all_to_host_ / one);
     json.put("copy_of_all_to_host_over_blocked" + what, spread(host));
-    json.put("packed_to_host_over_link" + what, spread(packed));
+    if (!packed.empty()) json.put("packed_to_host_over_link" + what, spread(packed));
   }
 
   const std::uint64_t rounds_;

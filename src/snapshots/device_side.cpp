@@ -73,8 +73,13 @@ void DeviceSide::abandon(const std::shared_ptr<Cut>& cut, const Error& why) {
   arrays_.forget();
 }
 
-bool DeviceSide::settle(std::uint32_t region, std::span<const ProtectedMemory::Zones> zones) {
-  return arrays_.tracks(region) && arrays_.settle(copier_->stream(), region, zones);
+bool DeviceSide::adopt(const Body& body, std::span<const storage::ZoneRange> zones, const std::function<bool()>& lean) {
+  std::vector<ProtectedMemory::Zones> clean;
+  for (const storage::ZoneRange& range : zones) clean.push_back({body.first + range.first, range.count});
+  if (!arrays_.tracks(body.region) || !arrays_.settle(copier_->stream(), body.region, clean)) return false;
+  const bool leans = lean();
+  if (!leans) arrays_.forget();
+  return leans;
 }
 
 std::uint64_t DeviceSide::bytes_gathered() const {

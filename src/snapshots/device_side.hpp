@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,7 +12,7 @@ namespace ebb::snapshots {
 /// The arrays on the GPU of one store's snapshots: what the snapshotter does with those, beside the driver of cuts,
 /// which has the arrays in host memory.
 ///
-/// Thread safety: one call at a time; bytes_gathered() at any time. add(), remove(), begin() and settle() come while no
+/// Thread safety: one call at a time; bytes_gathered() at any time. add(), remove(), begin() and adopt() come while no
 /// cut is in flight.
 class DeviceSide {
  public:
@@ -36,8 +37,9 @@ class DeviceSide {
                    const SnapshotOptions& options);
   /// The cut was not taken after all.
   void abandon(const std::shared_ptr<Cut>& cut, const Error& why);
-  /// As DeviceArrays::settle.
-  bool settle(std::uint32_t region, std::span<const ProtectedMemory::Zones> zones);
+  /// These zones, in the map's numbers, were restored from a snapshot, and `lean` makes the next cut lean on it. False:
+  /// they are not known to be clean.
+  bool adopt(const Body& body, std::span<const storage::ZoneRange> zones, const std::function<bool()>& lean);
   std::uint64_t bytes_gathered() const;
 
  private:

@@ -9,15 +9,12 @@
 #include <unistd.h>
 
 #include "base/own_process.hpp"
-#include "os/automatic_track.hpp"
 #include "snapshots/memory_check.hpp"
-#include "snapshots/memory_read.hpp"
 #include "store/lifetime.hpp"
 
 namespace ebb::snapshots {
 
 using platform::PageRange;
-using platform::WatchForm;
 using runtime::Engine;
 
 namespace {
@@ -108,13 +105,14 @@ Snapshotter::Snapshotter(std::shared_ptr<Engine> engine, std::uint32_t zone_byte
            .board = board_,
            .store = [this](Cut& cut, std::span<std::byte> bytes,
                            std::span<const std::uint32_t> zones) { return archive_.store_piece(cut, bytes, zones); }}),
+      tracking_(setup_.watches, driver_, zone_bytes),
       device_(engine, zone_bytes, static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes)) {}
 
 Result<void> Snapshotter::start() {
   if (auto left = archive_.know_left(); !left) return left;
   archive_.tidy({});
   if (auto started = driver_.start(); !started) return started;
-  driver_.begin(memory_, nullptr, nullptr);
+  tracking_.begin(memory_);
   archiver_ = std::thread([this] { run_archive(); });
   return {};
 }
@@ -173,9 +171,7 @@ void Snapshotter::stop() {
   device_.stop(snapshots_closed());
   driver_.stop(snapshots_closed());
   if (archiver_.joinable()) archiver_.join();
-  tracked_.clear();
-  faults_.reset();
-  notes_.reset();
+  tracking_.clear();
 }
 
 std::optional<Error> Snapshotter::refused() const {
@@ -195,36 +191,12 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
   const Protection made{region, static_cast<std::byte*>(memory), bytes, options.track,
                         engine->device().owns(memory, bytes)};
   if (auto good = check_protection(made, protections_, engine->gpu()); !good) return good;
-  auto track = made.on_device ? Result<Track>(options.track) : choose_track(options.track);
-  if (!track) return track.error();
   std::vector<Protection> all = protections_;
   const auto place = std::ranges::upper_bound(all, region, {}, &Protection::region);
   all.insert(place, made);
 
   // What is watched is watched before anything is changed.
-  const ProtectedMemory alone(std::span(&made, 1), zone_bytes_);
-  if (!alone.bodies().empty()) {
-    const PageRange pages = alone.bodies()[0].pages();
-    auto watch = watch_for(*track);
-    if (!watch) return watch.error();
-    if (*watch != nullptr) {
-      if (auto watched = (*watch)->watch().watch(pages); !watched) return watched;
-    }
-    if (*track == Track::scan) {
-      if (auto armed = (*watch)->watch().arm(pages); !armed) {
-        (*watch)->watch().forget(pages);
-        return armed;
-      }
-    }
-    const auto next = std::ranges::upper_bound(tracked_, region, {}, &Tracked::region);
-    tracked_.insert(next, {.region = region,
-                           .track = *track,
-                           .watch = std::move(*watch),
-                           .automatic = options.track == Track::automatic,
-                           .choice = policy::TrackChoice(policy::track_bounds(zone_bytes_))});
-  }
-  if (made.on_device)
-    if (auto added = device_.add(made); !added) return added;
+  if (auto added = made.on_device ? device_.add(made) : tracking_.add(made); !added) return added;
   replace(std::move(all));
   return {};
 }
@@ -237,12 +209,7 @@ Result<void> Snapshotter::unprotect(std::uint32_t region) {
   if (std::erase_if(all, [&](const Protection& one) { return one.region == region; }) == 0)
     return Error{Errc::invalid_argument, "region " + std::to_string(region) + " is not protected"};
   const std::shared_ptr<const ProtectedMemory> before = memory_;
-  const auto tracked = std::ranges::find(tracked_, region, &Tracked::region);
-  std::shared_ptr<WatchThread> watch;
-  if (tracked != tracked_.end()) {
-    watch = std::move(tracked->watch);
-    tracked_.erase(tracked);
-  }
+  const std::shared_ptr<WatchThread> watch = tracking_.remove(region);
   driver_.wait_for_cuts(0, {});
   device_.remove(region);
   replace(std::move(all));
@@ -258,39 +225,7 @@ void Snapshotter::replace(std::vector<Protection> protections) {
   memory_ = std::make_shared<ProtectedMemory>(protections_, zone_bytes_);
   device_.begin(memory_);
   dirty_.assign(memory_->zones(), 0);
-  for (Tracked& one : tracked_) one.on = one.measured = false;
-  driver_.begin(memory_, faults_, notes_);
-}
-
-Result<Track> Snapshotter::choose_track(Track wanted) {
-  if (wanted != Track::automatic && wanted != Track::faults && wanted != Track::scan) return wanted;
-  if (abilities_.empty()) abilities_ = setup_.watches->abilities();
-  if (wanted == Track::automatic) return platform::automatic_track(abilities_);
-  const auto able = [&](WatchForm form) {
-    const auto found = std::ranges::find(abilities_, form, &platform::WatchAbility::form);
-    return found != abilities_.end() && found->usable;
-  };
-  if (wanted == Track::scan ? able(WatchForm::userfaultfd_async)
-                            : able(WatchForm::userfaultfd_sync) || able(WatchForm::mprotect))
-    return wanted;
-  std::string why;
-  for (const platform::WatchAbility& one : abilities_)
-    if (!one.usable) why += "; " + std::string(name_of(one.form)) + ": " + one.note;
-  return Error{Errc::unsupported, std::string("writes cannot be tracked by ") +
-                                      (wanted == Track::scan ? "scan" : "faults") + " here" + why};
-}
-
-Result<std::shared_ptr<WatchThread>> Snapshotter::watch_for(Track track) {
-  if (track != Track::faults && track != Track::scan) return std::shared_ptr<WatchThread>();
-  std::shared_ptr<WatchThread>& mine = track == Track::faults ? faults_ : notes_;
-  if (mine != nullptr && !mine->failed()) return mine;
-  auto opened =
-      setup_.watches->open(track == Track::faults ? WatchForm::userfaultfd_sync : WatchForm::userfaultfd_async);
-  if (!opened && track == Track::faults) opened = setup_.watches->open(WatchForm::mprotect);
-  if (!opened) return opened.error();
-  mine = std::make_shared<WatchThread>(
-      std::move(*opened), [this](const auto& event) { driver_.told(event); }, [this] { driver_.confirmed(); });
-  return mine;
+  tracking_.begin(memory_);
 }
 
 Result<void> Snapshotter::touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes) {
@@ -359,16 +294,17 @@ Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std
   std::vector<bool> clean(bodies.size());
   std::set<std::uint32_t> adopted;  // regions on the device
   const auto take_over = [&](const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
-    for (std::size_t b = 0; b < bodies.size(); ++b) clean[b] = adopt(b, targets, from, zones);
-    for (const Body& body : memory_->device_bodies())
-      if (adopt_on_device(body, targets, from, zones)) adopted.insert(body.region);
+    for (std::size_t b = 0; b < bodies.size(); ++b) {
+      const auto mine = restored_zones(bodies[b], targets, from, zones);
+      clean[b] = !mine.empty() && tracking_.adopt(b, from, mine, [&] { return lean_on(bodies[b], from, mine); });
+    }
+    for (const Body& body : memory_->device_bodies()) {
+      const auto mine = restored_zones(body, targets, from, zones);
+      if (!mine.empty() && device_.adopt(body, mine, [&] { return lean_on(body, from, mine); }))
+        adopted.insert(body.region);
+    }
   };
-  // All of a whole body is written: a fault for each zone would tell nothing.
-  for (std::size_t b = 0; b < bodies.size(); ++b) {
-    if (tracked_[b].track != Track::faults || options.have || !covers(targets, bodies[b])) continue;
-    driver_.touch({bodies[b].first, bodies[b].zones});
-    driver_.disarm(bodies[b]);
-  }
+  if (!options.have) tracking_.before_restore([&](const Body& body) { return covers(targets, body); });
   auto restored = engine.restore(0, version, targets, options, take_over);
   for (const Body& body : memory_->device_bodies()) {
     if (adopted.contains(body.region)) continue;
@@ -376,7 +312,7 @@ Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std
       if (const auto zones = written_by(target, body); zones.count > 0) device_.touch(zones);
   }
   for (std::size_t b = 0; b < bodies.size(); ++b) {
-    if (tracked_[b].track != Track::declared || clean[b]) continue;
+    if (!tracking_.declared(b) || clean[b]) continue;
     for (const Target& target : targets)
       if (const auto zones = written_by(target, bodies[b]); zones.count > 0) driver_.touch(zones);
   }
@@ -402,48 +338,11 @@ std::vector<storage::ZoneRange> Snapshotter::restored_zones(const Body& body, st
   return mine;
 }
 
-// As adopt().
-bool Snapshotter::adopt_on_device(const Body& body, std::span<const Target> targets,
-                                  const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
-  const std::vector<storage::ZoneRange> mine = restored_zones(body, targets, from, zones);
-  std::vector<ProtectedMemory::Zones> clean;
-  for (const storage::ZoneRange& range : mine) clean.push_back({body.first + range.first, range.count});
-  if (clean.empty() || !device_.settle(body.region, clean)) return false;
-  if (!archive_.adopt(memory_, body.first, from, mine)) {
-    device_.forget();
-    return false;
-  }
+// The next cut does. False: something that it names is no longer there.
+bool Snapshotter::lean_on(const Body& body, const storage::StoredSnapshot& from,
+                          std::span<const storage::ZoneRange> zones) {
+  if (!archive_.adopt(memory_, body.first, from, zones)) return false;
   for (const storage::ZoneMap::Source& source : from.map.sources) last_id_ = std::max(last_id_, source.id.cut);
-  return true;
-}
-
-// False: what was restored is not known to be the snapshot's, zone by zone.
-bool Snapshotter::adopt(std::size_t b, std::span<const Target> targets, const storage::StoredSnapshot& from,
-                        std::span<const storage::ZoneRange> zones) {
-  const Body& body = memory_->bodies()[b];
-  Tracked& tracked = tracked_[b];
-  if (tracked.track == Track::everything || (tracked.automatic && tracked.choice.stopped())) return false;
-  const std::vector<storage::ZoneRange> mine = restored_zones(body, targets, from, zones);
-  if (mine.empty()) return false;
-  std::uint32_t count = 0;
-  for (const storage::ZoneRange& range : mine) count += range.count;
-  if (!tracked.on && count < body.zones) return false;
-  if (tracked.track == Track::scan) {  // of other zones, and of the restore itself
-    std::vector<PageRange> written;
-    if (!tracked.watch->watch().take_written(body.pages(), written)) return false;
-    for (const PageRange& range : written) driver_.touch(ProtectedMemory::zones_in(body, range, zone_bytes_));
-  }
-  if (!archive_.adopt(memory_, body.first, from, mine)) return false;
-  for (const storage::ZoneMap::Source& source : from.map.sources) last_id_ = std::max(last_id_, source.id.cut);
-  if (tracked.track == Track::digest) {
-    tracked.seen.resize(body.zones);
-    for (const storage::ZonePiece& piece : storage::plan_restore(from.map, mine).pieces)
-      for (std::uint32_t i = 0; i < piece.zones.count; ++i)
-        tracked.seen[piece.zones.first + i] = from.map.sums[piece.sum + i];
-  }
-  for (const storage::ZoneRange& range : mine)
-    driver_.restored({body.first + range.first, range.count}, tracked.track == Track::faults);
-  tracked.on = true;
   return true;
 }
 
@@ -474,13 +373,16 @@ Result<std::shared_ptr<Cut>> Snapshotter::snapshot(Version version, const Snapsh
 Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, const SnapshotOptions& options) {
   std::ranges::fill(dirty_, std::uint8_t{0});
   driver_.dirty(std::span(dirty_).first(memory_->host_zones()));
-  Found found;
-  if (auto looked = find_written(found); !looked) return looked.error();
+  const std::uint64_t failures = driver_.stats().failures;
+  const bool known = failures == std::exchange(failures_seen_, failures);  // else what was written since is not
+  if (!known) device_.forget();
+  FoundWrites found;
+  if (auto looked = tracking_.find_written(found, dirty_, known); !looked) return looked.error();
   if (auto looked = device_.find(options, dirty_); !looked) return looked.error();
   found.untracked = found.untracked && device_.untracked();
   if (found.untracked) {
     auto stored = store_everything(engine, version, options);
-    sample();
+    tracking_.sample();
     return stored;
   }
   bool full = options.full;
@@ -528,15 +430,8 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
     driver_.lose_track();  // interrupted, the program writes on: what is not copied would be torn
     return copied.error();
   }
-  for (std::size_t b = 0; b < tracked_.size(); ++b)
-    if (tracked_[b].track == Track::faults && !found.armed[b]) driver_.disarm(memory_->bodies()[b]);
-  sample();
+  tracking_.copied(found);
   return cut;
-}
-
-void Snapshotter::sample() {
-  for (std::size_t b = 0; b < tracked_.size(); ++b)
-    if (tracked_[b].sampled) driver_.sample(memory_->bodies()[b]);
 }
 
 // Nothing of it will be shared with others, and it blocks anyway: an ordinary checkpoint has the same bytes, is copied
@@ -566,69 +461,6 @@ Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Versi
                                       .copied = true,
                                       .ended = true,
                                       .future = std::move(*stored)});
-}
-
-Result<void> Snapshotter::find_written(Found& found) {
-  const std::span<const Body> bodies = memory_->bodies();
-  const std::uint64_t failures = driver_.stats().failures;
-  const bool known = failures == failures_seen_;  // after a failure, what was written since is unknown
-  failures_seen_ = failures;
-  if (!known) device_.forget();
-  for (std::size_t b = 0; b < bodies.size(); ++b) {
-    const Body& body = bodies[b];
-    Tracked& tracked = tracked_[b];
-    const std::size_t from = found.zones.size();
-    if (tracked.track == Track::scan) {
-      std::vector<PageRange> written;
-      if (auto taken = tracked.watch->watch().take_written(body.pages(), written); !taken) {
-        driver_.is_gone(body);
-        return *driver_.lost();
-      }
-      for (const PageRange& range : written) found.zones.push_back(ProtectedMemory::zones_in(body, range, zone_bytes_));
-    }
-    if (tracked.track == Track::digest) {
-      if (auto compared = compare(body, tracked, found); !compared) return compared;
-    }
-    if (!tracked.on && tracked.track != Track::declared) found.zones.push_back({body.first, body.zones});
-    for (std::size_t i = from; i < found.zones.size(); ++i)
-      std::fill_n(dirty_.begin() + found.zones[i].first, found.zones[i].count, std::uint8_t{1});
-
-    bool on = tracked.track != Track::everything;
-    if (tracked.automatic) {
-      std::optional<double> share;
-      if (std::exchange(tracked.sampled, false)) {
-        share = driver_.sampled(body);
-      } else if (tracked.on && tracked.measured && known) {
-        share = static_cast<double>(std::count(dirty_.begin() + body.first, dirty_.begin() + body.first + body.zones,
-                                               std::uint8_t{1})) /
-                body.zones;
-      }
-      const policy::Tracked watched = tracked.choice.at_cut(share);
-      tracked.sampled = watched == policy::Tracked::sample && tracked.track == Track::faults;
-      on = watched != policy::Tracked::nothing && !tracked.sampled;
-    }
-    found.untracked = found.untracked && !tracked.on && !on;
-    tracked.measured = tracked.on = on;
-    found.armed.push_back(on && tracked.track == Track::faults);
-    found.blocks = found.blocks || !found.armed.back();
-  }
-  return {};
-}
-
-// What it notes is what the cut stores: nothing is written during the call.
-Result<void> Snapshotter::compare(const Body& body, Tracked& tracked, Found& found) {
-  tracked.seen.resize(body.zones);
-  std::vector<std::byte> bytes(zone_bytes_);
-  for (std::uint32_t i = 0; i < body.zones; ++i) {
-    const PageRange range = memory_->range_of(body.first + i);
-    if (!read_memory(bytes.data(), range.begin, range.bytes)) {
-      driver_.is_gone(body);
-      return *driver_.lost();
-    }
-    const storage::Checksum sum = storage::checksum_of(std::span(bytes).first(range.bytes));
-    if (sum != std::exchange(tracked.seen[i], sum)) found.zones.push_back({body.first + i, 1});
-  }
-  return {};
 }
 
 storage::SnapshotId Snapshotter::next_id() {

@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "planner/track_choice.hpp"
 #include "snapshots/archive.hpp"
 #include "snapshots/cut_driver.hpp"
 #include "snapshots/device_side.hpp"
+#include "snapshots/host_tracking.hpp"
 #include "store/attached.hpp"
 #include "store/engine.hpp"
 
@@ -56,35 +56,11 @@ class Snapshotter final : public runtime::Attached {
   Result<void> end(const Interrupt& interrupted) override;
 
  private:
-  // How writes to a body are found, until the next cut and as such.
-  struct Tracked {
-    std::uint32_t region = 0;
-    Track track = Track::everything;          // never `automatic`
-    std::shared_ptr<WatchThread> watch = {};  // Track::faults, Track::scan
-    bool automatic = false;
-    bool on = false;        // tracked since the last cut
-    bool measured = false;  // and what is dirty was written since
-    bool sampled = false;   // not tracked, but some of it watched
-    policy::TrackChoice choice = policy::TrackChoice();
-    std::vector<storage::Checksum> seen = {};  // Track::digest: at the last cut
-  };
-  // What a cut is owed beside what faults and touch() have told.
-  struct Found {
-    std::vector<ProtectedMemory::Zones> zones;
-    std::vector<std::uint8_t> armed;  // for each body
-    bool blocks = false;              // some of it is not armed
-    bool untracked = true;            // nothing is, before the cut or after it
-  };
-
   Snapshotter(std::shared_ptr<runtime::Engine> engine, std::uint32_t zone_bytes, Setup setup);
   Result<void> start();
   std::optional<Error> refused() const;
-  Result<Track> choose_track(Track wanted);
-  Result<std::shared_ptr<WatchThread>> watch_for(Track track);
   void replace(std::vector<Protection> protections);
   Result<std::shared_ptr<Cut>> take(runtime::Engine& engine, Version version, const SnapshotOptions& options);
-  Result<void> find_written(Found& found);
-  void sample();
   Result<std::shared_ptr<Cut>> store_everything(runtime::Engine& engine, Version version,
                                                 const SnapshotOptions& options);
   Result<void> wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout, const Interrupt& interrupted);
@@ -96,11 +72,7 @@ class Snapshotter final : public runtime::Attached {
   std::vector<storage::ZoneRange> restored_zones(const Body& body, std::span<const Target> targets,
                                                  const storage::StoredSnapshot& from,
                                                  std::span<const storage::ZoneRange> zones) const;
-  bool adopt(std::size_t body, std::span<const Target> targets, const storage::StoredSnapshot& from,
-             std::span<const storage::ZoneRange> zones);
-  bool adopt_on_device(const Body& body, std::span<const Target> targets, const storage::StoredSnapshot& from,
-                       std::span<const storage::ZoneRange> zones);
-  Result<void> compare(const Body& body, Tracked& tracked, Found& found);
+  bool lean_on(const Body& body, const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
   storage::SnapshotId next_id();
   /// Why a snapshot that was taken is not there: of this version, or of any.
   Result<void> not_stored(std::optional<Version> version);
@@ -114,8 +86,8 @@ class Snapshotter final : public runtime::Attached {
   const std::shared_ptr<Board> board_ = std::make_shared<Board>();
   Archive archive_;
   CutDriver driver_;
+  HostTracking tracking_;
   DeviceSide device_;
-  std::shared_ptr<WatchThread> faults_, notes_;  // made at need, and anew when they have failed
   std::thread archiver_;
 
   std::atomic<bool> closing_{false};                              // calls end soon
@@ -124,12 +96,10 @@ class Snapshotter final : public runtime::Attached {
   std::map<Version, Error> lost_;        // snapshots that could not be stored, until the version is dropped or there
   std::mutex calls_;                     // guards what follows
   std::vector<Protection> protections_;  // ascending by region; never `automatic`
-  std::vector<Tracked> tracked_;         // for each body
   std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
   std::vector<std::uint8_t> dirty_;
   std::uint64_t last_id_ = 0;
   std::uint64_t failures_seen_ = 0;
-  std::vector<platform::WatchAbility> abilities_;
   bool ended_ = false;
 };
 

@@ -21,6 +21,7 @@ MadeMap ZoneTable::add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t 
       zones_[piece.zones[i]] = {mine, piece.piece * piece_bytes + i * memory.zone_bytes(), piece.sums[i]};
   for (const SharedZone& one : cut.shared) zones_[one.zone] = {mine, one.offset, one.sum};
   drop_unused();
+  count();
 
   MadeMap made;
   for (auto source = sources_.rbegin(); source != sources_.rend(); ++source) {
@@ -85,6 +86,7 @@ void ZoneTable::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std:
         zones_[first + piece.zones.first + i] = {place, piece.offset + std::uint64_t{i} * memory->zone_bytes(),
                                                  from.map.sums[piece.sum + i]};
   }
+  count();
 }
 
 // The last one stays: it is the snapshot's own.
@@ -108,13 +110,23 @@ void ZoneTable::drop_unused() {
 std::vector<policy::SnapshotSource> ZoneTable::sources(const ProtectedMemory& memory,
                                                        std::span<const std::uint8_t> dirty) const {
   if (memory_.get() != &memory) return {};
-  std::vector<policy::SnapshotSource> found(sources_.size());
-  for (std::size_t i = 0; i < sources_.size(); ++i) found[i] = {sources_[i].source.version, sources_[i].stored, 0};
+  // A few zones of many are dirty, so only those are looked at.
+  std::vector<std::uint64_t> needed;
+  for (const Source& one : sources_) needed.push_back(one.zones);
   for (std::size_t z = 0; z < zones_.size(); ++z)
-    if (!dirty[z] && zones_[z].source != kNowhere) found[zones_[z].source].needed += memory.zone_bytes();
+    if (dirty[z] && zones_[z].source != kNowhere) --needed[zones_[z].source];
+  std::vector<policy::SnapshotSource> found;
+  for (std::size_t i = 0; i < sources_.size(); ++i)
+    found.push_back({sources_[i].source.version, sources_[i].stored, needed[i] * memory.zone_bytes()});
   std::erase_if(found, [](const policy::SnapshotSource& one) { return one.needed == 0; });
   for (policy::SnapshotSource& one : found) one.stored = std::max(one.stored, one.needed);
   return found;
+}
+
+void ZoneTable::count() {
+  for (Source& one : sources_) one.zones = 0;
+  for (const Zone& zone : zones_)
+    if (zone.source != kNowhere) ++sources_[zone.source].zones;
 }
 
 std::vector<storage::SnapshotId> ZoneTable::ids() const {

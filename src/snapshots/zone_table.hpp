@@ -60,10 +60,12 @@ class ZoneTable {
     storage::ZoneMap::Source source;
     std::uint64_t piece_bytes = 0;
     std::uint64_t stored = 0;  // bytes of its zones, not counting what is empty in its pieces
+    std::uint64_t zones = 0;   // that have their bytes there
   };
   void begin(const std::shared_ptr<const ProtectedMemory>& memory);
   std::uint32_t place_of(const Source& source);
   void drop_unused();
+  void count();
 
   std::shared_ptr<const ProtectedMemory> memory_;
   std::vector<Zone> zones_;

@@ -98,8 +98,6 @@ def test_mistakes_are_refused_by_name(store: ebbtide.Store, make: Any) -> None:
             store.protect(x, track=track)
     with pytest.raises(ebbtide.Unsupported, match="multiple of 16 bytes"):
         store.protect(x[1:])
-    with pytest.raises(ebbtide.InvalidArgument, match="at most 1 MiB"):
-        store.protect(x, zone="2MiB")
     future = store.checkpoint(0, x)
     with pytest.raises(ebbtide.InvalidArgument, match="no snapshot"):
         future.before_write(x)

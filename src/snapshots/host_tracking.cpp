@@ -1,0 +1,205 @@
+#include "snapshots/host_tracking.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "os/automatic_track.hpp"
+#include "snapshots/memory_read.hpp"
+
+namespace ebb::snapshots {
+
+using platform::PageRange;
+using platform::WatchForm;
+
+// --- what is watched -------------------------------------------------------------------------------------------------
+
+Result<void> HostTracking::add(const Protection& made) {
+  auto track = choose_track(made.track);
+  if (!track) return track.error();
+  const ProtectedMemory alone(std::span(&made, 1), zone_bytes_);
+  if (alone.bodies().empty()) return {};
+  const PageRange pages = alone.bodies()[0].pages();
+  auto watch = watch_for(*track);
+  if (!watch) return watch.error();
+  if (*watch != nullptr) {
+    if (auto watched = (*watch)->watch().watch(pages); !watched) return watched;
+  }
+  if (*track == Track::scan) {
+    if (auto armed = (*watch)->watch().arm(pages); !armed) {
+      (*watch)->watch().forget(pages);
+      return armed;
+    }
+  }
+  const auto next = std::ranges::upper_bound(tracked_, made.region, {}, &Tracked::region);
+  tracked_.insert(next, {.region = made.region,
+                         .track = *track,
+                         .watch = std::move(*watch),
+                         .automatic = made.track == Track::automatic,
+                         .choice = policy::TrackChoice(policy::track_bounds(zone_bytes_))});
+  return {};
+}
+
+std::shared_ptr<WatchThread> HostTracking::remove(std::uint32_t region) {
+  const auto tracked = std::ranges::find(tracked_, region, &Tracked::region);
+  if (tracked == tracked_.end()) return {};
+  std::shared_ptr<WatchThread> watch = std::move(tracked->watch);
+  tracked_.erase(tracked);
+  return watch;
+}
+
+void HostTracking::begin(std::shared_ptr<const ProtectedMemory> memory) {
+  memory_ = std::move(memory);
+  for (Tracked& one : tracked_) one.on = one.measured = false;
+  driver_.begin(memory_, faults_, notes_);
+}
+
+void HostTracking::clear() {
+  tracked_.clear();
+  faults_.reset();
+  notes_.reset();
+}
+
+Result<Track> HostTracking::choose_track(Track wanted) {
+  if (wanted != Track::automatic && wanted != Track::faults && wanted != Track::scan) return wanted;
+  if (abilities_.empty()) abilities_ = watches_->abilities();
+  if (wanted == Track::automatic) return platform::automatic_track(abilities_);
+  const auto able = [&](WatchForm form) {
+    const auto found = std::ranges::find(abilities_, form, &platform::WatchAbility::form);
+    return found != abilities_.end() && found->usable;
+  };
+  if (wanted == Track::scan ? able(WatchForm::userfaultfd_async)
+                            : able(WatchForm::userfaultfd_sync) || able(WatchForm::mprotect))
+    return wanted;
+  std::string why;
+  for (const platform::WatchAbility& one : abilities_)
+    if (!one.usable) why += "; " + std::string(name_of(one.form)) + ": " + one.note;
+  return Error{Errc::unsupported, std::string("writes cannot be tracked by ") +
+                                      (wanted == Track::scan ? "scan" : "faults") + " here" + why};
+}
+
+Result<std::shared_ptr<WatchThread>> HostTracking::watch_for(Track track) {
+  if (track != Track::faults && track != Track::scan) return std::shared_ptr<WatchThread>();
+  std::shared_ptr<WatchThread>& mine = track == Track::faults ? faults_ : notes_;
+  if (mine != nullptr && !mine->failed()) return mine;
+  auto opened = watches_->open(track == Track::faults ? WatchForm::userfaultfd_sync : WatchForm::userfaultfd_async);
+  if (!opened && track == Track::faults) opened = watches_->open(WatchForm::mprotect);
+  if (!opened) return opened.error();
+  mine = std::make_shared<WatchThread>(
+      std::move(*opened), [this](const auto& event) { driver_.told(event); }, [this] { driver_.confirmed(); });
+  return mine;
+}
+
+// --- the cut ---------------------------------------------------------------------------------------------------------
+
+Result<void> HostTracking::find_written(FoundWrites& found, std::span<std::uint8_t> dirty, bool known) {
+  const std::span<const Body> bodies = memory_->bodies();
+  for (std::size_t b = 0; b < bodies.size(); ++b) {
+    const Body& body = bodies[b];
+    Tracked& tracked = tracked_[b];
+    const std::size_t from = found.zones.size();
+    if (tracked.track == Track::scan)
+      if (auto noted = take_notes(body, tracked, found); !noted) return noted;
+    if (tracked.track == Track::digest)
+      if (auto compared = compare(body, tracked, found); !compared) return compared;
+    if (!tracked.on && tracked.track != Track::declared) found.zones.push_back({body.first, body.zones});
+    for (std::size_t i = from; i < found.zones.size(); ++i)
+      std::fill_n(dirty.begin() + found.zones[i].first, found.zones[i].count, std::uint8_t{1});
+
+    bool on = tracked.track != Track::everything;
+    if (tracked.automatic) {
+      std::optional<double> share;
+      if (std::exchange(tracked.sampled, false)) {
+        share = driver_.sampled(body);
+      } else if (tracked.on && tracked.measured && known) {
+        share = static_cast<double>(std::ranges::count(dirty.subspan(body.first, body.zones), std::uint8_t{1})) /
+                body.zones;
+      }
+      const policy::Tracked watched = tracked.choice.at_cut(share);
+      tracked.sampled = watched == policy::Tracked::sample && tracked.track == Track::faults;
+      on = watched != policy::Tracked::nothing && !tracked.sampled;
+    }
+    found.untracked = found.untracked && !tracked.on && !on;
+    tracked.measured = tracked.on = on;
+    found.armed.push_back(on && tracked.track == Track::faults);
+    found.blocks = found.blocks || !found.armed.back();
+  }
+  return {};
+}
+
+Result<void> HostTracking::take_notes(const Body& body, Tracked& tracked, FoundWrites& found) {
+  std::vector<PageRange> written;
+  if (auto taken = tracked.watch->watch().take_written(body.pages(), written); !taken) {
+    driver_.is_gone(body);
+    return *driver_.lost();
+  }
+  for (const PageRange& range : written) found.zones.push_back(ProtectedMemory::zones_in(body, range, zone_bytes_));
+  return {};
+}
+
+// What it notes is what the cut stores: nothing is written during the call.
+Result<void> HostTracking::compare(const Body& body, Tracked& tracked, FoundWrites& found) {
+  tracked.seen.resize(body.zones);
+  std::vector<std::byte> bytes(zone_bytes_);
+  for (std::uint32_t i = 0; i < body.zones; ++i) {
+    const PageRange range = memory_->range_of(body.first + i);
+    if (!read_memory(bytes.data(), range.begin, range.bytes)) {
+      driver_.is_gone(body);
+      return *driver_.lost();
+    }
+    const storage::Checksum sum = storage::checksum_of(std::span(bytes).first(range.bytes));
+    if (sum != std::exchange(tracked.seen[i], sum)) found.zones.push_back({body.first + i, 1});
+  }
+  return {};
+}
+
+void HostTracking::copied(const FoundWrites& found) {
+  for (std::size_t b = 0; b < tracked_.size(); ++b)
+    if (tracked_[b].track == Track::faults && !found.armed[b]) driver_.disarm(memory_->bodies()[b]);
+  sample();
+}
+
+void HostTracking::sample() {
+  for (std::size_t b = 0; b < tracked_.size(); ++b)
+    if (tracked_[b].sampled) driver_.sample(memory_->bodies()[b]);
+}
+
+// --- restores --------------------------------------------------------------------------------------------------------
+
+// All of a whole body is written: a fault for each zone would tell nothing.
+void HostTracking::before_restore(const std::function<bool(const Body&)>& covered) {
+  const std::span<const Body> bodies = memory_->bodies();
+  for (std::size_t b = 0; b < bodies.size(); ++b) {
+    if (tracked_[b].track != Track::faults || !covered(bodies[b])) continue;
+    driver_.touch({bodies[b].first, bodies[b].zones});
+    driver_.disarm(bodies[b]);
+  }
+}
+
+bool HostTracking::adopt(std::size_t b, const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones,
+                         const std::function<bool()>& lean) {
+  const Body& body = memory_->bodies()[b];
+  Tracked& tracked = tracked_[b];
+  if (tracked.track == Track::everything || (tracked.automatic && tracked.choice.stopped())) return false;
+  std::uint32_t count = 0;
+  for (const storage::ZoneRange& range : zones) count += range.count;
+  if (!tracked.on && count < body.zones) return false;
+  if (tracked.track == Track::scan) {  // of other zones, and of the restore itself
+    std::vector<PageRange> written;
+    if (!tracked.watch->watch().take_written(body.pages(), written)) return false;
+    for (const PageRange& range : written) driver_.touch(ProtectedMemory::zones_in(body, range, zone_bytes_));
+  }
+  if (!lean()) return false;
+  if (tracked.track == Track::digest) {
+    tracked.seen.resize(body.zones);
+    for (const storage::ZonePiece& piece : storage::plan_restore(from.map, zones).pieces)
+      for (std::uint32_t i = 0; i < piece.zones.count; ++i)
+        tracked.seen[piece.zones.first + i] = from.map.sums[piece.sum + i];
+  }
+  for (const storage::ZoneRange& range : zones)
+    driver_.restored({body.first + range.first, range.count}, tracked.track == Track::faults);
+  tracked.on = true;
+  return true;
+}
+
+}  // namespace ebb::snapshots

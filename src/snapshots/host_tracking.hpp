@@ -1,0 +1,81 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "planner/track_choice.hpp"
+#include "snapshots/cut_driver.hpp"
+#include "storage/format/stored_snapshot.hpp"
+
+namespace ebb::snapshots {
+
+/// What a cut is owed of host memory beside what faults and touch() have told.
+struct FoundWrites {
+  std::vector<ProtectedMemory::Zones> zones;
+  std::vector<std::uint8_t> armed;  // for each body
+  bool blocks = false;              // some of it is not armed
+  bool untracked = true;            // nothing is, before the cut or after it
+};
+
+/// How writes to protected host memory are found: the watches, and for each body the way that was chosen or changes by
+/// itself.
+///
+/// Thread safety: one call at a time; the driver's own threads answer what the watches tell.
+class HostTracking {
+ public:
+  HostTracking(std::shared_ptr<platform::WriteWatches> watches, CutDriver& driver, std::uint32_t zone_bytes)
+      : watches_(std::move(watches)), driver_(driver), zone_bytes_(zone_bytes) {}
+
+  /// It is watched from now on, before anything else is changed. Errors: unsupported, in_use, out_of_memory.
+  Result<void> add(const Protection& made);
+  /// What has to forget its memory once the driver has begun without it; null: nothing.
+  std::shared_ptr<WatchThread> remove(std::uint32_t region);
+  /// This memory from now on, all of it dirty. No cut is in flight.
+  void begin(std::shared_ptr<const ProtectedMemory> memory);
+  void clear();
+
+  /// `dirty` has a value for each zone, and gets 1 for what is found. Not `known`: what was written since the last cut
+  /// is not. Error: lost.
+  Result<void> find_written(FoundWrites& found, std::span<std::uint8_t> dirty, bool known);
+  /// All of it is copied, so writes need not be seen before the next one.
+  void copied(const FoundWrites& found);
+  /// A few zones of what is not tracked are watched.
+  void sample();
+
+  /// Everything of these bodies is about to be written, by a restore without `have`.
+  void before_restore(const std::function<bool(const Body&)>& covered);
+  bool declared(std::size_t body) const { return tracked_[body].track == Track::declared; }
+  /// These zones of a body, in the map's numbers, were restored from a snapshot, and `lean` makes the next cut lean on
+  /// it. False: they are not known to be clean.
+  bool adopt(std::size_t body, const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones,
+             const std::function<bool()>& lean);
+
+ private:
+  // How writes to a body are found, until the next cut and as such.
+  struct Tracked {
+    std::uint32_t region = 0;
+    Track track = Track::everything;          // never `automatic`
+    std::shared_ptr<WatchThread> watch = {};  // Track::faults, Track::scan
+    bool automatic = false;
+    bool on = false;        // tracked since the last cut
+    bool measured = false;  // and what is dirty was written since
+    bool sampled = false;   // not tracked, but some of it watched
+    policy::TrackChoice choice = policy::TrackChoice();
+    std::vector<storage::Checksum> seen = {};  // Track::digest: at the last cut
+  };
+  Result<Track> choose_track(Track wanted);
+  Result<std::shared_ptr<WatchThread>> watch_for(Track track);
+  Result<void> compare(const Body& body, Tracked& tracked, FoundWrites& found);
+  Result<void> take_notes(const Body& body, Tracked& tracked, FoundWrites& found);
+
+  const std::shared_ptr<platform::WriteWatches> watches_;
+  CutDriver& driver_;
+  const std::uint32_t zone_bytes_;
+  std::shared_ptr<WatchThread> faults_, notes_;  // made at need, and anew when they have failed
+  std::vector<Tracked> tracked_;                 // for each body
+  std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
+  std::vector<platform::WatchAbility> abilities_;
+};
+
+}  // namespace ebb::snapshots
