@@ -137,7 +137,8 @@ Result<void> DeviceArrays::wait(StreamId stream) {
   return device_->wait(*event_);
 }
 
-Result<void> DeviceArrays::find(StreamId stream, std::span<std::uint8_t> dirty) {
+Result<void> DeviceArrays::find(StreamId stream, std::span<std::uint8_t> dirty,
+                                const std::function<void()>& meanwhile) {
   const auto digested = [](const auto& one) { return one->track == Track::digest; };
   for (const auto& array : arrays_) {
     if (!digested(array)) continue;
@@ -145,6 +146,7 @@ Result<void> DeviceArrays::find(StreamId stream, std::span<std::uint8_t> dirty) 
     if (auto told = device_->copy(stream, &array->counts(), array->tracker.tables().counts, kCounts); !told)
       return told;
   }
+  meanwhile();
   if (std::ranges::any_of(arrays_, digested))
     if (auto waited = wait(stream); !waited) return waited;
   bool any = false;

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,8 +57,8 @@ class DeviceArrays {
   void touch(ProtectedMemory::Zones zones);
 
   /// Of each array's zones, sets 1 in `dirty`, which has a value for each zone of the memory. The host waits until the
-  /// stream has read them. After an error: forget().
-  Result<void> find(platform::StreamId stream, std::span<std::uint8_t> dirty);
+  /// stream has read them, and calls `meanwhile` before that. After an error: forget().
+  Result<void> find(platform::StreamId stream, std::span<std::uint8_t> dirty, const std::function<void()>& meanwhile);
   /// What the cut stores: everything, or what was found and `also`, in pieces of so many zones.
   Result<std::vector<DevicePiece>> list(platform::StreamId stream, bool full,
                                         std::span<const ProtectedMemory::Zones> also, std::uint32_t piece_zones);

@@ -17,9 +17,11 @@ Error store_gone() { return {Errc::closed, "the store is closed, and its snapsho
 
 // --- the pieces of one cut -------------------------------------------------------------------------------------------
 
-DeviceCopies::DeviceCopies(std::weak_ptr<DeviceCopier> copier, std::vector<DevicePiece> pieces)
+DeviceCopies::DeviceCopies(std::weak_ptr<DeviceCopier> copier, std::vector<DevicePiece> pieces,
+                           std::vector<Reservation> ahead)
     : copier_(std::move(copier)), pieces_(pieces.size()) {
   for (std::size_t i = 0; i < pieces.size(); ++i) pieces_[i].what = std::move(pieces[i]);
+  for (std::size_t i = 0; i < ahead.size(); ++i) pieces_[i].memory.emplace(std::move(ahead[i]));
 }
 
 bool DeviceCopies::Piece::has(std::uint32_t region) const {
@@ -62,14 +64,18 @@ Result<void> DeviceCopies::before_write(Cut& cut, std::uint32_t region, std::opt
 // --- the copier ------------------------------------------------------------------------------------------------------
 
 DeviceCopier::DeviceCopier(std::weak_ptr<runtime::Engine> engine, std::shared_ptr<platform::Device> device,
-                           DeviceArrays& arrays, std::uint32_t zone_bytes)
-    : engine_(std::move(engine)), device_(std::move(device)), arrays_(arrays), zone_bytes_(zone_bytes) {}
+                           DeviceArrays& arrays, std::uint32_t zone_bytes, std::uint32_t piece_zones)
+    : engine_(std::move(engine)),
+      device_(std::move(device)),
+      arrays_(arrays),
+      zone_bytes_(zone_bytes),
+      piece_zones_(piece_zones) {}
 
 Result<std::shared_ptr<DeviceCopier>> DeviceCopier::make(const std::shared_ptr<runtime::Engine>& engine,
                                                          std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
                                                          std::uint32_t zone_bytes, std::uint32_t piece_zones) {
   using Where = DeviceBuffer::Where;
-  std::shared_ptr<DeviceCopier> made(new DeviceCopier(engine, device, arrays, zone_bytes));
+  std::shared_ptr<DeviceCopier> made(new DeviceCopier(engine, device, arrays, zone_bytes, piece_zones));
   const auto take = [](auto result, auto& to) {
     if (!result) return std::optional(result.error());
     to = std::move(*result);
@@ -154,6 +160,37 @@ Result<void> DeviceCopier::gather(const Cut& cut, std::optional<std::uint32_t> r
   return {};
 }
 
+Result<Reservation> DeviceCopier::reserve(const storage::SnapshotId& id, std::uint32_t number, std::size_t zones,
+                                          const CheckpointOptions& options) {
+  const auto engine = engine_.lock();
+  if (!engine) return store_gone();
+  const Source region{0, nullptr, zones * zone_bytes_};
+  return engine->view(storage::PieceName{"", id, number}.text()).reserve(storage::kPieceVersion, {&region, 1}, options);
+}
+
+std::vector<Reservation> DeviceCopier::reserve_ahead(const storage::SnapshotId& id, std::uint32_t pieces) {
+  std::vector<Reservation> ahead;
+  while (ahead.size() < pieces) {
+    auto memory =
+        reserve(id, static_cast<std::uint32_t>(ahead.size()), piece_zones_, {.interrupted = [] { return true; }});
+    if (!memory) break;
+    ahead.push_back(std::move(*memory));
+  }
+  return ahead;
+}
+
+void DeviceCopier::give_back(const storage::SnapshotId& id, std::uint32_t first, std::vector<Reservation> ahead) {
+  const auto engine = engine_.lock();
+  for (Reservation& memory : ahead) {
+    if (engine)
+      static_cast<void>(
+          static_cast<bool>(engine->view(storage::PieceName{"", id, first}.text()).drop(storage::kPieceVersion)));
+    const std::lock_guard lock(enqueue_);
+    static_cast<void>(static_cast<bool>(memory.commit({.stream = stream_})));  // dropped: it is abandoned in order
+    ++first;
+  }
+}
+
 Result<void> DeviceCopier::gather_claimed(const Cut& cut, std::uint32_t number, StreamId stream,
                                           const Interrupt& interrupted) {
   using State = DeviceCopies::State;
@@ -166,15 +203,13 @@ Result<void> DeviceCopier::gather_claimed(const Cut& cut, std::uint32_t number, 
     copies.changed_.notify_all();
     return result;
   };
-  const auto engine = engine_.lock();
-  if (!engine) return end(State::owed, store_gone());
-  const Source region{0, nullptr, piece.what.zones.size() * zone_bytes_};
-  auto memory = engine->view(storage::PieceName{"", cut.id, number}.text())
-                    .reserve(storage::kPieceVersion, {&region, 1},
-                             {.timeout = kRoomTimeout,
-                              .interrupted = [&] { return stopping_ || (interrupted && interrupted()); }});
-  if (!memory) return end(State::owed, memory.error());
-  piece.memory.emplace(std::move(*memory));
+  if (!piece.memory) {
+    auto memory =
+        reserve(cut.id, number, piece.what.zones.size(),
+                {.timeout = kRoomTimeout, .interrupted = [&] { return stopping_ || (interrupted && interrupted()); }});
+    if (!memory) return end(State::owed, memory.error());
+    piece.memory.emplace(std::move(*memory));
+  }
   Result<void> done;
   {
     const std::lock_guard lock(enqueue_);
@@ -239,15 +274,17 @@ Result<void> DeviceCopier::commit_all(const Job& job) {
   DeviceCopies& copies = *job.cut->device;
   for (std::uint32_t number = 0; number < copies.pieces_.size(); ++number) {
     DeviceCopies::Piece& piece = copies.pieces_[number];
+    bool mine = false;
     {
       std::unique_lock lock(copies.mutex_);
       copies.changed_.wait(lock, [&] {
         return copies.error_ || piece.state == State::gathered || (job.fenced && piece.state == State::owed);
       });
       if (copies.error_) return *copies.error_;
-      if (piece.state == State::owed) piece.state = State::claimed;
+      mine = piece.state == State::owed;
+      if (mine) piece.state = State::claimed;
     }
-    if (!piece.memory)
+    if (mine)
       if (auto gathered = gather_claimed(*job.cut, number, stream_, {}); !gathered) return gathered;
     if (auto committed = commit(piece); !committed) return committed;
     piece.memory.reset();

@@ -25,7 +25,8 @@ class DeviceCopier;
 /// 2. Once it has failed nothing more is gathered, and nothing waits for it.
 class DeviceCopies {
  public:
-  DeviceCopies(std::weak_ptr<DeviceCopier> copier, std::vector<DevicePiece> pieces);
+  /// `ahead`: memory of the first pieces.
+  DeviceCopies(std::weak_ptr<DeviceCopier> copier, std::vector<DevicePiece> pieces, std::vector<Reservation> ahead);
 
   /// Their checksums, into the cut's pieces, which these are the first of. Waits until all are committed. Error: how it
   /// failed.
@@ -72,6 +73,10 @@ class DeviceCopier {
   void stop(const Error& why);
   platform::StreamId stream() const { return stream_; }
 
+  /// Memory for the first `pieces` pieces of a cut, or for as many as there is room for now.
+  std::vector<Reservation> reserve_ahead(const storage::SnapshotId& id, std::uint32_t pieces);
+  /// Memory of that cut, from this piece on, which it does not need. (Its destructor would wait for the whole GPU.)
+  void give_back(const storage::SnapshotId& id, std::uint32_t first, std::vector<Reservation> ahead);
   /// From now on the thread sums and commits the pieces of this cut as they are gathered. `fenced`: it gathers those
   /// that are owed, after what `stream` holds now.
   Result<void> add(const std::shared_ptr<Cut>& cut, platform::StreamId stream, bool fenced);
@@ -91,7 +96,9 @@ class DeviceCopier {
     bool fenced = false;
   };
   DeviceCopier(std::weak_ptr<runtime::Engine> engine, std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
-               std::uint32_t zone_bytes);
+               std::uint32_t zone_bytes, std::uint32_t piece_zones);
+  Result<Reservation> reserve(const storage::SnapshotId& id, std::uint32_t number, std::size_t zones,
+                              const CheckpointOptions& options);
   Result<void> gather_claimed(const Cut& cut, std::uint32_t number, platform::StreamId stream,
                               const Interrupt& interrupted);
   Result<void> commit(DeviceCopies::Piece& piece);
@@ -102,7 +109,7 @@ class DeviceCopier {
   const std::weak_ptr<runtime::Engine> engine_;
   const std::shared_ptr<platform::Device> device_;
   DeviceArrays& arrays_;
-  const std::uint32_t zone_bytes_;
+  const std::uint32_t zone_bytes_, piece_zones_;
   DeviceBuffer sums_, host_sums_, host_zone_;  // the thread's
   platform::StreamId stream_ = 0;
   platform::EventId gathers_ = 0, summed_ = 0;  // by enqueue_; the thread's

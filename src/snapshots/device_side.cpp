@@ -1,5 +1,7 @@
 #include "snapshots/device_side.hpp"
 
+#include <utility>
+
 namespace ebb::snapshots {
 
 DeviceSide::DeviceSide(const std::shared_ptr<runtime::Engine>& engine, std::uint32_t zone_bytes,
@@ -19,21 +21,41 @@ Result<void> DeviceSide::add(const Protection& made) {
 }
 
 void DeviceSide::stop(const Error& why) {
+  if (copier_) give_back(0);
   if (copier_) copier_->stop(why);
   last_.reset();
   arrays_.clear();
 }
 
-Result<void> DeviceSide::find(const SnapshotOptions& options, std::span<std::uint8_t> dirty) {
+// From this piece on.
+void DeviceSide::give_back(std::size_t from) {
+  if (ahead_.size() <= from) return;
+  std::vector<Reservation> surplus;
+  while (ahead_.size() > from) {
+    surplus.insert(surplus.begin(), std::move(ahead_.back()));
+    ahead_.pop_back();
+  }
+  copier_->give_back(ahead_of_, static_cast<std::uint32_t>(from), std::move(surplus));
+}
+
+Result<void> DeviceSide::find(const storage::SnapshotId& id, const SnapshotOptions& options,
+                              std::span<std::uint8_t> dirty) {
   if (arrays_.empty()) return {};
+  give_back(0);  // of a call that threw
+  ahead_of_ = id;
   const auto stream = copier_->resolve(options.stream);
   if (!stream) return stream.error();
   stream_ = *stream;
   if (last_ && !copier_->gather(*last_, {}, {}, options.interrupted)) arrays_.forget();
   last_.reset();
   Result<void> found = copier_->fence(stream_);
-  if (found) found = arrays_.find(stream_, dirty);
-  if (!found) arrays_.forget();
+  const auto meanwhile = [&] {
+    if (!options.fenced && !arrays_.untracked()) ahead_ = copier_->reserve_ahead(id, whole_pieces_);
+  };
+  if (found) found = arrays_.find(stream_, dirty, meanwhile);
+  if (found) return found;
+  give_back(0);
+  arrays_.forget();
   return found;
 }
 
@@ -42,16 +64,20 @@ Result<void> DeviceSide::cut(const std::shared_ptr<Cut>& cut, bool full, std::sp
   if (arrays_.empty()) return {};
   auto listed = arrays_.list(stream_, full, also, piece_zones_);
   if (!listed) {
+    give_back(0);
     arrays_.forget();
     return listed.error();
   }
+  whole_pieces_ = 0;
+  for (const DevicePiece& piece : *listed) whole_pieces_ += piece.zones.size() == piece_zones_;
+  give_back(whole_pieces_);
   if (listed->empty()) return {};
   for (const DevicePiece& piece : *listed)
     cut->pieces.push_back({static_cast<std::uint32_t>(cut->pieces.size()),
                            piece.zones.size() * std::uint64_t{zone_bytes_},
                            piece.zones,
                            {}});
-  cut->device = std::make_shared<DeviceCopies>(copier_, std::move(*listed));
+  cut->device = std::make_shared<DeviceCopies>(copier_, std::move(*listed), std::exchange(ahead_, {}));
   cut->on_device = true;
   Result<void> done = copier_->add(cut, stream_, options.fenced);
   if (!done) {

@@ -30,7 +30,7 @@ class DeviceSide {
   void forget() { arrays_.forget(); }
 
   /// As DeviceArrays::find, when nothing is owed to an earlier cut any more.
-  Result<void> find(const SnapshotOptions& options, std::span<std::uint8_t> dirty);
+  Result<void> find(const storage::SnapshotId& id, const SnapshotOptions& options, std::span<std::uint8_t> dirty);
   /// Of what was found: the first pieces of the cut. With `fenced` they are gathered later. After an error nothing is
   /// under way.
   Result<void> cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> also,
@@ -43,12 +43,17 @@ class DeviceSide {
   std::uint64_t bytes_gathered() const;
 
  private:
+  void give_back(std::size_t from);
+
   const std::weak_ptr<runtime::Engine> engine_;
   const std::uint32_t zone_bytes_, piece_zones_;
   DeviceArrays arrays_;
   std::shared_ptr<DeviceCopier> copier_;  // from the first array on
   std::shared_ptr<Cut> last_;
-  platform::StreamId stream_ = 0;  // of the cut that is being taken
+  storage::SnapshotId ahead_of_ = {};
+  std::vector<Reservation> ahead_;  // for the cut that is being taken, which may store what the last one did
+  std::uint32_t whole_pieces_ = 0;  // of the last cut
+  platform::StreamId stream_ = 0;   // of the cut that is being taken
   std::atomic<const DeviceCopier*> counted_{nullptr};
 };
 

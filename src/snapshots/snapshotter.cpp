@@ -378,7 +378,8 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   if (!known) device_.forget();
   FoundWrites found;
   if (auto looked = tracking_.find_written(found, dirty_, known); !looked) return looked.error();
-  if (auto looked = device_.find(options, dirty_); !looked) return looked.error();
+  const storage::SnapshotId id = next_id();
+  if (auto looked = device_.find(id, options, dirty_); !looked) return looked.error();
   found.untracked = found.untracked && device_.untracked();
   if (found.untracked) {
     auto stored = store_everything(engine, version, options);
@@ -408,7 +409,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
                                                 .version = version,
                                                 .metadata = options.metadata,
                                                 .memory = memory_,
-                                                .id = next_id(),
+                                                .id = id,
                                                 .dedup = options.dedup,
                                                 .edges = std::vector<std::byte>(edge_bytes)});
   if (auto listed = device_.cut(cut, full, also, options); !listed) {
