@@ -112,10 +112,13 @@ def last_chapter(page: str, heading: str, text: str) -> str:
 def snapshots_page() -> str:
     """Its last chapter is made of what was measured."""
     sys.path.insert(0, str(ROOT / "benches"))
+    import gpu_snapshot_figures
     import snapshot_figures
 
     measured = json.loads((ROOT / "benches/results/snapshots.json").read_text())
-    return last_chapter("docs/snapshots.md", "What was measured", snapshot_figures.page(measured))
+    gpu = json.loads((ROOT / "benches/results/gpu_snapshots.json").read_text())
+    chapter = snapshot_figures.page(measured) + gpu_snapshot_figures.page(gpu)
+    return last_chapter("docs/snapshots.md", "What was measured", chapter)
 
 
 def torch_page() -> str:
