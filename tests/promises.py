@@ -36,6 +36,9 @@ GUARDS: dict[str, list[str]] = {
         "options/*", "base/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*", "python/test_memory.py",
     ],
     "docs/files.md: What is promised": ["files/*_test.cpp", "python/test_files.py"],
+    "docs/snapshots.md: Arrays on a GPU": [
+        "snapshots/gpu_snapshots_test.cpp", "device/zones_test.cpp", "python/test_gpu_snapshots.py",
+    ],
     "docs/snapshots.md: How writes are found": ["snapshots/*_test.cpp", "planner/track_choice_test.cpp", "python/test_snapshots.py"],
     # --- persistent stores
     "docs/durability.md: What is promised, fault by fault": [
