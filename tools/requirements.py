@@ -24,7 +24,8 @@ def has(tool: str, oldest: tuple[int, int]) -> bool:
 def main() -> None:
     tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = tables["build-system"]["requires"] + tables["project"]["dependencies"]
-    wanted += tables["project"]["optional-dependencies"]["test"]
+    extras = tables["project"]["optional-dependencies"]
+    wanted += extras["plots"] + extras["test"]
     if not has("cmake", (3, 22)):
         wanted.append("cmake>=3.22,<5")
     if not has("ninja", (1, 10)):

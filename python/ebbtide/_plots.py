@@ -1,25 +1,38 @@
-"""What all plots have in common. Drawing needs matplotlib, which is imported here alone, so by no command that draws
-nothing."""
+"""What all plots have in common. Drawing needs matplotlib, an extra; it is imported when something is drawn, and only here."""
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BLUE, RED, ORANGE = "#1f5fa8", "#c8321e", "#d98a1f"
 
 
+def drawn(say: Callable[[str], None], draw: Callable[..., None], *what: Any) -> bool:
+    """Calls `draw(*what)`. Without matplotlib it says instead which line installs it, and is False."""
+    if importlib.util.find_spec("matplotlib") is None:
+        say('no picture: matplotlib is not installed. To install it: pip install "ebbtide[plots]"')
+        return False
+    draw(*what)
+    return True
+
+
 def figure(width: float, height: float) -> Figure:
     """An empty one, in inches."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def logarithmic(axes: Any) -> None:
     """A logarithmic y axis with plain numbers at 1, 2 and 5 of each decade."""
+    from matplotlib.ticker import FuncFormatter
+
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
@@ -27,5 +40,7 @@ def logarithmic(axes: Any) -> None:
 
 def save(drawn: Figure, path: Path, dpi: int = 130) -> None:
     """The same bytes each time."""
+    import matplotlib
+
     with matplotlib.rc_context({"svg.hashsalt": path.stem}):
         drawn.savefig(path, **({"metadata": {"Date": None}} if path.suffix == ".svg" else {"dpi": dpi}))

@@ -159,9 +159,10 @@ def shot(
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
     if plot:
+        from .. import _plots
         from .plot import plot as draw
 
-        draw(document, plot)
+        _plots.drawn(lambda text: log.print(text, markup=False), draw, document, plot)
     if document["verified"]["wrong"]:
         raise typer.Exit(1)
 
@@ -227,7 +228,9 @@ def snapshot_modes(
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
     if plot:
-        modes.plot(document, plot)
+        from .. import _plots
+
+        _plots.drawn(lambda text: log.print(text, markup=False), modes.plot, document, plot)
 
 
 @app.command("trace")

@@ -148,20 +148,25 @@ class _Replayed:
 
 def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -> bool:
     """The whole demo; False when anything read differs from what was written."""
+    from .. import _plots
     from . import figures, report
     from .imaging import differences, for_the_eye, stack
     from .model import vertical
 
-    console.print(report.plan_text(job, room), highlight=False, soft_wrap=True)
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    say(report.plan_text(job, room))
     clock = _Clock()
     imaged = _image(console, job, room, clock)
     picture = out / "demo-image.png"
     true = job.true.vertical()
     image = for_the_eye(vertical(stack(imaged.images)), true.seabed, job.survey.spacing)
     volume = " x ".join(map(str, job.true.shape)) + " cells" if len(job.true.shape) == 3 else ""
-    figures.draw_image(picture, true, job.survey, image, volume)
+    is_drawn = _plots.drawn(say, figures.draw_image, picture, true, job.survey, image, volume)
     console.print(report.migration_table(imaged.histories, clock.seconds["migrate"], imaged.stats))
-    console.print(f"model and image: {picture}", highlight=False, soft_wrap=True)
+    if is_drawn:
+        say(f"model and image: {picture}")
 
     document = report.as_json(job, room, imaged.histories, imaged.stats)
     found = differences(imaged.images, imaged.reference)
@@ -178,10 +183,12 @@ def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -
 
     replayed = _replay(console, job, room, clock)
     timeline = out / "demo-blocked.png"
-    figures.draw_timeline(timeline, replayed.outcomes, report.replay_title(replayed.pace, replayed.rates))
-    console.print(report.replay_title(replayed.pace, replayed.rates), highlight=False, soft_wrap=True)
+    title = report.replay_title(replayed.pace, replayed.rates)
+    say(title)
     console.print(report.replay_table(replayed.rates, replayed.outcomes))
-    console.print(f"timeline of the blocked time: {timeline}", highlight=False, soft_wrap=True)
+    if is_drawn:
+        figures.draw_timeline(timeline, replayed.outcomes, title)
+        say(f"timeline of the blocked time: {timeline}")
     document["replay"] = report.replay_json(replayed.pace, replayed.rates, replayed.outcomes)
     _save(json, document, clock)
     for one in replayed.wrong:

@@ -112,7 +112,9 @@ def spill(
         for note in report.notes(document):
             console.print(note, soft_wrap=False, highlight=False)
         if plot:
-            report.plot(document, plot)
+            from ebbtide import _plots
+
+            _plots.drawn(lambda text: Console(stderr=True).print(text, markup=False), report.plot, document, plot)
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
 
