@@ -1,5 +1,8 @@
 #pragma once
 // One error vocabulary: an expected failure is a value with a named reason; a broken contract throws std::logic_error.
+#if __cplusplus < 202002L
+#error "Ebbtide's C++ headers need C++20: compile with -std=c++20"
+#endif
 #include <optional>
 #include <stdexcept>
 #include <string>
