@@ -35,6 +35,14 @@ def parse_time(text: str) -> float:
     return float(form[1]) * unit
 
 
+def parse_time_with_unit(text: str) -> float:
+    """As `parse_time`, but a number alone is refused unless it is 0: whoever writes 1 may mean a second or 1 ms."""
+    seconds, bare = parse_time(text), text.strip()
+    if seconds and not bare[-1].isalpha():
+        raise ValueError(f"{bare[:_DIGITS]!r} has no unit: write '{bare}ms' or '{bare}s'")
+    return seconds
+
+
 def format_size(count: float) -> str:
     """4294967296 to ``"4 GiB"``."""
     for unit in ("B", "KiB", "MiB", "GiB"):

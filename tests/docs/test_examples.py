@@ -201,6 +201,8 @@ LESS = {
 
 def check_bench(words, environment, cwd):
     smaller = [LESS.get(before, word) for before, word in zip(["", *words], words)]
+    if words[-1] == "shot":  # as much as the machine does in a minute
+        smaller += ["--time", "1s", "--dir", str(SCRATCH)]
     run(smaller, environment, cwd=cwd)
 
 

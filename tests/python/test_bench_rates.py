@@ -15,7 +15,7 @@ def test_copies_of_a_touched_area_have_a_rate():
 
 
 def test_files_have_rates_and_leave_nothing_behind(tmp_path):
-    write, read = rates.file_rates(tmp_path, history=100_000, depths=(1, 3), requests=(1 << 15,), repeats=1)
+    write, read = rates.file_rates(tmp_path, depths=(1, 3), request=1 << 15, probe=1 << 17, repeats=1)
     for rate in (write, read):
         assert rate.bytes_per_s > 0
         assert rate.depth in (1, 3) and rate.request == 1 << 15

@@ -6,11 +6,19 @@ import ebbtide
 import pytest
 import typer
 from demo_stand_in import StandInStore
+from ebbtide.bench import rates
 from ebbtide.demo.command import demo
 from typer.testing import CliRunner
 
 app = typer.Typer()
 app.command()(demo)
+
+
+@pytest.fixture(autouse=True)
+def disk_measured(monkeypatch):
+    """The disk's rates cost nothing; test_bench_rates measures them."""
+    rate = rates.FileRate(1e9, 2, 4 << 20, True)
+    monkeypatch.setattr(rates, "file_rates", lambda directory: (rate, rate))
 
 
 def run(*arguments):

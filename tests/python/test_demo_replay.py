@@ -13,9 +13,7 @@ from ebbtide.demo.replay import (
     Outcome,
     Pace,
     ThroughStore,
-    measure_disk,
     replay,
-    whole_pages,
 )
 
 PACE = Pace(count=5, size=3 * 4096, interval=0.0)
@@ -101,15 +99,6 @@ def test_a_file_system_without_direct_io_is_refused_by_name(monkeypatch, tmp_pat
         raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(replay_module.os, "open", refuse)
-    with pytest.raises(NoDirectIO, match="O_DIRECT") as caught:
-        measure_disk(tmp_path, 4096, 2)
+    with pytest.raises(NoDirectIO, match="O_DIRECT") as caught, replay_module.direct_file(tmp_path / "file", 0):
+        pass
     assert str(tmp_path) in str(caught.value)
-
-
-def test_the_disk_is_measured_and_left_clean(tmp_path):
-    try:
-        rates = measure_disk(tmp_path, whole_pages(100_000), 4)
-    except NoDirectIO as error:
-        pytest.skip(str(error))
-    assert rates.write > 0 and rates.read > 0 and rates.slower == min(rates.write, rates.read)
-    assert list(tmp_path.iterdir()) == []

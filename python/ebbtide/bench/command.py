@@ -6,11 +6,11 @@ import json as json_text
 import math
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .._units import format_size
+from .._units import format_rate, format_size
 from . import trace as traces
 from .options import check_device, size_of, time_of, wrong
 
@@ -76,11 +76,24 @@ def shot(
         typer.Option(help="What the store knows of that order: all of it in advance, only the next restore, nothing."),
     ] = Hints.all,
     interval: Annotated[
+        float | None,
+        _option(
+            "--interval",
+            time_of,
+            "TIME",
+            "Computing (slept) before each checkpoint and after each restore (default: 10ms).",
+        ),
+    ] = None,
+    device_cache: Annotated[
+        int | None, _option("--device-cache", size_of, "SIZE", "Device cache of each rank (default: 4GiB).")
+    ] = None,
+    host_cache: Annotated[
+        int | None, _option("--host-cache", size_of, "SIZE", "Host cache of each rank (default: 32GiB).")
+    ] = None,
+    duration: Annotated[
         float,
-        _option("--interval", time_of, "TIME", "Computing (slept) before each checkpoint and after each restore."),
-    ] = "10ms",  # type: ignore
-    device_cache: Annotated[int, _option("--device-cache", size_of, "SIZE", "Device cache of each rank.")] = "4GiB",  # type: ignore
-    host_cache: Annotated[int, _option("--host-cache", size_of, "SIZE", "Host cache of each rank.")] = "32GiB",  # type: ignore
+        _option("--time", time_of, "TIME", "About how long it takes if none of the options above is given."),
+    ] = "60s",  # type: ignore
     disk: Annotated[
         int | None,
         _option("--disk", size_of, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs)."),
@@ -123,26 +136,31 @@ def shot(
         typer.Option("--plot", metavar="FILE.png", help="Draw restore rate and prefetch distance by iteration."),
     ] = None,
 ) -> None:
-    """A shot: write a history of checkpoints, read it back in order, and report how long the program was blocked."""
+    """A shot: write a history of checkpoints, read it back in order, and report how long the program was blocked.
+
+    Without --checkpoints, --size, --trace, --interval and cache sizes, it takes what fits this machine in a minute.
+    """
     from rich.console import Console
 
-    from . import report
+    from . import progress, report
     from . import shot as shots
     from .config import Config, disk_for, scratch_directory
 
     check_device(device)
+    console, log = Console(), Console(stderr=True)
+    where = scratch_directory(directory)
+    if all(given is None for given in (checkpoints, size, trace, interval, device_cache, host_cache)):
+        checkpoints, size, interval, device_cache, host_cache = _fitted(duration, where, ranks, log)
     sizes = _sizes(checkpoints, size, trace, ranks)
-    if not math.isfinite(interval):
-        raise wrong("--interval", "it must be finite")
     config = Config(
         sizes=tuple(sizes),
         order=order.value,
         hints=hints.value,
-        interval=interval,
-        device_cache=device_cache,
-        host_cache=host_cache,
+        interval=0.01 if interval is None else interval,
+        device_cache=4 << 30 if device_cache is None else device_cache,
+        host_cache=32 << 30 if host_cache is None else host_cache,
         disk=disk_for(sizes) if disk is None else disk,
-        directory=scratch_directory(directory),
+        directory=where,
         wait=wait,
         policy=policy.value,
         prefetch=prefetch.value,
@@ -153,8 +171,8 @@ def shot(
         device=device,
     )
     _check_room(config)
-    console, log = Console(), Console(stderr=True)
-    document = shots.run(config, say=lambda text: log.print(f"[dim]{text}[/dim]"))
+    with progress.calls(log, 2 * config.checkpoints) as advance:
+        document = shots.run(config, lambda text: log.print(f"[dim]{text}[/dim]"), advance)
     console.print(report.table(document))
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -165,6 +183,25 @@ def shot(
         _plots.drawn(lambda text: log.print(text, markup=False), draw, document, plot)
     if document["verified"]["wrong"]:
         raise typer.Exit(1)
+
+
+def _fitted(seconds: float, directory: Path, ranks: int, log: Any) -> tuple[int, int, float, int, int]:
+    """The number of checkpoints and so on of a shot that fits this machine."""
+    import shutil
+
+    from .fit import fit
+    from .rates import file_rates
+
+    log.print("[dim]measuring the disk, to see what fits this machine[/dim]")
+    write, read = file_rates(directory)
+    found = fit(seconds, (write, read), shutil.disk_usage(directory).free, ranks)
+    log.print(
+        f"the disk writes {format_rate(write.bytes_per_s)} and reads {format_rate(read.bytes_per_s)}. To repeat this shot:",
+        highlight=False,
+        soft_wrap=True,
+    )
+    log.print(f"  {found.command()}", highlight=False, soft_wrap=True)
+    return found.checkpoints, found.size, found.interval, found.device_cache, found.host_cache
 
 
 def _sizes(checkpoints: int | None, size: int | None, trace: Path | None, ranks: int) -> list[tuple[int, ...]]:

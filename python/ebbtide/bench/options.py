@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from .._units import parse_size, parse_time
+from .._units import parse_size, parse_time_with_unit
 
 
 def wrong(option: str, message: str) -> typer.BadParameter:
@@ -23,7 +23,7 @@ def size_of(text: str) -> int:
 def time_of(text: str) -> float:
     """A parser of times for Typer."""
     try:
-        return parse_time(text)
+        return parse_time_with_unit(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -14,6 +14,7 @@ from typing import Any
 from .config import device_option
 from .content import Contents, Landing
 from .device import Cpu, select
+from .progress import Advance, nothing
 from .stats import since
 
 BARE_EVERY = 16  # iterations from one bare copy to the next
@@ -95,13 +96,14 @@ class Arrays:
 class _Pace:
     """The computing between two calls: `work`, then sleep until `interval` has passed, `last`, and `meet` the others."""
 
-    def __init__(self, interval: float, meet: Callable[[], None], outcome: Outcome) -> None:
-        self._interval, self._meet, self._outcome = interval, meet, outcome
+    def __init__(self, interval: float, meet: Callable[[], None], advance: Advance, outcome: Outcome) -> None:
+        self._interval, self._meet, self._advance, self._outcome = interval, meet, advance, outcome
 
     def compute(
         self, slept: list[float], work: Callable[[], None] | None = None, last: Callable[[], None] | None = None
     ) -> None:
         start = time.perf_counter()
+        self._advance()
         if work:
             work()
         # Sleeping, not spinning: on a small machine the core belongs to the store's threads meanwhile.
@@ -116,7 +118,7 @@ class _Pace:
         self._outcome.barrier_s += time.perf_counter() - awake
 
 
-def run(job: Job, begin: Callable[[], None], meet: Callable[[], None]) -> Outcome:
+def run(job: Job, begin: Callable[[], None], meet: Callable[[], None], advance: Advance = nothing) -> Outcome:
     """Opens a store and runs one shot over it, as `play` does. `begin` is called once the store is open."""
     import ebbtide
 
@@ -127,7 +129,7 @@ def run(job: Job, begin: Callable[[], None], meet: Callable[[], None]) -> Outcom
         with ebbtide.open(**job.store, **device_option(device.name)) as store:
             open_s = time.perf_counter() - opening
             begin()
-            out = play(store, store, job, arrays, meet)
+            out = play(store, store, job, arrays, meet, advance=advance)
     out.open_s = open_s
     return out
 
@@ -143,22 +145,20 @@ def fill(store: Any, history: Any, job: Job, arrays: Arrays) -> float:
     return time.perf_counter() - start
 
 
-def _nothing() -> None:
-    pass
-
-
 def play(
     store: Any,
     history: Any,
     job: Job,
     arrays: Arrays,
-    meet: Callable[[], None] = _nothing,
-    flushed: Callable[[], None] = _nothing,
+    meet: Callable[[], None] = nothing,
+    flushed: Callable[[], None] = nothing,
+    advance: Advance = nothing,
 ) -> Outcome:
     """One shot through `history` of the open `store`. `meet` is called before each checkpoint and each restore,
-    `flushed` once, when a job that waits for its flushes has them, and neither its time nor its threads count."""
+    `flushed` once, when a job that waits for its flushes has them, and neither its time nor its threads count. `advance`
+    is called in each interval, as part of the computing."""
     out = Outcome(job.rank)
-    pace = _Pace(job.interval, meet, out)
+    pace = _Pace(job.interval, meet, advance, out)
     before = store.stats()
     busy = time.process_time() - time.thread_time()
     out.started = time.perf_counter()

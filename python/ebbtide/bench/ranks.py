@@ -8,6 +8,7 @@ import traceback
 from multiprocessing.connection import wait
 from typing import NamedTuple
 
+from .progress import Advance, nothing
 from .rank import Job, Outcome, run
 
 _PATIENCE = 600.0  # seconds that a rank waits for the others: longer means that one of them hangs
@@ -24,10 +25,11 @@ class RankFailed(RuntimeError):
     """A rank ended without a result; the message holds its own."""
 
 
-def run_all(jobs: list[Job], tight: bool) -> list[Outcome]:
-    """Runs every job, one process each (a single one in this process); outcomes in the order of the jobs."""
+def run_all(jobs: list[Job], tight: bool, advance: Advance = nothing) -> list[Outcome]:
+    """Runs every job, one process each; outcomes in the order of the jobs. A single one runs in this process, and
+    `advance` is called after each of its calls."""
     if len(jobs) == 1:
-        return [run(jobs[0], lambda: None, lambda: None)]
+        return [run(jobs[0], nothing, nothing, advance)]
     context = multiprocessing.get_context("spawn")  # never fork: the parent may have threads and mapped caches
     barrier = context.Barrier(len(jobs))
     processes, pipes = [], []

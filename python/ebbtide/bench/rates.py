@@ -1,7 +1,7 @@
 """The machine's bare rates: copies, and O_DIRECT reads and writes.
 
 Files are written on space that was preallocated and never written before (as the store's scratch file is in a shot) and
-read back, at several request sizes and queue depths; the best pair is measured again and the median of that is given.
+read back, at several queue depths; the best is measured again and the median of that is given.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ T = TypeVar("T")
 BLOCK = 4096
 HOW_FILE = (
     "preallocated unlinked file, first write of its space, O_DIRECT, threads with preadv/pwritev; "
-    "best of queue depth and request size, then the median of 3"
+    "best of queue depth, then the median of 3"
 )
+SECONDS, MOST = 0.15, 256 << 20  # how long one write or read takes about, and its bytes at most
 
 
 @dataclass
@@ -151,30 +152,32 @@ def _move(fd: int, span: int, request: int, depth: int, write: bool) -> float:
 
 def file_rates(
     directory: Path,
-    history: int,
-    depths: tuple[int, ...] = (1, 2, 4, 8, 16),
-    requests: tuple[int, ...] = (1 << 20, 4 << 20),
+    depths: tuple[int, ...] = (1, 2, 4, 8),
+    request: int = 4 << 20,
+    probe: int = 16 << 20,
     repeats: int = 3,
 ) -> tuple[FileRate, FileRate]:
-    """The best bare write and read rates in `directory` for a history of `history` bytes."""
-    history = -(-history // BLOCK) * BLOCK
-    probe, span = min(history, 64 << 20), min(history, 256 << 20)
+    """The best bare write and read rates in `directory`: the one way in which the doctor, the demo and the benchmark
+    measure a disk, so their figures agree. Takes a second or two, whatever the disk; `probe`: bytes for each depth."""
     with Scratch(directory) as file:
-        best: dict[bool, tuple[float, int, int]] = {}
-        for request in requests:
-            for depth in depths:
-                file.fresh(probe)
-                for write in (True, False):
-                    rate = probe / _move(file.fd, probe, request, depth, write)
-                    best[write] = max(best.get(write, (0.0, 0, 0)), (rate, depth, request))
+        best: dict[bool, tuple[float, int]] = {}
+        for depth in depths:
+            file.fresh(probe)
+            for write in (True, False):
+                rate = probe / _move(file.fd, probe, request, depth, write)
+                best[write] = max(best.get(write, (0.0, 0)), (rate, depth))
+        slower = min(rate for rate, _ in best.values())
+        free = os.fstatvfs(file.fd)
+        most = min(int(slower * SECONDS), MOST, free.f_bavail * free.f_frsize // 4)
+        span = max(probe, most // BLOCK * BLOCK)
         rates: dict[bool, list[float]] = {True: [], False: []}
         for _ in range(repeats):
             file.fresh(span)
             for write in (True, False):
-                _, depth, request = best[write]
+                depth = best[write][1]
                 rates[write].append(span / _move(file.fd, span, request, depth, write))
         write, read = (
-            FileRate(statistics.median(rates[way]), best[way][1], best[way][2], file.direct) for way in (True, False)
+            FileRate(statistics.median(rates[way]), best[way][1], request, file.direct) for way in (True, False)
         )
         return write, read
 
@@ -188,5 +191,5 @@ def measure(config: Config) -> Rates:
         device.give_back()
     else:
         copies = host_copies(size, config.device_cache or config.host_cache or size, config.interval)
-    write, read = file_rates(config.directory, config.history()) if config.disk else (None, None)
+    write, read = file_rates(config.directory) if config.disk else (None, None)
     return Rates(copies, write, read)

@@ -10,6 +10,7 @@ from .._units import format_size, median
 from . import model, rates
 from .config import Config
 from .disk import Around
+from .progress import Advance, nothing
 from .rank import Job, Outcome
 from .ranks import run_all
 
@@ -34,13 +35,14 @@ def jobs(config: Config) -> list[Job]:
     ]
 
 
-def run(config: Config, say: Callable[[str], None] = lambda text: None) -> dict:
-    """Runs the shot (twice if the machine drifted) and returns its document (docs/bench.md). `say` gets progress."""
+def run(config: Config, say: Callable[[str], None] = lambda text: None, advance: Advance = nothing) -> dict:
+    """Runs the shot (twice if the machine drifted) and returns its document (docs/bench.md). `say` gets progress;
+    `advance` is called after each call of the first rank, if that runs in this process."""
     say("measuring the bare machine")
     before = rates.measure(config)
     for attempt in (1, 2):
         say(f"shot: {config.ranks} x {config.checkpoints} checkpoints, {format_size(config.history())} a rank")
-        outcomes = run_all(jobs(config), config.coupling == "tight")
+        outcomes = run_all(jobs(config), config.coupling == "tight", advance)
         say("measuring the bare machine again")
         after = rates.measure(config)
         worst, steady = drifted(before, after)

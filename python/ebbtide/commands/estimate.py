@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._units import parse_time
+from .._units import parse_time_with_unit
 from . import outcome
 
 
@@ -26,7 +26,7 @@ def _option(name: str, metavar: str, text: str = "As of `open` (default: as it c
 
 def _seconds(text: str) -> float:
     try:
-        return parse_time(text)
+        return parse_time_with_unit(text)
     except ValueError as error:
         raise outcome.Refused(f"--interval: {error}") from None
 

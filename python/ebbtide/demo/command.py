@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_text
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -233,13 +232,13 @@ def _replay(console: Console, job: Job, room: Room, clock: _Clock) -> _Replayed:
     """The disk's own rate, then one shot's checkpoints at 60% of it through each way."""
     import ebbtide
 
+    from ..bench.rates import file_rates
     from .job import replay_all, replay_pace
-    from .replay import measure_disk, whole_pages
+    from .replay import DiskRates
     from .screen import Screen
 
     with clock.stage("replay"):
-        with tempfile.TemporaryDirectory(prefix="ebbtide-demo-", dir=room.directory) as scratch:
-            rates = measure_disk(Path(scratch), whole_pages(job.checkpoint_bytes), job.survey.checkpoints)
+        rates = DiskRates(*(one.bytes_per_s for one in file_rates(room.directory)))
         pace = replay_pace(job, rates.slower)
         with Screen(console) as screen:
             outcomes = replay_all(pace, room, job.device, ebbtide.open, screen.bar)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..bench.content import Contents
-from ..bench.device import Cpu, aligned
+from ..bench.device import Cpu
 
 PAGE = 4096
 CPU = Cpu()
@@ -173,7 +173,7 @@ def replay(
 
 @dataclass(frozen=True)
 class DiskRates:
-    """Bytes per second of plain O_DIRECT, one blocking request after the other."""
+    """Bytes per second of the disk itself, as `bench.rates.file_rates` measures them."""
 
     write: float
     read: float
@@ -181,28 +181,6 @@ class DiskRates:
     @property
     def slower(self) -> float:
         return min(self.write, self.read)
-
-
-def measure_disk(directory: Path, size: int, count: int, budget: float = 2.0) -> DiskRates:
-    """Writes up to `count` blocks of `size` bytes to a new file and reads them back, each for `budget` s at most."""
-    memory = aligned(size)
-    memory[...] = np.random.default_rng(0).integers(0, 256, len(memory), dtype=np.uint8)
-    path = directory / "disk-rate"
-    with direct_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC) as file:
-        written, write_s = _timed(lambda i: write_whole(file, memory, i * len(memory)), count, budget)
-        read, read_s = _timed(lambda i: read_whole(file, memory, i * len(memory)), written, budget)
-    path.unlink()
-    return DiskRates(written * len(memory) / write_s, read * len(memory) / read_s)
-
-
-def _timed(work: Callable[[int], None], count: int, budget: float) -> tuple[int, float]:
-    """Does `work(0)`, `work(1)`, ... at most `count` times or about `budget` s: how often, and how long it took."""
-    start = time.perf_counter()
-    done = 0
-    while done < count and (done == 0 or time.perf_counter() - start < budget):
-        work(done)
-        done += 1
-    return done, time.perf_counter() - start
 
 
 def sleep_until(moment: float) -> None:

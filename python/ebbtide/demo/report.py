@@ -69,7 +69,7 @@ def replay_title(pace: Pace, rates: DiskRates) -> str:
 def replay_table(rates: DiskRates, outcomes: list[Outcome]) -> Table:
     """What each way kept the program waiting for, and the bytes that it moved."""
     out = Table(
-        caption=f"the disk before, plain O_DIRECT: wrote {format_rate(rates.write)}, read {format_rate(rates.read)}",
+        caption=f"the disk before, as the doctor measures it: wrote {format_rate(rates.write)}, read {format_rate(rates.read)}",
         caption_justify="left",
     )
     out.add_column("", no_wrap=True)

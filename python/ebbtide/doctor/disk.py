@@ -15,8 +15,6 @@ from ..bench.rates import FileRate, file_rates
 from .finding import Finding, change, note, ok
 
 _LEAST = 16 << 20  # bytes that are written and read at least
-_MOST = 256 << 20
-_SECONDS = 1.5  # that the measuring may take
 _SLOW = 500e6  # bytes/s
 _SHARED = ("nfs", "lustre", "gpfs", "beegfs", "fuse")
 _ELSEWHERE = "name a directory on a local disk: --dir DIRECTORY here, EBBTIDE_DIR for programs"
@@ -50,12 +48,9 @@ def place(directory: Path, describe: Callable[[str], dict[str, Any]] = _core.fil
 
 
 def rates(directory: Path, measure: Callable[..., tuple[FileRate, FileRate]] = file_rates) -> list[Finding]:
-    """Writes and reads a small file for about two seconds."""
+    """Writes and reads a file for a second or two."""
     try:
-        first = measure(directory, _LEAST, depths=(4,), requests=(1 << 20,), repeats=1)
-        slower = min(rate.bytes_per_s for rate in first)
-        history = int(max(_LEAST, min(_MOST, slower * _SECONDS / 6)))
-        write, read = measure(directory, history, depths=(1, 8), requests=(4 << 20,), repeats=1)
+        write, read = measure(directory)
     except OSError as error:
         return [change("disk", f"could not be measured: {error}", _ELSEWHERE)]
     return [judge("write", write), judge("read", read)]
