@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: demo test test-frameworks test-races test-all build docs reliability clean
+.PHONY: demo test test-frameworks test-races test-all build wheels try-wheels docs reliability clean
 demo: build      ## a seismic imaging job through the store, about a minute
 	.venv/bin/ebbtide demo
 
@@ -33,6 +33,15 @@ build:           ## .venv/bin/ebbtide
 	  --config-settings=build-dir=build/release --config-settings=cmake.define.EBB_TESTS=ON \
 	  --config-settings=cmake.define.EBB_TEST_ROOMS= --config-settings=cmake.define.EBB_ROOMS= \
 	  --config-settings=cmake.define.EBB_BENCHES=ON --config-settings=cmake.define.EBB_WERROR=$(if $(CI),ON,OFF) .
+
+# CUDA=OFF where there is no nvcc; HOME_URL=ADDRESS, where the tree's files lie, for the links of the package's page.
+CUDA ?= REQUIRED
+wheels:          ## dist/: wheels for Python 3.11, and for 3.12 and later, and the source distribution
+	tools/bootstrap
+	.venv/bin/python tools/make-wheels --jobs $(JOBS) --cuda $(CUDA) $(if $(HOME_URL),--home $(HOME_URL))
+
+try-wheels:      ## installs and runs them in clean systems, Debian 12 and 13; as root
+	.venv/bin/python tools/try-wheels
 
 docs: build      ## the pictures and tables in docs/ that are generated
 	.venv/bin/python tools/make_docs.py

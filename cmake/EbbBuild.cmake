@@ -34,6 +34,16 @@ if(EBB_WERROR)
   add_compile_options(-Werror)
 endif()
 
+# ebb_portable(target): with EBB_PORTABLE it carries its libstdc++, which nothing else in the process sees. libgcc stays
+# shared: since glibc 2.35 the static one needs that version, and every system has the other.
+function(ebb_portable target)
+  if(EBB_PORTABLE)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/portable.c)
+    target_link_options(${target} PRIVATE -static-libstdc++
+                        -Wl,--exclude-libs,libstdc++.a:liburing.a:libcudart_static.a)
+  endif()
+endfunction()
+
 set(ebb_sanitize_flags)
 if(EBB_SANITIZE)
   if(NOT EBB_SANITIZE MATCHES "^(thread|address|undefined|address,undefined)$")

@@ -16,7 +16,6 @@ app = typer.Typer(
     name="ebbtide",
     help="A checkpoint cache for programs that go back.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 

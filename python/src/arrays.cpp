@@ -144,10 +144,10 @@ nb::object attribute(nb::handle object, const char* name) {
 std::optional<InterfaceData> interface_data(const nb::object& gives) {
   if (!gives.is_valid() || !PyDict_Check(gives.ptr())) return std::nullopt;
   const nb::handle data = PyDict_GetItemString(gives.ptr(), "data");  // borrowed
-  if (!data.is_valid() || !PyTuple_Check(data.ptr()) || PyTuple_GET_SIZE(data.ptr()) != 2) return std::nullopt;
+  if (!data.is_valid() || !PyTuple_Check(data.ptr()) || PyTuple_Size(data.ptr()) != 2) return std::nullopt;
   std::uintptr_t pointer = 0;
-  if (!nb::try_cast(nb::handle(PyTuple_GET_ITEM(data.ptr(), 0)), pointer)) return std::nullopt;
-  const int read_only = PyObject_IsTrue(PyTuple_GET_ITEM(data.ptr(), 1));
+  if (!nb::try_cast(nb::handle(PyTuple_GetItem(data.ptr(), 0)), pointer)) return std::nullopt;
+  const int read_only = PyObject_IsTrue(PyTuple_GetItem(data.ptr(), 1));
   if (read_only < 0) throw nb::python_error();
   return InterfaceData{reinterpret_cast<void*>(pointer), read_only != 0};
 }
@@ -212,7 +212,7 @@ nb::object new_array(Library library, const std::string& dtype, const std::vecto
                      const Reach& reach) {
   nb::object dims = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    PyTuple_SET_ITEM(dims.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
+    PyTuple_SetItem(dims.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
   }
   if (gpu >= 0 && library != Library::numpy && reach.gpu >= 0) {
     static constexpr const char* names[] = {"numpy", "torch", "cupy", "jax"};

@@ -7,13 +7,23 @@
 #include "errors.hpp"
 #include "objects.hpp"
 
+#ifdef Py_LIMITED_API
+// One module serves 3.12, which has only the second, and later versions, which have the first.
+extern "C" {
+[[gnu::weak]] int Py_IsFinalizing();
+[[gnu::weak]] int _Py_IsFinalizing();
+}
+#endif
+
 namespace ebb::python {
 namespace {
 
 // The interpreter is shutting down: its objects must not be touched any more, and the process's memory is about to be
 // freed.
 bool interpreter_ends() {
-#if PY_VERSION_HEX >= 0x030D0000
+#if defined(Py_LIMITED_API)
+  return !Py_IsInitialized() || (Py_IsFinalizing ? Py_IsFinalizing() : _Py_IsFinalizing && _Py_IsFinalizing());
+#elif PY_VERSION_HEX >= 0x030D0000
   return !Py_IsInitialized() || Py_IsFinalizing();
 #else
   return !Py_IsInitialized() || _Py_IsFinalizing();

@@ -40,14 +40,13 @@ Place place_of(nb::handle object, const std::string& where) {
   const nb::object given = object.attr("__dlpack_device__")();
   Place place;
   const auto number = [&](Py_ssize_t i, int& to) {
-    PyObject* const item = PyTuple_GET_ITEM(given.ptr(), i);
+    PyObject* const item = PyTuple_GetItem(given.ptr(), i);
     if (!PyIndex_Check(item)) return false;
     const nb::object index = nb::steal(PyNumber_Index(item));  // some libraries return an enumeration
     if (!index.is_valid()) throw nb::python_error();
     return nb::try_cast(index, to);
   };
-  if (PyTuple_Check(given.ptr()) && PyTuple_GET_SIZE(given.ptr()) == 2 && number(0, place.kind) &&
-      number(1, place.ordinal))
+  if (PyTuple_Check(given.ptr()) && PyTuple_Size(given.ptr()) == 2 && number(0, place.kind) && number(1, place.ordinal))
     return place;
   raise(Errc::invalid_argument, where + " (" + kind_of(object) + ") gives " + repr_text(given) +
                                     " as its __dlpack_device__: expected a tuple of two ints");

@@ -66,8 +66,9 @@ class Items {
       }
       return true;
     }
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
-      if (!see(nb::handle(), PySequence_Fast_GET_ITEM(object, i))) return false;
+    const bool list = PyList_Check(object) != 0;
+    for (Py_ssize_t i = 0; i < (list ? PyList_Size(object) : PyTuple_Size(object)); ++i) {
+      if (!see(nb::handle(), list ? PyList_GetItem(object, i) : PyTuple_GetItem(object, i))) return false;
     }
     return true;
   }

@@ -45,7 +45,8 @@ Kind kind_of_type(nb::handle object) {
   // Traced values and random number keys count as arrays without deriving from them.
   if (const auto base = type_in(loaded("jax"), "Array"); base.is_valid() && nb::isinstance(object, base)) {
     const bool whole =
-        is_type(type, base) || (derives(type, base) && std::string_view(type->tp_name).ends_with("ArrayImpl"));
+        is_type(type, base) ||
+        (derives(type, base) && std::string_view(nb::type_name(object.type()).c_str()).ends_with("ArrayImpl"));
     return whole ? Kind::jax : Kind::partial;
   }
   return Kind::foreign;
@@ -53,10 +54,13 @@ Kind kind_of_type(nb::handle object) {
 
 bool refers_to(nb::handle reference, PyTypeObject* type) {
   PyObject* found = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
+#if PY_VERSION_HEX >= 0x030D0000 && !defined(Py_LIMITED_API)
   if (PyWeakref_GetRef(reference.ptr(), &found) > 0) Py_DECREF(found);
 #else
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // the stable interface of 3.12 has no other
   found = PyWeakref_GetObject(reference.ptr());
+#pragma GCC diagnostic pop
 #endif
   return found == reinterpret_cast<PyObject*>(type);
 }

@@ -32,7 +32,7 @@ std::function<void(Severity, std::string_view)> logger(nb::object log) {
 std::string option_text(nb::handle key, nb::handle text) {
   const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
   if (bytes.is_valid())
-    return std::string(PyBytes_AS_STRING(bytes.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr())));
+    return std::string(PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr())));
   if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw nb::python_error();
   PyErr_Clear();
   raise(Errc::invalid_argument,

@@ -25,6 +25,9 @@ void look_up(Loaded& loaded, Function& function, const char* name) {
   function = reinterpret_cast<Function>(found);
 }
 
+// 12040 is "12.4".
+std::string release(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
 Loaded load() {
   Loaded loaded;
   int version = 0;
@@ -35,6 +38,10 @@ Loaded load() {
   int count = 0;
   if (const cudaError_t error = forget(cudaGetDeviceCount(&count)); error != cudaSuccess || count == 0) {
     loaded.missing = error == cudaSuccess ? "the CUDA driver found no GPU" : describe(error);
+    if (error == cudaErrorInsufficientDriver) {
+      loaded.missing = "the driver is for CUDA " + release(version) + ", too old for the CUDA " +
+                       release(CUDART_VERSION) + " that ebbtide was built with; update the driver";
+    }
     return loaded;
   }
   Driver& driver = loaded.driver;
