@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: demo test test-frameworks test-races test-all build wheels try-wheels docs reliability clean
+.PHONY: demo test test-frameworks test-races test-all build wheels try-wheels docs site reliability clean
 demo: build      ## a seismic imaging job through the store, about a minute
 	.venv/bin/ebbtide demo
 
@@ -45,6 +45,9 @@ try-wheels:      ## installs and runs them in clean systems, Debian 12 and 13; a
 
 docs: build      ## the pictures and tables in docs/ that are generated
 	.venv/bin/python tools/make_docs.py
+
+site:            ## the pages as a site, build/site/html; .venv must have the package (make build); needs Debian's chromium
+	.venv/bin/python tools/make-site
 
 reliability:     ## every trial of reliability, and docs/reliability.md from what it counts; four hours, best as root
 	reliability/run --prepare

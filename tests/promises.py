@@ -135,6 +135,8 @@ GUARDS: dict[str, list[str]] = {
     "docs/commands.md: `estimate`": ["python/test_estimate.py"],
     "docs/commands.md: `sim spill`": ["python/test_spill.py"],
     "docs/design/peers.md: Four strategies": ["planner/flow_test.cpp", "python/test_spill.py"],
+    "docs/comparison.md: What was measured": ["docs/test_generated.py"],
+    "docs/hpc.md: A job that is killed": ["python/test_node_pool.py", "python/test_node_model.py"],
     "docs/design/peers.md: What comes out": ["docs/test_generated.py"],
     "docs/design/peers.md: How it is tested": ["planner/flow_random_test.cpp"],
     "docs/design/bound.md: How it is proved": ["sim/bound_test.cpp", "sim/exhaustive.cpp"],

@@ -1,5 +1,6 @@
 """Generates docs/lifecycle.md and docs/zones.md (from the planner's own tables), docs/overview.svg, and the last chapters of
-docs/snapshots.md and docs/torch.md (from benches/results) and docs/design/peers.md (from the simulator). `make docs` calls it.
+docs/snapshots.md, docs/torch.md and docs/comparison.md (from benches/results) and docs/design/peers.md (from the
+simulator). `make docs` calls it.
 
 With --check it writes nothing, names the pages that are out of date, and exits with 1 if there are any.
 """
@@ -132,6 +133,18 @@ def torch_page() -> str:
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 
 
+def comparison_page() -> str:
+    """Its last chapter is what was measured and tried, on others too."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import comparison_figures
+
+    results = [
+        json.loads((ROOT / f"benches/results/{name}.json").read_text())
+        for name in ("state", "torch_state", "reliability")
+    ]
+    return last_chapter("docs/comparison.md", "What was measured", comparison_figures.page(*results))
+
+
 def peers_page() -> str:
     """Its last chapter is what the simulator makes of the published trace."""
     from ebbtide.bench import trace as traces
@@ -162,6 +175,7 @@ PAGES = {
     "docs/overview.svg": overview,
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
+    "docs/comparison.md": comparison_page,
     "docs/design/peers.md": peers_page,
 }
 
