@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import pathlib
 import re
 import types
 from collections.abc import Iterator
 from typing import Any
 
-MODULES = ("ebbtide", "ebbtide.sim", "ebbtide.torch", "ebbtide.jax", "ebbtide.seismic")
+import ebbtide
+import read_sources
+
+IMPORTED = ("ebbtide", "ebbtide.sim")
+READ = ("torch", "jax", "seismic")  # which import a framework
 
 
 def page() -> str:
     out = ["# Python", "", "What `help()` shows, on one page.", ""]
-    for name in MODULES:
-        out += [f"## {name}", ""]
-        try:
-            module = importlib.import_module(name)
-        except ImportError as missing:  # an extra
-            out += [f"To see it here, build the pages where its extra is installed: {missing}", ""]
-            continue
-        out += [*markdown(inspect.getdoc(module) or ""), ""]
+    for name in IMPORTED:
+        module = importlib.import_module(name)
+        out += [f"## {name}", "", *markdown(inspect.getdoc(module) or ""), ""]
         for member in module.__all__:
             out += entry(f"{name}.{member}", getattr(module, member))
+    for name in READ:
+        package = pathlib.Path(ebbtide.__file__).parent / name
+        out += [f"## ebbtide.{name}", "", *markdown(read_sources.docstring(package)), ""]
+        for node in read_sources.members(package):
+            out += read(f"### ebbtide.{name}.{node.name}", node)
+            for method in read_sources.methods(node):
+                out += read(f"#### {node.name}.{method.name}", method)
     return "\n".join(out)
+
+
+def read(heading: str, node: read_sources.Named) -> list[str]:
+    text = markdown(ast.get_docstring(node) or "")
+    return [heading, "", "```python", read_sources.signature(node), "```", "", *text, ""]
 
 
 def entry(name: str, value: Any) -> Iterator[str]:
@@ -57,9 +70,9 @@ def described(value: Any) -> Iterator[str]:
 
 
 def markdown(text: str) -> Iterator[str]:
-    """A docstring: names of others in plain code, sessions of the interpreter as such."""
+    """A docstring: names of others in plain code, arguments as a list, sessions of the interpreter as such."""
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
-    session = False
+    session = listed = False
     for line in text.splitlines():
         starts = line.lstrip().startswith((">>>", "..."))
         if starts and not session:
@@ -68,6 +81,11 @@ def markdown(text: str) -> Iterator[str]:
             yield "```"
             session = False
         session |= starts
+        argument = None if session else re.match(r"([a-z_]\w*(?:, [a-z_]\w*)*): ", line)
+        if argument:  # an item for each, the first after an empty line
+            yield from ([] if listed else [""])
+            line = f"- **`{argument[1]}`**: {line[argument.end() :]}"
+        listed = bool(argument) or (listed and bool(line.strip()))
         yield line
     if session:
         yield "```"
