@@ -133,18 +133,6 @@ def torch_page() -> str:
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 
 
-def comparison_page() -> str:
-    """Its last chapter is what was measured and tried, on others too."""
-    sys.path.insert(0, str(ROOT / "benches"))
-    import comparison_figures
-
-    results = [
-        json.loads((ROOT / f"benches/results/{name}.json").read_text())
-        for name in ("state", "torch_state", "reliability")
-    ]
-    return last_chapter("docs/comparison.md", "What was measured", comparison_figures.page(*results))
-
-
 def peers_page() -> str:
     """Its last chapter is what the simulator makes of the published trace."""
     from ebbtide.bench import trace as traces
@@ -169,14 +157,26 @@ def peers_page() -> str:
     return last_chapter("docs/design/peers.md", "What comes out", "\n".join(text))
 
 
+def comparison_page() -> str:
+    """Its last chapter is what was measured and tried, on others too."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import comparison_figures
+
+    results = [
+        json.loads((ROOT / f"benches/results/{name}.json").read_text())
+        for name in ("state", "torch_state", "reliability")
+    ]
+    return last_chapter("docs/comparison.md", "What was measured", comparison_figures.page(*results))
+
+
 PAGES = {
     "docs/lifecycle.md": lifecycle_page,
     "docs/zones.md": lambda: lifecycle_page("zones"),
     "docs/overview.svg": overview,
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
-    "docs/comparison.md": comparison_page,
     "docs/design/peers.md": peers_page,
+    "docs/comparison.md": comparison_page,
 }
 
 
