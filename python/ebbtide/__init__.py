@@ -17,7 +17,9 @@ A store opened with a durability is persistent: it outlives the process, and a l
 ...     field = initial() if newest is None else store.restore(newest)
 """
 
-from ebbtide import errors, sim, types
+from typing import TYPE_CHECKING, Any
+
+from ebbtide import errors, types
 from ebbtide._core import DeviceArray, Future, History, Loan, Reservation, Store, version
 from ebbtide._files import File
 from ebbtide._open import open
@@ -43,7 +45,10 @@ from ebbtide.errors import (
     Unsupported,
     VersionExists,
 )
-from ebbtide.sim import Estimate, estimate
+
+if TYPE_CHECKING:
+    from ebbtide import sim
+    from ebbtide.sim import Estimate, estimate
 
 __version__: str = version()
 
@@ -83,3 +88,13 @@ __all__ = [
     "sim",
     "types",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The simulator, which is imported when it is first asked for."""
+    if name not in ("Estimate", "estimate", "sim"):
+        raise AttributeError(f"module 'ebbtide' has no attribute {name!r}")
+    from importlib import import_module
+
+    simulator = import_module("ebbtide.sim")
+    return simulator if name == "sim" else getattr(simulator, name)
