@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from . import _core
 from .errors import InvalidArgument
 
-_TIME = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+_TIME = {
+    "": 1.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "ns": 1e-9,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "y": 365.25 * 86400,
+}
 _LONGEST = 1e9  # seconds that anything is slept
 _DIGITS = 100
 _FORM = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
@@ -24,14 +34,14 @@ def parse_size(text: str) -> int:
         raise ValueError(f"{text[:_DIGITS]!r} is not {right}") from None
 
 
-def parse_time(text: str) -> float:
+def parse_time(text: str, longest: float = _LONGEST) -> float:
     """``"10ms"``, ``"2s"``, ``"0.5"`` (seconds) to seconds; ValueError says what would be right."""
     form = _FORM.fullmatch(text)
     unit = _TIME.get(form[2].lower()) if form else None
     if form is None or unit is None:
         raise ValueError(f"{text!r} is not a time such as '10ms', '2s' or '0.5' (seconds)")
-    if len(form[1]) > _DIGITS or float(form[1]) * unit > _LONGEST:
-        raise ValueError(f"{text[:_DIGITS]!r} is longer than {_LONGEST:.0e} seconds")
+    if len(form[1]) > _DIGITS or float(form[1]) * unit > longest:
+        raise ValueError(f"{text[:_DIGITS]!r} is longer than {longest:.0e} seconds")
     return float(form[1]) * unit
 
 

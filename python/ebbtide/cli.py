@@ -47,6 +47,7 @@ for _name in ("demo", "bench", "doctor"):
     if importlib.util.find_spec(f"ebbtide.{_name}") is not None:
         _register(_name, f"ebbtide.{_name}.command")
 _register("sim", "ebbtide.spill.command")
+_register("plan", "ebbtide.plan.command")
 for _name in ("estimate", "ls", "verify", "export", "gc", "node", "run"):
     _register(_name, f"ebbtide.commands.{_name}")
 
