@@ -114,3 +114,11 @@ def test_a_wrong_pattern_is_refused_by_name(pattern, named):
     for model in (efficiency, sample):
         with pytest.raises(ebbtide.InvalidArgument, match=f"{named}: "):
             model(EXAMPLE, Pattern(*pattern))
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_never_ends_has_no_efficiency():
+    never = Levels((1, 2, 3), (0.5, 1e-3, 1e-3), (1e4, 1e4, 1e4))
+    assert efficiency(never, Pattern(10, 3, 2)) == 0
+    assert efficiency(Levels((1, 2, 3), (0.5, 1e-3, 1e-3)), Pattern(1e6, 3, 2)) == 0
+    assert efficiency(never, best(never)) < 1e-9

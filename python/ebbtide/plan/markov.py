@@ -33,11 +33,12 @@ def _after_failure(machine: Levels) -> tuple[float, np.ndarray]:
     for level in (2, 1, 0):
         fails = -np.expm1(-total * machine.read[level])  # type: ignore[index]
         higher = rates[level + 1 :] / total
-        again = fails * rates[: level + 1].sum() / total
-        spent[level] = (fails / total + fails * higher @ spent[level + 1 :]) / (1 - again)
+        succeeds = np.exp(-total * machine.read[level])  # type: ignore[index]
+        leaves = succeeds + fails * higher.sum()  # success, or a failure of a higher level
+        spent[level] = (fails / total + fails * higher @ spent[level + 1 :]) / leaves
         ends[level] = fails * higher @ ends[level + 1 :]
-        ends[level, level] += 1 - fails
-        ends[level] /= 1 - again
+        ends[level, level] += succeeds
+        ends[level] /= leaves
     chance = rates / total
     return float(chance @ spent), chance @ ends
 
@@ -60,8 +61,8 @@ def pattern_seconds(machine: Levels, work: Any, n1: Any, n2: Any) -> Any:
     if not total:
         c1, c2, c3 = machine.write
         return n1 * n2 * (work + c1) + n2 * (c2 - c1) + (c3 - c2)
-    recovery, restored = _after_failure(machine)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what never ends takes infinitely long
+        recovery, restored = _after_failure(machine)
         failed = [np.expm1(total * (work + cost)) for cost in machine.write]  # chance to fail, over that to succeed
         alone = [ratio * (1 / total + recovery) for ratio in failed]
 
