@@ -1,6 +1,6 @@
 """Generates docs/lifecycle.md and docs/zones.md (from the planner's own tables), docs/overview.svg, and the last chapters of
-docs/snapshots.md, docs/torch.md and docs/comparison.md (from benches/results) and docs/design/peers.md (from the
-simulator). `make docs` calls it.
+docs/snapshots.md, docs/torch.md and docs/comparison.md (from benches/results), docs/design/peers.md (from the simulator)
+and docs/planning.md (from data/ics19.csv and the models), with docs/planning.svg. `make docs` calls it.
 
 With --check it writes nothing, names the pages that are out of date, and exits with 1 if there are any.
 """
@@ -169,6 +169,19 @@ def comparison_page() -> str:
     return last_chapter("docs/comparison.md", "What was measured", comparison_figures.page(*results))
 
 
+def planning_page() -> str:
+    """Its last chapter is what the models make of the paper's machines."""
+    import planning_page
+
+    return last_chapter("docs/planning.md", "What comes out", planning_page.page(ROOT / "data/ics19.csv"))
+
+
+def planning_picture() -> str:
+    import planning_page
+
+    return planning_page.picture()
+
+
 PAGES = {
     "docs/lifecycle.md": lifecycle_page,
     "docs/zones.md": lambda: lifecycle_page("zones"),
@@ -177,6 +190,8 @@ PAGES = {
     "docs/torch.md": torch_page,
     "docs/design/peers.md": peers_page,
     "docs/comparison.md": comparison_page,
+    "docs/planning.md": planning_page,
+    "docs/planning.svg": planning_picture,
 }
 
 

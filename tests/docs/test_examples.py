@@ -263,6 +263,7 @@ RULES = [
     (["ebbtide", "demo"], check_demo),
     (["ebbtide", "bench"], check_bench),
     (["ebbtide", "sim"], check_sim),
+    (["ebbtide", "plan"], check_sim),
     *((["ebbtide", name], check_store) for name in ("ls", "verify", "export", "gc")),
     (["benches/figures"], check_exists),
     (["tools/gpu-carry"], check_exists),
