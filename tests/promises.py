@@ -133,7 +133,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/write_watch.md: What each form notices": ["os/write_watch_test.cpp", "os/system_write_watch_test.cpp"],
     "docs/design/write_watch.md: What the fault thread may do": ["os/system_write_watch_test.cpp"],
     "docs/commands.md: `estimate`": ["python/test_estimate.py"],
-    "docs/commands.md: `plan`": ["python/test_plan.py", "python/test_plan_command.py"],
+    "docs/commands.md: `plan`": ["python/test_plan_command.py", "python/test_plan_paper.py"],
     "docs/planning.md: *": ["python/test_plan_model.py", "python/test_plan_paper.py"],
     "docs/commands.md: `sim spill`": ["python/test_spill.py"],
     "docs/design/peers.md: Four strategies": ["planner/flow_test.cpp", "python/test_spill.py"],

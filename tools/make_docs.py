@@ -133,6 +133,19 @@ def torch_page() -> str:
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 
 
+def planning_page() -> str:
+    """Its last chapter is what the models make of the paper's machines."""
+    import planning_page
+
+    return last_chapter("docs/planning.md", "What comes out", planning_page.page(ROOT / "data/ics19.csv"))
+
+
+def planning_picture() -> str:
+    from ebbtide.plan import figures
+
+    return figures.picture(figures.figures())
+
+
 def peers_page() -> str:
     """Its last chapter is what the simulator makes of the published trace."""
     from ebbtide.bench import trace as traces
@@ -169,29 +182,16 @@ def comparison_page() -> str:
     return last_chapter("docs/comparison.md", "What was measured", comparison_figures.page(*results))
 
 
-def planning_page() -> str:
-    """Its last chapter is what the models make of the paper's machines."""
-    import planning_page
-
-    return last_chapter("docs/planning.md", "What comes out", planning_page.page(ROOT / "data/ics19.csv"))
-
-
-def planning_picture() -> str:
-    import planning_page
-
-    return planning_page.picture()
-
-
 PAGES = {
     "docs/lifecycle.md": lifecycle_page,
     "docs/zones.md": lambda: lifecycle_page("zones"),
     "docs/overview.svg": overview,
+    "docs/planning.md": planning_page,
+    "docs/planning.svg": planning_picture,
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
     "docs/design/peers.md": peers_page,
     "docs/comparison.md": comparison_page,
-    "docs/planning.md": planning_page,
-    "docs/planning.svg": planning_picture,
 }
 
 

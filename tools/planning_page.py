@@ -1,4 +1,4 @@
-"""The last chapter of docs/planning.md and its picture: the models on the machines of data/ics19.csv."""
+"""The last chapter of docs/planning.md: the models on the machines of data/ics19.csv."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import pathlib
 import textwrap
 
 from ebbtide.plan import best, efficiency, figures, first_order, ics19
-
-COLOURS = ("#1f5fa8", "#c8321e", "#d98a1f", "#2f855a", "#6b46c1")
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
@@ -81,33 +79,3 @@ def page(table: pathlib.Path) -> str:
         ),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def picture() -> str:
-    """Figures 2 and 3 side by side."""
-    document = figures.figures()
-    lines = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 340" width="900" height="340"'
-        ' font-family="Helvetica, Arial, sans-serif" font-size="13">',
-        '<rect width="900" height="340" rx="8" fill="#ffffff"/>',
-    ]
-
-    def text(x: float, y: float, words: str, colour: str = "#223344", anchor: str = "middle") -> None:
-        lines.append(f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{colour}">{words}</text>')
-
-    panels = (("figure2", "figure 2: by GPUs a CPU"), ("figure3", "figure 3: by levels that are free"))
-    for left, (figure, title) in zip((50, 490), panels):
-        text(left + 165, 24, title)
-        for percent in (75, 80, 85, 90, 95, 100):
-            y = 290 - (percent - 75) * 10
-            lines.append(f'<line x1="{left}" y1="{y}" x2="{left + 330}" y2="{y}" stroke="#d8dee6"/>')
-            text(left - 8, y + 4, f"{percent}%", anchor="end")
-        at = [left + 20 + 72 * i for i in range(len(document["exaflops"]))]
-        for x, scale in zip(at, document["exaflops"]):
-            text(x, 310, f"{scale:g}")
-        text(left + 165, 330, "EF")
-        for row, ((name, values), colour) in enumerate(zip(document[figure].items(), COLOURS)):
-            points = " ".join(f"{x},{290 - (value - 75) * 10:.1f}" for x, value in zip(at, values))
-            lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
-            text(left + 335, 60 + 18 * row, name, colour, "start")
-    return "\n".join([*lines, "</svg>"]) + "\n"

@@ -29,10 +29,10 @@ def test_efficiency_writes_the_keys(tmp_path: Path) -> None:
 
 
 def test_figures_writes_what_the_model_says(tmp_path: Path) -> None:
-    path, drawn = tmp_path / "found.json", tmp_path / "drawn.png"
+    path, drawn = tmp_path / "found.json", tmp_path / "drawn.svg"
     run("figures", "--json", str(path), "--plot", str(drawn))
     assert json.loads(path.read_text()) == figures.figures()
-    assert drawn.read_bytes().startswith(b"\x89PNG")
+    assert drawn.read_text() == figures.picture(figures.figures())
 
 
 def test_a_plan_has_intervals_the_efficiency_and_a_line_that_runs(tmp_path: Path, monkeypatch) -> None:

@@ -160,7 +160,7 @@ def efficiency(
 @app.command()
 def figures(
     json: Annotated[Path | None, _JSON] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw figures 2 and 3.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw figures 2 and 3.")] = None,
 ) -> None:
     """Show figures 2, 3 and 14 of ics19 from the model."""
     from rich.console import Console
@@ -176,5 +176,5 @@ def figures(
             table.add_row(*row)
         console.print(table)
     if plot:
-        model.plot(document, plot)
+        plot.write_text(model.picture(document), encoding="utf-8")
     _write(json, document)

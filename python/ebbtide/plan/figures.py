@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from . import first_order, ics19
 
 SCALES = (0.45, 0.9, 1.8, 3.6, 7.2)
+_COLOURS = ("#1f5fa8", "#c8321e", "#d98a1f", "#2f855a", "#6b46c1")
 FACTORS = (0.1, 1, 10, 50)
 SPEEDUPS, SHARES = (1, 4, 40), (1, 0.5, 0.1)
 
@@ -69,18 +69,30 @@ def tables(document: dict[str, Any]) -> dict[str, tuple[list[str], list[list[str
     return out
 
 
-def plot(document: dict[str, Any], path: Path) -> None:
-    """Draws figures 2 and 3."""
-    from ebbtide import _plots
+def picture(document: dict[str, Any]) -> str:
+    """Figures 2 and 3 side by side, as SVG."""
+    lines = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 340" width="900" height="340"'
+        ' font-family="Helvetica, Arial, sans-serif" font-size="13">',
+        '<rect width="900" height="340" rx="8" fill="#ffffff"/>',
+    ]
 
-    drawn = _plots.figure(9, 3.6)
-    both = drawn.subplots(1, 2, sharey=True)
-    for axes, figure, title in zip(both, ("figure2", "figure3"), ("GPUs a CPU (figure 2)", "free levels (figure 3)")):
-        for name, values in document[figure].items():
-            axes.plot(document["exaflops"], values, marker="o", label=name)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(document["exaflops"], [f"{scale:g}" for scale in document["exaflops"]])
-        axes.set_xlabel("EF")
-        axes.legend(title=title, fontsize=8, title_fontsize=8)
-    both[0].set_ylabel("efficiency in percent")
-    _plots.save(drawn, path)
+    def text(x: float, y: float, words: str, colour: str = "#223344", anchor: str = "middle") -> None:
+        lines.append(f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{colour}">{words}</text>')
+
+    panels = (("figure2", "figure 2: by GPUs a CPU"), ("figure3", "figure 3: by levels that are free"))
+    for left, (figure, title) in zip((50, 490), panels):
+        text(left + 165, 24, title)
+        for percent in (75, 80, 85, 90, 95, 100):
+            y = 290 - (percent - 75) * 10
+            lines.append(f'<line x1="{left}" y1="{y}" x2="{left + 330}" y2="{y}" stroke="#d8dee6"/>')
+            text(left - 8, y + 4, f"{percent}%", anchor="end")
+        at = [left + 20 + 72 * i for i in range(len(document["exaflops"]))]
+        for x, scale in zip(at, document["exaflops"]):
+            text(x, 310, f"{scale:g}")
+        text(left + 165, 330, "EF")
+        for row, ((name, values), colour) in enumerate(zip(document[figure].items(), _COLOURS)):
+            points = " ".join(f"{x},{290 - (value - 75) * 10:.1f}" for x, value in zip(at, values))
+            lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
+            text(left + 335, 60 + 18 * row, name, colour, "start")
+    return "\n".join([*lines, "</svg>"]) + "\n"
