@@ -96,3 +96,13 @@ def test_an_unreadable_log_is_refused(tmp_path: Path, text: bytes | None, named:
 )
 def test_a_wrong_option_is_refused_by_name(words: list[str], named: str) -> None:
     assert f"'{named}'" in run(*words, code=2)
+
+
+def test_a_negative_rate_is_refused_by_name(tmp_path: Path) -> None:
+    rates = tmp_path / "doctor.json"
+    disk = {"name": "disk write", "values": {"bytes_per_s": -1e9}}
+    rates.write_text(json.dumps({"sections": {"links": [], "disk": [disk]}}))
+    said = run(*ISSUED, "--rates", str(rates), code=2)
+    assert "'--rates'" in said and "disk_rate: -1000000000.0 is not" in said
+    rates.write_text("{}")
+    assert "'--rates'" in run(*ISSUED, "--rates", str(rates), code=2)

@@ -34,6 +34,8 @@ def _option(name: str, parse, metavar: str, text: str):
 def _named(error: InvalidArgument) -> typer.BadParameter:
     """The refusal of the option that the error names first."""
     field, _, message = str(error).partition(": ")
+    if field in ("memory_rate", "disk_rate"):
+        return wrong("--rates", str(error))
     return wrong("--" + field.replace("_", "-"), message)
 
 
