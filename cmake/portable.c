@@ -1,5 +1,5 @@
-// For programs that are to run where the C library is older than the one they are built with: what a statically linked
-// libstdc++ asks of that one alone (std::random_device, glibc 2.36).
+// For programs that run with an older C library than they were built with: libstdc++'s std::random_device, linked
+// statically, calls arc4random, which glibc has since 2.36.
 #include <stdint.h>
 #include <sys/random.h>
 #include <sys/types.h>

@@ -404,10 +404,10 @@ ebb_status ebb_touch(ebb_store* store, uint32_t region, uint64_t offset, uint64_
  * longer depends on the memory. Errors: version_exists, invalid_argument (nothing is protected), lost (protected memory
  * was unmapped, moved or discarded: unprotect it to go on), out_of_memory, closed. */
 ebb_status ebb_snapshot(ebb_store* store, int64_t version, const ebb_snapshot_options* options, ebb_future** future);
-/* Later work on `stream` (without one: on the legacy default stream) may write to region `region` on the GPU: what the
- * snapshot is owed of it is copied first. Needed on other streams than the snapshot's own, and after a fenced one; it
- * does nothing for memory of the host. Errors: invalid_argument (`snapshot` is none, a stream of another GPU),
- * unsupported. */
+/* To be called before work on `stream` (without one: the legacy default stream) writes to region `region` on the GPU:
+ * copies the zones that the snapshot has not copied yet, and makes `stream` wait for that. Needed on other streams than
+ * the snapshot's own, and after a fenced one; it does nothing for memory of the host. Errors: invalid_argument
+ * (`snapshot` is none, a stream of another GPU), unsupported. */
 ebb_status ebb_before_write(ebb_future* snapshot, uint32_t region, ebb_stream stream);
 /* The versions whose bytes a snapshot needs beside its own, ascending, and its own bytes in the store; `capacity` as
  * for ebb_versions(). Of an ordinary checkpoint: none. `bytes` may be NULL. */

@@ -89,11 +89,12 @@ class Snapshot {
   /// As Future::wait. Errors of the snapshot itself: timed_out (a writer waited too long for the buffer), lost (its
   /// memory was unmapped, or is no longer watched), out_of_memory, those of History::checkpoint.
   Result<void> wait(std::optional<std::string_view> level = {}, std::optional<Seconds> timeout = {}) const;
-  /// Later work on `stream` (none: on the legacy default stream) may write to a protected array on the GPU: what this
-  /// snapshot is owed of it is copied first. Needed on other streams than the snapshot's own and with
-  /// SnapshotOptions::fenced. It waits for room in the device cache, and for nothing else; of a snapshot that has
-  /// failed, and of arrays in host memory, it does nothing. Errors: timed_out (interrupted: the array must not be
-  /// written to), invalid_argument (a stream of another GPU), unsupported (a stream that is being captured).
+  /// To be called before work on `stream` (none: the legacy default stream) writes to a protected array on the GPU:
+  /// copies the zones that this snapshot has not copied yet, and makes `stream` wait for that. Needed on other streams
+  /// than the snapshot's own and with SnapshotOptions::fenced. It waits for room in the device cache, and for nothing
+  /// else; of a snapshot that has failed, and of arrays in host memory, it does nothing. Errors: timed_out
+  /// (interrupted: the array must not be written to), invalid_argument (a stream of another GPU), unsupported (a stream
+  /// that is being captured).
   Result<void> before_write(std::uint32_t region, std::optional<StreamHandle> stream = {},
                             const Interrupt& interrupted = {}) const;
   /// How it failed, if it did.

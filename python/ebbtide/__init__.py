@@ -98,3 +98,7 @@ def __getattr__(name: str) -> Any:
 
     simulator = import_module("ebbtide.sim")
     return simulator if name == "sim" else getattr(simulator, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

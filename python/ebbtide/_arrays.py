@@ -76,15 +76,24 @@ def from_buffer(source: Any, where: str) -> np.ndarray[Any, Any]:
 
 
 def bounds(array: Any) -> tuple[int, int]:
-    """The addresses of the first byte of an array in host memory, and behind its last."""
-    elements = from_buffer(array, "array") if not hasattr(array, "__array__") else np.asarray(array)
-    first = end = elements.__array_interface__["data"][0]
-    for length, stride in zip(elements.shape, elements.strides):
+    """The addresses of an array's first byte, and behind its last."""
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        first, itemsize = interface["data"][0], np.dtype(interface["typestr"]).itemsize
+        shape, strides = interface["shape"], interface.get("strides")
+        if strides is None:
+            return first, first + int(np.prod(shape, dtype=np.int64)) * itemsize
+    else:
+        elements = from_buffer(array, "array") if not hasattr(array, "__array__") else np.asarray(array)
+        first, itemsize = elements.__array_interface__["data"][0], elements.itemsize
+        shape, strides = elements.shape, elements.strides
+    end = first
+    for length, stride in zip(shape, strides):
         if stride < 0:
             first += (length - 1) * stride
         else:
             end += (length - 1) * stride
-    return first, end + elements.itemsize
+    return first, end + itemsize
 
 
 def from_scalar(scalar: Any, where: str) -> np.ndarray[Any, Any]:

@@ -62,7 +62,7 @@ class Future:
 
     def before_write(self, array: ebbtide.types.Array, *, stream: ebbtide.types.Stream | None = None) -> None:
         """
-        Later work on ``stream`` may write to this protected array on the GPU: what the snapshot is owed of it is copied first.
+        Call this before work on ``stream`` writes to a protected array on the GPU: copies the zones not copied yet, and orders it.
 
         Needed before the first write after ``snapshot(fenced=True)``, and on any other stream than the snapshot's own. It waits for
         room in the device cache, and for nothing else. For arrays in host memory, and once the snapshot has failed, it does nothing.

@@ -109,12 +109,13 @@ void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared
   }
 }
 
-Result<void> CutDriver::cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> touched,
-                            std::span<const std::uint8_t> armed) {
+Result<bool> CutDriver::cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> touched,
+                            std::span<const std::uint8_t> armed, std::optional<std::uint64_t> unless) {
   std::optional<GoneBody> gone;
   platform::WatchResult good;
   {
     const std::lock_guard lock(board_.mutex);
+    if (unless && failures_ != *unless) return false;
     gone = gone_body();
     if (!gone) {
       for (const ProtectedMemory::Zones& zones : touched) touch_locked(zones);
@@ -132,7 +133,8 @@ Result<void> CutDriver::cut(const std::shared_ptr<Cut>& cut, bool full, std::spa
     }
   }
   if (gone) return error_of(*gone);
-  return good;
+  if (!good) return good.error();
+  return true;
 }
 
 std::optional<CutDriver::GoneBody> CutDriver::copy_edges(Cut& cut) const {
@@ -438,6 +440,10 @@ Error CutDriver::error_of(const GoneBody& gone) {
 }
 
 Error CutDriver::error_of(const Cut& cut) {
+  {
+    const std::lock_guard lock(board_.mutex);
+    if (cut.error) return *cut.error;
+  }
   if (cut.trouble == SnapshotTrouble::waited_too_long)
     return {Errc::timed_out, "the snapshot of version " + std::to_string(cut.version) +
                                  " failed: a write to protected memory waited too long for the buffer"};

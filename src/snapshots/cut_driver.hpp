@@ -53,9 +53,10 @@ class CutDriver {
              std::shared_ptr<WatchThread> notes);
 
   /// Takes it: of everything, or of what is dirty and `touched`. `armed`: for each body, whether its writes are seen by
-  /// faults from now on. Errors: lost, those of WriteWatch::arm; then nothing is armed.
-  Result<void> cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> touched,
-                   std::span<const std::uint8_t> armed);
+  /// faults from now on. False: it is not taken, since the count of failures is no longer `unless`. Errors: lost, those
+  /// of WriteWatch::arm; then nothing is armed.
+  Result<bool> cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> touched,
+                   std::span<const std::uint8_t> armed, std::optional<std::uint64_t> unless);
   /// Without a cut.
   void touch(ProtectedMemory::Zones zones);
   std::shared_ptr<const ProtectedMemory> memory();

@@ -147,8 +147,8 @@ Result<void> DeviceArrays::find(StreamId stream, std::span<std::uint8_t> dirty,
       return told;
   }
   meanwhile();
-  if (std::ranges::any_of(arrays_, digested))
-    if (auto waited = wait(stream); !waited) return waited;
+  // Also where nothing is digested: what the last cut's list was copied from is written anew.
+  if (auto waited = wait(stream); !waited) return waited;
   bool any = false;
   for (const auto& array : arrays_) {
     if (!digested(array)) continue;
@@ -193,8 +193,11 @@ Result<std::vector<DevicePiece>> DeviceArrays::list(StreamId stream, bool full,
       std::ranges::copy(list, array->list().begin());
       array->counts() = {list.size(), 0, 0, 0};
       const auto& tables = array->tracker.tables();
-      Result<void> put = device_->copy(stream, tables.dirty, array->list().data(), list.size() * sizeof(list[0]));
-      if (put) put = device_->copy(stream, tables.counts, &array->counts(), kCounts);
+      Result<void> put;
+      if (!list.empty()) {
+        put = device_->copy(stream, tables.dirty, array->list().data(), list.size() * sizeof(list[0]));
+        if (put) put = device_->copy(stream, tables.counts, &array->counts(), kCounts);
+      }
       if (!put) return put.error();
     }
     for (std::size_t from = 0; from < list.size();) {

@@ -29,8 +29,9 @@ struct DevicePiece {
 /// Writes are not seen there as they happen, so a cut reads everything on the caller's stream and compares digests, or
 /// believes what touch() said. What is listed is known on the host when find() returns.
 ///
-/// Thread safety: none; gather() may come from another thread while nothing else does. All work on an array has ended
-/// when it is removed.
+/// Thread safety: one call at a time, but gather() may come from other threads meanwhile: it reads nothing that the
+/// others change, except add(), remove() and begin(), which come while no cut is in flight. All work on an array has
+/// ended when it is removed.
 class DeviceArrays {
  public:
   explicit DeviceArrays(std::shared_ptr<platform::Device> device);
@@ -63,6 +64,8 @@ class DeviceArrays {
   Result<std::vector<DevicePiece>> list(platform::StreamId stream, bool full,
                                         std::span<const ProtectedMemory::Zones> also, std::uint32_t piece_zones);
   Result<void> gather(platform::StreamId stream, const DeviceRun& run, std::byte* piece);
+  /// The host waits for what the stream holds.
+  Result<void> wait(platform::StreamId stream);
   /// These zones, which are all of one array's that were written, are clean as they are now. False: not all of the
   /// array was known, or it could not be done.
   bool settle(platform::StreamId stream, std::uint32_t region, std::span<const ProtectedMemory::Zones> zones);
@@ -70,7 +73,6 @@ class DeviceArrays {
  private:
   struct Array;
   Array* find_array(std::uint32_t region) const;
-  Result<void> wait(platform::StreamId stream);
 
   const std::shared_ptr<platform::Device> device_;
   std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();

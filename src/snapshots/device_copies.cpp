@@ -1,6 +1,7 @@
 #include "snapshots/device_copies.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "snapshots/archive.hpp"
 #include "storage/format/snapshot_names.hpp"
@@ -149,7 +150,13 @@ Result<void> DeviceCopier::gather(const Cut& cut, std::optional<std::uint32_t> r
     for (;;) {
       {
         std::unique_lock lock(copies.mutex_);
-        copies.changed_.wait(lock, [&] { return copies.error_ || piece.state != State::claimed; });
+        const auto free = [&] { return copies.error_ || piece.state != State::claimed; };
+        while (!copies.changed_.wait_for(lock, runtime::kInterruptEvery, free)) {
+          lock.unlock();
+          if (interrupted && interrupted())
+            return Error{Errc::timed_out, "the call was interrupted before all that a snapshot is owed was copied"};
+          lock.lock();
+        }
         if (copies.error_) return *copies.error_;
         if (piece.state == State::gathered) break;
         piece.state = State::claimed;
@@ -203,23 +210,28 @@ Result<void> DeviceCopier::gather_claimed(const Cut& cut, std::uint32_t number, 
     copies.changed_.notify_all();
     return result;
   };
-  if (!piece.memory) {
-    auto memory =
-        reserve(cut.id, number, piece.what.zones.size(),
-                {.timeout = kRoomTimeout, .interrupted = [&] { return stopping_ || (interrupted && interrupted()); }});
-    if (!memory) return end(State::owed, memory.error());
-    piece.memory.emplace(std::move(*memory));
-  }
-  Result<void> done;
-  {
-    const std::lock_guard lock(enqueue_);
-    for (const DeviceRun& run : piece.what.runs) {
-      if (done) done = arrays_.gather(stream, run, piece.memory->data());
-      gathered_ += run.bytes;
+  try {
+    if (!piece.memory) {
+      auto memory = reserve(
+          cut.id, number, piece.what.zones.size(),
+          {.timeout = kRoomTimeout, .interrupted = [&] { return stopping_ || (interrupted && interrupted()); }});
+      if (!memory) return end(State::owed, memory.error());
+      piece.memory.emplace(std::move(*memory));
     }
-    if (const auto recorded = device_->record(gathers_, stream); done) done = recorded;
+    Result<void> done;
+    {
+      const std::lock_guard lock(enqueue_);
+      for (const DeviceRun& run : piece.what.runs) {
+        if (done) done = arrays_.gather(stream, run, piece.memory->data());
+        gathered_ += run.bytes;
+      }
+      if (const auto recorded = device_->record(gathers_, stream); done) done = recorded;
+    }
+    return end(State::gathered, done);
+  } catch (...) {
+    static_cast<void>(static_cast<bool>(end(State::owed, Error{Errc::lost, "a snapshot could not be copied"})));
+    throw;
   }
-  return end(State::gathered, done);
 }
 
 // --- the thread ------------------------------------------------------------------------------------------------------
@@ -261,9 +273,15 @@ Result<void> DeviceCopier::commit(DeviceCopies::Piece& piece) {
   for (const DeviceRun& run : piece.what.runs) {
     const std::size_t rest = run.bytes % zone_bytes_;
     if (rest == 0) continue;
-    auto sum = sum_short(place_of(run.place + run.count - 1), rest);
+    std::byte* const last = place_of(run.place + run.count - 1);
+    auto sum = sum_short(last, rest);
     if (!sum) return sum.error();
     piece.sums[run.place + run.count - 1] = *sum;
+    // Nothing that the cache held before is stored.
+    std::memset(host_zone_.data(), 0, zone_bytes_);
+    const std::lock_guard lock(enqueue_);
+    if (auto cleared = device_->copy(stream_, last + rest, host_zone_.data(), zone_bytes_ - rest); !cleared)
+      return cleared;
   }
   const std::lock_guard lock(enqueue_);
   return piece.memory->commit({.stream = stream_});
@@ -307,6 +325,8 @@ void DeviceCopier::run() {
       done = commit_all(job);
     } catch (const std::bad_alloc&) {
       done = Error{Errc::out_of_memory, "there was no memory to store a snapshot"};
+    } catch (const std::exception& error) {  // of a store that has failed as a whole
+      done = Error{Errc::lost, std::string("a snapshot could not be stored: ") + error.what()};
     }
     {
       std::unique_lock mine(copies.mutex_);

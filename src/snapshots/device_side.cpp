@@ -38,6 +38,27 @@ void DeviceSide::give_back(std::size_t from) {
   copier_->give_back(ahead_of_, static_cast<std::uint32_t>(from), std::move(surplus));
 }
 
+Result<void> DeviceSide::finish_last(const Interrupt& interrupted) {
+  if (!last_) return {};
+  const auto gathered = copier_->gather(*last_, {}, {}, interrupted);
+  if (!gathered && gathered.error().code == Errc::timed_out) return gathered;
+  if (!gathered) arrays_.forget();
+  last_.reset();
+  return {};
+}
+
+void DeviceSide::lose(const Error& why) {
+  if (last_) abandon(std::shared_ptr<Cut>(last_), why);
+  arrays_.forget();
+}
+
+Result<void> DeviceSide::wait(const SnapshotOptions& options) {
+  if (arrays_.empty()) return {};
+  const auto stream = copier_->resolve(options.stream);
+  if (!stream) return stream.error();
+  return arrays_.wait(*stream);
+}
+
 Result<void> DeviceSide::find(const storage::SnapshotId& id, const SnapshotOptions& options,
                               std::span<std::uint8_t> dirty) {
   if (arrays_.empty()) return {};
@@ -46,8 +67,6 @@ Result<void> DeviceSide::find(const storage::SnapshotId& id, const SnapshotOptio
   const auto stream = copier_->resolve(options.stream);
   if (!stream) return stream.error();
   stream_ = *stream;
-  if (last_ && !copier_->gather(*last_, {}, {}, options.interrupted)) arrays_.forget();
-  last_.reset();
   Result<void> found = copier_->fence(stream_);
   const auto meanwhile = [&] {
     if (!options.fenced && !arrays_.untracked()) ahead_ = copier_->reserve_ahead(id, whole_pieces_);
@@ -84,11 +103,9 @@ Result<void> DeviceSide::cut(const std::shared_ptr<Cut>& cut, bool full, std::sp
     arrays_.forget();
     return done;
   }
+  last_ = cut;
   if (!options.fenced) done = copier_->gather(*cut, {}, stream_, options.interrupted);
-  if (done)
-    last_ = cut;
-  else
-    abandon(cut, done.error());
+  if (!done) abandon(cut, done.error());
   return done;
 }
 

@@ -24,12 +24,19 @@ class DeviceSide {
   void begin(std::shared_ptr<const ProtectedMemory> memory) { arrays_.begin(std::move(memory)); }
   void stop(const Error& why);
 
+  bool empty() const { return arrays_.empty(); }
   bool untracked() const { return arrays_.untracked(); }
   std::optional<Error> lost() const { return arrays_.lost(); }
   void touch(ProtectedMemory::Zones zones) { arrays_.touch(zones); }
   void forget() { arrays_.forget(); }
+  /// As forget(), and the cut that is being taken, or the last one, is given up.
+  void lose(const Error& why);
 
-  /// As DeviceArrays::find, when nothing is owed to an earlier cut any more.
+  /// Gathers what is still owed to the last cut. Error timed_out: interrupted, and the rest is owed to it as before.
+  Result<void> finish_last(const Interrupt& interrupted);
+  /// The host waits for what the caller's stream holds.
+  Result<void> wait(const SnapshotOptions& options);
+  /// As DeviceArrays::find, after finish_last().
   Result<void> find(const storage::SnapshotId& id, const SnapshotOptions& options, std::span<std::uint8_t> dirty);
   /// Of what was found: the first pieces of the cut. With `fenced` they are gathered later. After an error nothing is
   /// under way.
@@ -37,8 +44,8 @@ class DeviceSide {
                    const SnapshotOptions& options);
   /// The cut was not taken after all.
   void abandon(const std::shared_ptr<Cut>& cut, const Error& why);
-  /// These zones, in the map's numbers, were restored from a snapshot, and `lean` makes the next cut lean on it. False:
-  /// they are not known to be clean.
+  /// These zones, in the map's numbers, were restored from a snapshot, and `lean` lets the next cut name its bytes.
+  /// False: they are not known to be clean.
   bool adopt(const Body& body, std::span<const storage::ZoneRange> zones, const std::function<bool()>& lean);
   std::uint64_t bytes_gathered() const;
 

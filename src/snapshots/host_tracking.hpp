@@ -46,8 +46,8 @@ class HostTracking {
   /// Everything of these bodies is about to be written, by a restore without `have`.
   void before_restore(const std::function<bool(const Body&)>& covered);
   bool declared(std::size_t body) const { return tracked_[body].track == Track::declared; }
-  /// These zones of a body, in the map's numbers, were restored from a snapshot, and `lean` makes the next cut lean on
-  /// it. False: they are not known to be clean.
+  /// These zones of a body, in the map's numbers, were restored from a snapshot, and `lean` lets the next cut name its
+  /// bytes. False: they are not known to be clean.
   bool adopt(std::size_t body, const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones,
              const std::function<bool()>& lean);
 

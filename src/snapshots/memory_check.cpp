@@ -28,7 +28,7 @@ Result<void> check_protection(const Protection& made, std::span<const Protection
   }
   if (made.on_device) return {};
   const std::optional<int> other = platform::device_of_pointer(made.memory);
-  if (other && other == gpu) return wrong("has memory that ends behind an allocation of the GPU");
+  if (other && other == gpu) return wrong("reaches past the end of its allocation on the GPU");
   if (other)
     return wrong("is memory of GPU " + std::to_string(*other) + ", and the store's device cache is " +
                  (gpu ? "on GPU " + std::to_string(*gpu) : std::string("in ordinary memory")) +

@@ -195,6 +195,7 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
   const auto place = std::ranges::upper_bound(all, region, {}, &Protection::region);
   all.insert(place, made);
 
+  if (made.on_device) driver_.wait_for_cuts(0, {});  // their pieces are gathered from the list of arrays
   // What is watched is watched before anything is changed.
   if (auto added = made.on_device ? device_.add(made) : tracking_.add(made); !added) return added;
   replace(std::move(all));
@@ -364,13 +365,20 @@ Result<std::shared_ptr<Cut>> Snapshotter::snapshot(Version version, const Snapsh
   if (auto usable = engine->streams().check(options.stream); !usable) return usable.error();
   try {
     return take(*engine, version, options);
-  } catch (...) {  // what was found to be written may be in no list yet
-    driver_.lose_track();
+  } catch (...) {
+    lose_track({Errc::lost, "the next snapshot could not be taken"});
     throw;
   }
 }
 
+// What was found to be written may be in no list yet: the next cut stores everything.
+void Snapshotter::lose_track(const Error& why) {
+  driver_.lose_track();
+  device_.lose(why);
+}
+
 Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, const SnapshotOptions& options) {
+  if (auto gathered = device_.finish_last(options.interrupted); !gathered) return gathered.error();
   std::ranges::fill(dirty_, std::uint8_t{0});
   driver_.dirty(std::span(dirty_).first(memory_->host_zones()));
   const std::uint64_t failures = driver_.stats().failures;
@@ -379,7 +387,10 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   FoundWrites found;
   if (auto looked = tracking_.find_written(found, dirty_, known); !looked) return looked.error();
   const storage::SnapshotId id = next_id();
-  if (auto looked = device_.find(id, options, dirty_); !looked) return looked.error();
+  if (auto looked = device_.find(id, options, dirty_); !looked) {
+    lose_track(looked.error());
+    return looked.error();
+  }
   found.untracked = found.untracked && device_.untracked();
   if (found.untracked) {
     auto stored = store_everything(engine, version, options);
@@ -414,12 +425,19 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
                                                 .edges = std::vector<std::byte>(edge_bytes)});
   if (auto listed = device_.cut(cut, full, also, options); !listed) {
     archive_.leave(*cut);
+    lose_track(listed.error());
     return listed.error();
   }
-  if (auto taken = driver_.cut(cut, full, found.zones, found.armed); !taken) {
-    device_.abandon(cut, taken.error());
+  // An increment on the GPU leans on the cuts before it, and is no increment of anything if one of them fails.
+  const auto unless = device_.empty() ? std::nullopt : std::optional(failures);
+  const auto taken = driver_.cut(cut, full, found.zones, found.armed, unless);
+  if (!taken || !*taken) {
+    const Error why = taken ? Error{Errc::lost, "an earlier snapshot failed while this one was taken"} : taken.error();
+    device_.abandon(cut, why);
+    device_.forget();
     archive_.leave(*cut);
-    return taken.error();
+    if (!taken) return why;
+    return take(engine, version, options);
   }
   if (!found.blocks) return cut;
   if (auto copied = wait_until(*cut, Reached::copied, {}, options.interrupted); !copied) {
@@ -448,11 +466,9 @@ Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Versi
                                    "on"};
     sources.push_back({one.region, one.memory, one.bytes});
   }
-  auto stored = engine.checkpoint(0, version, sources,
-                                  {.metadata = options.metadata,
-                                   .timeout = kRoomTimeout,
-                                   .interrupted = options.interrupted,
-                                   .stream = options.stream});
+  if (auto waited = device_.wait(options); !waited) return waited.error();
+  auto stored = engine.checkpoint(
+      0, version, sources, {.metadata = options.metadata, .timeout = kRoomTimeout, .interrupted = options.interrupted});
   if (!stored) return stored.error();
   ++untracked_;
   for (const Protection& one : protections_) untracked_bytes_ += one.bytes;
@@ -496,6 +512,8 @@ void Snapshotter::run_archive() {
       }
     } catch (const std::bad_alloc&) {
       map = CutDriver::no_memory();
+      DeviceCopies::abandon(*cut, map.error());
+      archive_.leave(*cut);
     }
     driver_.archived(cut, std::move(map));
     try {

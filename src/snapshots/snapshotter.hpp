@@ -61,6 +61,7 @@ class Snapshotter final : public runtime::Attached {
   std::optional<Error> refused() const;
   void replace(std::vector<Protection> protections);
   Result<std::shared_ptr<Cut>> take(runtime::Engine& engine, Version version, const SnapshotOptions& options);
+  void lose_track(const Error& why);
   Result<std::shared_ptr<Cut>> store_everything(runtime::Engine& engine, Version version,
                                                 const SnapshotOptions& options);
   Result<void> wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout, const Interrupt& interrupted);

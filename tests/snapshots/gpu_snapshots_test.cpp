@@ -198,6 +198,64 @@ TEST_P(DeviceSnapshots, FailWithoutRoom) {
   EXPECT_TRUE(stored(on.store(), 0, 0) == bytes);
 }
 
+// Also of memory on the host, whose writes had been looked for already.
+TEST_P(DeviceSnapshots, ThatFailHideNoWriteToHostMemory) {
+  OnDevice on(GetParam(), {.device = 256 * kKiB, .host = 0, .disk = 0});
+  std::vector<std::byte> bytes = bytes_of(1, 8 * kZone);
+  std::byte* const there = on.array(bytes);
+  Pages pages(4 * kZone);
+  on.store().protect(0, there, bytes.size(), {.zone = kZone}).value();
+  on.store().protect(1, pages.data(), pages.bytes(), {.zone = kZone, .track = Track::digest}).value();
+  on.take(0).wait("ephemeral").value();
+  pages.data()[kZone + 5] ^= std::byte{1};
+  bytes = bytes_of(2, 8 * kZone);
+  on.write(there, bytes);
+  on.finish();
+  std::optional<Hog> hog(std::in_place, on.store(), 176 * kKiB);
+  const auto refused = on.store().snapshot(1, {.interrupted = [] { return true; }, .stream = on.stream()});
+  ASSERT_FALSE(refused) << "there was room";
+  hog->end();
+  on.take(2).wait("ephemeral").value();
+  EXPECT_TRUE(stored(on.store(), 2, 1) == pages.copy());
+  EXPECT_TRUE(stored(on.store(), 2, 0) == bytes);
+}
+
+// What a cut stores is known when it is taken, however far behind the stream is, and what is stored whole is copied.
+TEST_P(DeviceSnapshots, OfWhatIsDeclaredOrWholeNeedNoPause) {
+  for (const Track track : {Track::declared, Track::everything}) {
+    OnDevice on(GetParam(), {.device = 16 * kMiB, .host = 0, .disk = 0});
+    constexpr std::size_t kZones = 16;
+    std::vector<std::byte> now = bytes_of(1, kZones * kZone);
+    std::byte* const there = on.array(now);
+    on.store().protect(0, there, now.size(), {.zone = kZone, .track = track}).value();
+    platform::Device& device = *on.rig().seams().device;
+    const platform::StreamId other = device.create_stream().value();
+    std::vector<std::vector<std::byte>> in_flight, expected;
+    in_flight.reserve(2 * kZones);
+    for (Version version = 0; version < static_cast<Version>(kZones); ++version) {
+      const std::size_t at = static_cast<std::size_t>(version * 7) % kZones * kZone;
+      in_flight.push_back(bytes_of(100 + version, kZone));
+      const bool whole = track == Track::everything && version > 0;  // it was copied before snapshot() returned
+      on.write(there + at, in_flight.back(), whole && version % 2 == 1 ? other : on.stream());
+      if (whole) on.finish();
+      std::ranges::copy(in_flight.back(), now.begin() + static_cast<std::ptrdiff_t>(at));
+      if (track == Track::declared) on.store().touch(0, at, kZone).value();
+      on.take(version);
+      expected.push_back(now);
+      if (track == Track::everything) {  // by another stream, at once
+        in_flight.push_back(bytes_of(200 + version, kZone));
+        on.write(there + at, in_flight.back(), other);
+        on.finish();
+        std::ranges::copy(in_flight.back(), now.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    }
+    for (Version version = 0; version < static_cast<Version>(kZones); ++version)
+      EXPECT_TRUE(stored(on.store(), version, 0) == expected[static_cast<std::size_t>(version)]) << version;
+    on.finish();
+    device.destroy_stream(other);
+  }
+}
+
 // What is freed is no longer read: the driver knows.
 TEST_P(DeviceSnapshots, OfFreedMemoryAreRefused) {
   OnDevice on(GetParam());
