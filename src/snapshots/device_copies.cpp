@@ -135,6 +135,12 @@ Result<void> DeviceCopier::add(const std::shared_ptr<Cut>& cut, StreamId stream,
   return {};
 }
 
+void DeviceCopier::settle() {
+  const std::lock_guard lock(enqueue_);
+  static_cast<void>(static_cast<bool>(device_->wait(gathers_)));
+  static_cast<void>(static_cast<bool>(device_->record(gathers_, stream_)));
+}
+
 Result<void> DeviceCopier::fence(StreamId stream) {
   const std::lock_guard lock(enqueue_);
   return device_->stream_wait(stream, gathers_);

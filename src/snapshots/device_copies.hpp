@@ -84,6 +84,8 @@ class DeviceCopier {
   /// enqueued. Errors: those of History::reserve; timed_out: interrupted, and the rest is still owed.
   Result<void> gather(const Cut& cut, std::optional<std::uint32_t> region, std::optional<platform::StreamId> stream,
                       const Interrupt& interrupted);
+  /// Waits for all gathers so far, and forgets that one of them failed.
+  void settle();
   /// Later work on `stream` comes after all gathers so far.
   Result<void> fence(platform::StreamId stream);
   /// The stream that a call is ordered on; the legacy default stream where none is given.

@@ -49,6 +49,7 @@ Result<void> DeviceSide::finish_last(const Interrupt& interrupted) {
 
 void DeviceSide::lose(const Error& why) {
   if (last_) abandon(std::shared_ptr<Cut>(last_), why);
+  if (copier_) copier_->settle();
   arrays_.forget();
 }
 

@@ -45,7 +45,7 @@ void FakeStreams::complete_locked(Stream& stream) {
     if (item.fails) {
       stream.failed = true;
     } else if (item.zones) {
-      do_zones(*item.zones);
+      if (!stream.failed) do_zones(*item.zones);  // its list may be what failed
     } else if (item.digests) {
       put_parts(reinterpret_cast<Digest*>(item.to), digest_of(item.from, item.bytes));
     } else if (item.bytes) {
