@@ -64,7 +64,7 @@ void Agent::recall_loan(std::uint32_t first, std::uint32_t slabs, Member from) {
   }
 }
 
-// To who has the fewest. False: nobody wants it, or there is no memory.
+// To the process with the fewest loans. False: no process wants it, or there is no memory.
 bool Agent::make_loan(std::uint32_t first, std::uint32_t slabs, std::uint32_t run) {
   const auto loans = [&](const Peer& peer) {
     std::uint32_t count = 0;

@@ -45,7 +45,7 @@ class PoolFile {
   static Result<PoolFile> open(std::unique_ptr<platform::SharedFile> file);
 
   const PoolHeader& header() const noexcept { return header_; }
-  /// Nobody finds it any more if not.
+  /// Whether its name still leads to it: false once the pool was removed.
   bool named() const { return file_->named(); }
   const PoolShape& shape() const noexcept { return header_.shape; }
   PoolTables& tables() noexcept { return tables_; }

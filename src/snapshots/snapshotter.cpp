@@ -428,7 +428,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
     lose_track(listed.error());
     return listed.error();
   }
-  // An increment on the GPU leans on the cuts before it, and is no increment of anything if one of them fails.
+  // What was listed on the GPU is an increment over the cuts before it. If one of them failed meanwhile, list it anew.
   const auto unless = device_.empty() ? std::nullopt : std::optional(failures);
   const auto taken = driver_.cut(cut, full, found.zones, found.armed, unless);
   if (!taken || !*taken) {
