@@ -14,8 +14,8 @@ constexpr std::size_t kPiece = std::size_t{64} << 20;  // of a registration, whi
 Result<void> LoanMemory::begin(std::shared_ptr<std::byte> memory) {
   memory_ = std::move(memory);
   data_ = memory_.get();
-  Result<void> done = platform::populate(data_, size_);
-  for (std::size_t at = 0; done && !device_.host_memory() && at < size_; at += kPiece) {
+  Result<void> done = pinned_ ? platform::populate(data_, size_) : Result<void>();
+  for (std::size_t at = 0; done && pinned_ && !device_.host_memory() && at < size_; at += kPiece) {
     const auto pinned = ranges_.pin(device_, data_, {at, std::min(kPiece, size_ - at)}, /*in_use=*/false);
     if (!pinned) done = pinned.error();
   }
@@ -37,8 +37,9 @@ void LoanMemory::end() noexcept {
 
 MemoryReport LoanMemory::report() const {
   MemoryReport report = TierMemory::report();
-  report.touched = report.ready;
-  if (!device_.host_memory()) report.pinned = report.ready;
+  if (pinned_) report.touched = report.ready;
+  if (pinned_ && !device_.host_memory()) report.pinned = report.ready;
+  if (!pinned_) report.mapped = report.ready;
   return report;
 }
 

@@ -6,13 +6,15 @@
 
 namespace ebb::memory {
 
-/// Nothing, or a loan of `bytes`: one after the other.
+/// Nothing, or a loan of `bytes`: one after the other. Of host memory, or of a device's, which `pinned` says not: its
+/// pages are there, and a copy needs no registration.
 ///
 /// Thread safety: begin() and end() are called by one thread at a time, while no one uses the memory; everything else
 /// as for TierMemory.
 class LoanMemory final : public TierMemory {
  public:
-  LoanMemory(platform::Device& device, std::size_t bytes) : TierMemory("lent", bytes), device_(device) {}
+  LoanMemory(platform::Device& device, std::size_t bytes, bool pinned = true)
+      : TierMemory("lent", bytes), device_(device), pinned_(pinned) {}
   ~LoanMemory() override { end(); }
 
   /// All of it is present and registered with the device before this returns. Error: it cannot be, and there is
@@ -24,6 +26,7 @@ class LoanMemory final : public TierMemory {
 
  private:
   platform::Device& device_;
+  const bool pinned_;
   std::shared_ptr<std::byte> memory_;
 };
 

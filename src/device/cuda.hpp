@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/peer_memory.hpp"
+#include "device/peer_pairs.hpp"
 #include "ebbtide/error.hpp"
 
 namespace ebb::platform {
@@ -37,5 +39,11 @@ std::optional<int> device_of_pointer(const void* pointer);
 /// With EBBTIDE_CUDA_PLAIN=1 in the environment, read here, its memory comes from cudaMalloc instead of mapped ranges,
 /// because compute-sanitizer sees only such memory.
 Result<std::shared_ptr<Device>> make_cuda_device(int ordinal);
+
+/// The links of GPU `ordinal` to its peers. Memory is lent as POSIX file descriptors. Opens a context there. Error
+/// unsupported, with the reason: there is no such GPU, or it cannot share memory.
+Result<std::unique_ptr<PeerFabric>> make_cuda_fabric(int ordinal);
+/// The way from one GPU to another, as the driver describes it. Opens no context.
+PeerLink cuda_peer_link(int from, int to);
 
 }  // namespace ebb::platform

@@ -11,9 +11,8 @@ constexpr std::chrono::milliseconds kLook{5};
 }  // namespace
 
 void Borrower::start() {
-  if (pool_.loan_bytes() == 0) return;
   thread_ = std::thread([this] { run(); });
-  pool_.borrow([news = news_](std::uint32_t loan, bool lent) {
+  source_.borrow([news = news_](std::uint32_t loan, bool lent) {
     const std::lock_guard lock(news->mutex);
     news->told.emplace_back(loan, lent);
     news->changed.notify_one();
@@ -22,7 +21,7 @@ void Borrower::start() {
 
 void Borrower::stop() {
   if (!thread_.joinable()) return;
-  pool_.borrow({});
+  source_.borrow({});
   {
     const std::lock_guard lock(news_->mutex);
     news_->stopping = true;
@@ -57,14 +56,16 @@ void Borrower::take(std::uint32_t loan) {
   const auto used = use(loan);
   if (used) return;
   const bool news = used.error().code != Errc::closed && !std::exchange(told_why_, true);
-  if (news) log_.warning("memory of the node's pool cannot be used: " + used.error().message);
-  pool_.return_loan(loan);
+  if (news) log_.warning(what_ + " cannot be used: " + used.error().message);
+  source_.return_loan(loan);
 }
 
 Result<void> Borrower::use(std::uint32_t loan) {
-  auto memory = pool_.use_loan(loan);
+  auto memory = source_.use_loan(loan);
   if (!memory) return memory.error();
-  const auto free = std::ranges::find_if(segments_, [](const Segment& one) { return !one.loan; });
+  const std::uint64_t bytes = source_.loan_bytes(loan);
+  const auto free =
+      std::ranges::find_if(segments_, [&](const Segment& one) { return !one.loan && one.memory->size() == bytes; });
   if (free != segments_.end()) {
     if (auto begun = free->memory->begin(std::move(*memory)); !begun) return begun;
     if (!lending_.extend(tier_, free->number, free->memory->size())) {
@@ -74,7 +75,7 @@ Result<void> Borrower::use(std::uint32_t loan) {
     free->loan = loan;
     return {};
   }
-  auto made = std::make_unique<memory::LoanMemory>(device_, pool_.loan_bytes());
+  auto made = std::make_unique<memory::LoanMemory>(device_, bytes, pinned_);
   if (auto begun = made->begin(std::move(*memory)); !begun) return begun;
   Segment segment{.number = 0, .memory = made.get(), .loan = loan};
   const auto lent = lending_.lend(tier_, std::move(made));
@@ -103,7 +104,7 @@ bool Borrower::return_what_can_be() {
     segment.memory->end();
     segment.recalled = false;
     const std::uint32_t loan = *std::exchange(segment.loan, {});
-    pool_.return_loan(loan);
+    source_.return_loan(loan);
   }
   return more;
 }

@@ -1,6 +1,5 @@
 #pragma once
-// Takes memory that other processes of the node's pool do not use, for the host cache, and returns it when it is asked
-// for.
+// Takes memory that other processes lend, for a tier, and returns it when it is asked for.
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -13,22 +12,29 @@
 #include "base/log.hpp"
 #include "cache/loan_memory.hpp"
 #include "device/device.hpp"
-#include "node/node_storage.hpp"
+#include "node/loan_source.hpp"
 #include "store/lending.hpp"
 
 namespace ebb::runtime {
 
-/// Each loan is a segment of the host tier. A segment that was returned serves the next loan.
+/// Each loan is a segment of the tier. A segment that was returned serves the next loan of its size.
 ///
 /// Thread safety: start() and stop() are called by one thread; everything else happens on a thread of its own, which
 /// alone maps, registers, unregisters and unmaps loans.
 /// 1. A loan is returned after the planner has nothing there any more: no copy or transfer of it is under way.
-/// 2. `news_` outlives this object, since the pool may still be telling.
+/// 2. `news_` outlives this object, since the source may still be telling.
 class Borrower {
  public:
-  Borrower(node::NodeMemory& pool, Lending& lending, platform::Device& device, policy::TierIndex tier,
-           ebb::runtime::Log log)
-      : pool_(pool), lending_(lending), device_(device), tier_(tier), log_(std::move(log)) {}
+  /// `pinned`: of LoanMemory. `what` is said where a loan cannot be used.
+  Borrower(node::LoanSource& source, Lending& lending, platform::Device& device, policy::TierIndex tier, bool pinned,
+           std::string what, ebb::runtime::Log log)
+      : source_(source),
+        lending_(lending),
+        device_(device),
+        tier_(tier),
+        pinned_(pinned),
+        what_(std::move(what)),
+        log_(std::move(log)) {}
   ~Borrower() { stop(); }
 
   void start();
@@ -55,10 +61,12 @@ class Borrower {
   void recall(std::uint32_t loan);
   bool return_what_can_be();
 
-  node::NodeMemory& pool_;
+  node::LoanSource& source_;
   Lending& lending_;
   platform::Device& device_;
   const policy::TierIndex tier_;
+  const bool pinned_;
+  const std::string what_;
   const ebb::runtime::Log log_;
   const std::shared_ptr<News> news_ = std::make_shared<News>();
   std::vector<Segment> segments_;

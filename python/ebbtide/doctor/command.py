@@ -51,7 +51,7 @@ def examine(directory: Path | None) -> tuple[Sections, bool]:
     """Every section's findings, and whether a store can be opened."""
     from ebbtide import _core
 
-    from . import caches, disk, gpus, limits, snapshots
+    from . import caches, disk, gpus, limits, peers, snapshots
     from .finding import Level
 
     info, ring_reason = _core.build_info(), _core.io_uring_absent_reason()
@@ -63,6 +63,7 @@ def examine(directory: Path | None) -> tuple[Sections, bool]:
         "build": gpus.build(info, gpus.cards()),
         "gpus": gpus.gpus(devices, _core.cuda_absent_reason(), bool(info["cuda"])),
         "links": [gpus.gpu_links(device) for device in devices] + [gpus.host_copies()],
+        "peers": peers.findings(len(devices), _core.peer_links() if len(devices) > 1 else []),
         "disk": [where] if where.level is Level.change else [where, *disk.rates(place)],
         "limits": limits.findings(info["io_uring"], ring_reason),
         "snapshots": snapshots.findings(_core.write_tracking()),

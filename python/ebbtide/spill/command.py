@@ -1,4 +1,4 @@
-"""`ebbtide sim`: what machines would do."""
+"""`ebbtide sim spill`: what GPUs would do with what they cannot hold."""
 
 from __future__ import annotations
 
@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.bench.options import size_of, wrong
+from ebbtide.bench.options import parsed, size_of, time_of, wrong
 from ebbtide.errors import InvalidArgument
-
-app = typer.Typer(help="What machines would do, in virtual time.", no_args_is_help=True)
-
-
-@app.callback()
-def _root() -> None:
-    """What machines would do, in virtual time."""
 
 
 def _sizes_by_gpu(text: str) -> dict[int, int]:
@@ -30,12 +23,6 @@ def _sizes_by_gpu(text: str) -> dict[int, int]:
     return out
 
 
-def _option(name: str, parse, metavar: str, text: str):
-    # Named outright: some versions of Typer take a metavar for the option's name.
-    return typer.Option(name, parser=parse, metavar=metavar, help=text)
-
-
-@app.command()
 def spill(
     trace: Annotated[
         Path | None,
@@ -48,14 +35,14 @@ def spill(
         ),
     ] = None,
     free: Annotated[
-        int, _option("--free", size_of, "SIZE", "With --trace: what each GPU can hold of its checkpoints.")
+        int, parsed("--free", size_of, "SIZE", "With --trace: what each GPU can hold of its checkpoints.")
     ] = "128MiB",  # type: ignore
     remainder: Annotated[
         dict[int, int] | None,
-        _option("--remainder", _sizes_by_gpu, "GPU:SIZE,...", "One step instead: what GPUs cannot hold."),
+        parsed("--remainder", _sizes_by_gpu, "GPU:SIZE,...", "One step instead: what GPUs cannot hold."),
     ] = None,
     spare: Annotated[
-        dict[int, int] | None, _option("--spare", _sizes_by_gpu, "GPU:SIZE,...", "And what others can spare.")
+        dict[int, int] | None, parsed("--spare", _sizes_by_gpu, "GPU:SIZE,...", "And what others can spare.")
     ] = None,
     topology: Annotated[
         str, typer.Option(metavar="NAME|FILE.json", help="dgx1v, nvswitch-h200, or a file with rates.")
@@ -66,7 +53,7 @@ def spill(
             "--relays/--no-relays", help="Also to the host over the links of peers (default: as the topology has it)."
         ),
     ] = None,
-    unit: Annotated[int, _option("--unit", size_of, "SIZE", "What flow_paper sends at a time.")] = "1MB",  # type: ignore
+    unit: Annotated[int, parsed("--unit", size_of, "SIZE", "What flow_paper sends at a time.")] = "1MB",  # type: ignore
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")] = None,
     plot: Annotated[
         Path | None,
@@ -115,6 +102,35 @@ def spill(
             from ebbtide import _plots
 
             _plots.drawn(lambda text: Console(stderr=True).print(text, markup=False), report.plot, document, plot)
+    if json:
+        json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def lent(
+    checkpoints: Annotated[int, typer.Option(min=1, max=4096, help="How many a shot writes, and then reads.")] = 384,
+    size: Annotated[int, parsed("--size", size_of, "SIZE", "Of each.")] = "128MiB",  # type: ignore
+    interval: Annotated[float, parsed("--interval", time_of, "TIME", "Computing before each call.")] = "10ms",  # type: ignore
+    device: Annotated[int, parsed("--device", size_of, "SIZE", "Of the program's device cache.")] = "4GiB",  # type: ignore
+    lent: Annotated[int, parsed("--lent", size_of, "SIZE", "That another GPU lends.")] = "16GiB",  # type: ignore
+    host: Annotated[int, parsed("--host", size_of, "SIZE", "Of the host cache.")] = "32GiB",  # type: ignore
+    writers: Annotated[int, typer.Option(min=1, help="GPUs that do so at once, each with a lender.")] = 1,
+    topology: Annotated[
+        str, typer.Option(metavar="NAME|FILE.json", help="nvswitch-h200, dgx1v, or a file with rates.")
+    ] = "nvswitch-h200",
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")] = None,
+) -> None:
+    """What memory that another GPU lends is worth: a shot and a burst, with and without it, and the least that can be."""
+    from rich.console import Console
+
+    from . import lent as worth
+
+    links = _topology(topology, None)
+    if 2 * writers > links.gpus:
+        raise wrong("--writers", f"{writers} with a lender each are {2 * writers} GPUs; {topology} has {links.gpus}")
+    if size < 1 or lent < 2 * size or device < size:
+        raise wrong("--size", f"{size} bytes: --device must hold one, and --lent two")
+    document = worth.document(worth.Node(links, writers), checkpoints, size, interval, device, lent, host)
+    Console().print(worth.table(document))
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
 

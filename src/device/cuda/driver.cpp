@@ -48,6 +48,7 @@ Loaded load() {
 #define EBB_LOOK_UP(name) look_up(loaded, driver.name, #name)
   EBB_LOOK_UP(cuInit);
   EBB_LOOK_UP(cuDeviceGet);
+  EBB_LOOK_UP(cuDeviceGetAttribute);
   EBB_LOOK_UP(cuDevicePrimaryCtxRetain);
   EBB_LOOK_UP(cuDevicePrimaryCtxRelease);
   EBB_LOOK_UP(cuDevicePrimaryCtxGetState);
@@ -63,6 +64,9 @@ Loaded load() {
   EBB_LOOK_UP(cuMemMap);
   EBB_LOOK_UP(cuMemUnmap);
   EBB_LOOK_UP(cuMemSetAccess);
+  EBB_LOOK_UP(cuMemExportToShareableHandle);
+  EBB_LOOK_UP(cuMemImportFromShareableHandle);
+  EBB_LOOK_UP(cuMemGetAllocationPropertiesFromHandle);
   EBB_LOOK_UP(cuPointerGetAttributes);
 #undef EBB_LOOK_UP
   if (!loaded.missing.empty()) return loaded;

@@ -27,6 +27,7 @@ inline bool gone(cudaError_t error) noexcept {
 struct Driver {
   PFN_cuInit_v2000 cuInit;
   PFN_cuDeviceGet_v2000 cuDeviceGet;
+  PFN_cuDeviceGetAttribute_v2000 cuDeviceGetAttribute;
   PFN_cuDevicePrimaryCtxRetain_v7000 cuDevicePrimaryCtxRetain;
   PFN_cuDevicePrimaryCtxRelease_v11000 cuDevicePrimaryCtxRelease;
   PFN_cuDevicePrimaryCtxGetState_v7000 cuDevicePrimaryCtxGetState;
@@ -42,6 +43,9 @@ struct Driver {
   PFN_cuMemMap_v10020 cuMemMap;
   PFN_cuMemUnmap_v10020 cuMemUnmap;
   PFN_cuMemSetAccess_v10020 cuMemSetAccess;
+  PFN_cuMemExportToShareableHandle_v10020 cuMemExportToShareableHandle;
+  PFN_cuMemImportFromShareableHandle_v10020 cuMemImportFromShareableHandle;
+  PFN_cuMemGetAllocationPropertiesFromHandle_v10020 cuMemGetAllocationPropertiesFromHandle;
   PFN_cuPointerGetAttributes_v7000 cuPointerGetAttributes;
 };
 

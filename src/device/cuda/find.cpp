@@ -1,4 +1,5 @@
 #include <array>
+#include <string_view>
 
 #include "device/cuda.hpp"
 #include "device/cuda/driver.hpp"
@@ -21,6 +22,13 @@ std::uint64_t ask_free_bytes(const cuda::Driver& driver, int ordinal) {
   }
   driver.cuDevicePrimaryCtxRelease(device);
   return free;
+}
+
+// The driver names a part of a GPU so: "NVIDIA H200 MIG 1g.18gb".
+bool is_mig(int ordinal) {
+  cudaDeviceProp properties;
+  return cuda::forget(cudaGetDeviceProperties(&properties, ordinal)) == cudaSuccess &&
+         std::string_view(properties.name).find(" MIG ") != std::string_view::npos;
 }
 
 }  // namespace
@@ -67,6 +75,15 @@ std::optional<int> device_of_pointer(const void* pointer) {
                                                          reinterpret_cast<CUdeviceptr>(pointer));
   if (result != CUDA_SUCCESS || (type != CU_MEMORYTYPE_DEVICE && !managed)) return {};
   return ordinal;
+}
+
+PeerLink cuda_peer_link(int from, int to) {
+  if (!cuda::driver()) return {};
+  int access = 0, atomics = 0;
+  cuda::forget(cudaDeviceCanAccessPeer(&access, from, to));
+  // Atomics on a peer's memory are native over NVLink, and never over PCIe.
+  cuda::forget(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to));
+  return {.mig = is_mig(from) || is_mig(to), .access = access != 0, .nvlink = atomics != 0};
 }
 
 }  // namespace ebb::platform

@@ -1,0 +1,29 @@
+// The lenders of ebbtide/node.hpp.
+#include <algorithm>
+#include <tuple>
+
+#include "ebbtide/node.hpp"
+#include "leases/lender_file.hpp"
+
+namespace ebb::admin {
+
+Result<std::vector<Lender>> lenders() {
+  const node::NodeSeams seams = node::NodeSeams::usual();
+  platform::PosixFiles files;
+  const auto names = leases::find_lenders(*seams.memory, files);
+  if (!names) return names.error();
+  std::vector<Lender> all;
+  for (const leases::LenderName& name : *names) {
+    const auto state = leases::read_lender(*seams.memory, name);
+    if (!state || !*state) continue;  // it is gone since, or begins
+    Lender lender{name.group, name.process.pid, (*state)->gpu, (*state)->offered, {}};
+    for (const leases::LeaseRow& lease : (*state)->leases) {
+      lender.leases.push_back({lender.pid, lease.borrower, lease.bytes, policy::name_of(lease.state)});
+    }
+    all.push_back(std::move(lender));
+  }
+  std::ranges::sort(all, {}, [](const Lender& one) { return std::tie(one.group, one.pid); });
+  return all;
+}
+
+}  // namespace ebb::admin

@@ -1,0 +1,279 @@
+#include "leases/lender.hpp"
+
+#include <algorithm>
+#include <array>
+#include <ranges>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "leases/lifeline.hpp"
+
+namespace ebb::leases {
+
+namespace message = node::message;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr std::size_t kMostMessages = 64;  // of one process in a row
+constexpr milliseconds kLook{1000};        // when no descriptor tells anything
+constexpr std::uint64_t kUnit = policy::kSmallestLease;
+
+}  // namespace
+
+std::uint64_t piece_of(std::uint64_t bytes) {
+  return std::max<std::uint64_t>(bytes / (8 * kUnit) + (bytes % (8 * kUnit) != 0), 1) * kUnit;
+}
+
+Result<std::unique_ptr<Lender>> Lender::open(const node::NodeSeams& seams, platform::Files& files,
+                                             platform::Clock& clock, platform::PeerFabric& fabric,
+                                             LenderOptions options) {
+  const auto process = platform::process_id(files, ::getpid());
+  if (!process) return process.error();
+  remove_dead_lenders(seams, files);
+  auto file = LenderFile::create(seams.memory, options.group, *process);
+  if (!file) return file.error();
+  auto listener = seams.sockets->listen(file->name().socket());
+  if (!listener) return listener.error();
+  std::unique_ptr<Lender> lender(
+      new Lender(seams, clock, fabric, std::move(options), std::move(*file), std::move(*listener)));
+  if (!lender->bell_) return Error{Errc::io_error, "an eventfd cannot be opened"};
+  lender->thread_ = std::thread([self = lender.get()] { self->run(); });
+  return lender;
+}
+
+Lender::Lender(const node::NodeSeams& seams, platform::Clock& clock, platform::PeerFabric& fabric,
+               LenderOptions options, LenderFile file, std::unique_ptr<platform::LocalListener> listener)
+    : seams_(seams),
+      clock_(clock),
+      fabric_(fabric),
+      options_(std::move(options)),
+      bell_([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }),
+      listener_(std::move(listener)),
+      file_(std::move(file)) {
+  const Lock lock(mutex_);
+  offered_ = options_.bytes;
+  submit(policy::lease_event::Offer{.lender = kSelf, .bytes = offered_, .piece = piece_of(offered_)});
+}
+
+Lender::~Lender() {
+  if (!thread_.joinable()) return;
+  static_cast<void>(static_cast<bool>(offer(0, options_.recall_within)));
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+  }
+  ring();
+  thread_.join();
+}
+
+Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within) {
+  std::unique_lock lock(mutex_);
+  const std::int64_t until = clock_.now() + std::clamp<policy::Time>(within.count(), 0, policy::kNever / 2);
+  offered_ = bytes;
+  submit(policy::lease_event::Offer{.lender = kSelf, .bytes = bytes, .piece = piece_of(bytes), .deadline = until});
+  ring();
+  while (ledger_.lent_by(kSelf) > bytes) {
+    const std::int64_t left = until - clock_.now();
+    if (left <= 0) return Error{Errc::timed_out, what_is_missing()};
+    returned_.wait_for(lock, std::chrono::nanoseconds(left));
+  }
+  return {};
+}
+
+LenderState Lender::state() const {
+  const Lock lock(mutex_);
+  return state_now();
+}
+
+LenderState Lender::state_now() const {
+  LenderState state{options_.gpu, offered_};
+  for (const policy::Lease& lease : ledger_.leases() | std::views::values) {
+    state.leases.push_back({lease.id, pid_of(lease.borrower), lease.bytes, lease.state});
+  }
+  return state;
+}
+
+std::string Lender::what_is_missing() const {
+  std::map<pid_t, std::uint64_t> kept;
+  for (const policy::Lease& lease : ledger_.leases() | std::views::values) {
+    if (lease.state != policy::LeaseState::lent) kept[pid_of(lease.borrower)] += lease.bytes;
+  }
+  std::string text;
+  for (const auto& [pid, bytes] : kept) {
+    text += (text.empty() ? "process " : ", process ") + std::to_string(pid) + " " + std::to_string(bytes) + " bytes";
+  }
+  return "memory that was lent has not been returned in time: " + text + "; it is not free until it is";
+}
+
+// --- its thread ------------------------------------------------------------------------------------------------------
+
+void Lender::ring() const {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(bell_.fd(), &one, sizeof one));
+}
+
+void Lender::run() {
+  for (;;) {
+    std::vector<platform::Waiting> all;
+    milliseconds limit{};
+    {
+      const Lock lock(mutex_);
+      if (stopping_) return;
+      all = awaited();
+      limit = until_deadline();
+    }
+    if (!seams_.sockets->wait(all, limit)) return;
+    std::uint64_t rung = 0;
+    static_cast<void>(!::read(bell_.fd(), &rung, sizeof rung));
+    const Lock lock(mutex_);
+    look_around();
+  }
+}
+
+std::vector<platform::Waiting> Lender::awaited() const {
+  std::vector<platform::Waiting> all{{bell_.fd()}, {listener_->fd()}};
+  for (const Peer& peer : peers_) {
+    if (peer.connection) all.push_back({peer.connection->fd(), !peer.outgoing.empty()});
+    if (peer.lifeline) all.push_back({.fd = peer.lifeline.fd(), .to_receive = false});
+  }
+  return all;
+}
+
+milliseconds Lender::until_deadline() const {
+  const policy::Time next = ledger_.next_deadline();
+  if (next == policy::kNever) return kLook;
+  const auto left = std::chrono::nanoseconds(std::max<std::int64_t>(next - clock_.now(), 0));
+  return std::min(kLook, std::chrono::ceil<milliseconds>(left));
+}
+
+void Lender::look_around() {
+  accept();
+  for (Peer& peer : peers_) {
+    flush(peer);
+    receive(peer);
+    if (!peer.lifeline || !has_ended(peer.lifeline)) continue;
+    receive(peer);  // what it said last
+    disconnect(peer);
+    peer.lifeline = {};
+    submit(policy::lease_event::BorrowerEnded{peer.party});
+  }
+  submit(policy::lease_event::Tick{});
+  std::erase_if(peers_, [](const Peer& peer) { return !peer.connection && !peer.lifeline; });
+}
+
+void Lender::accept() {
+  for (;;) {
+    auto connection = listener_->accept();
+    if (!connection || !*connection) return;
+    Peer& peer = peers_.emplace_back();
+    peer.party = ++last_party_;
+    peer.connection = std::move(*connection);
+  }
+}
+
+void Lender::receive(Peer& peer) {
+  std::array<std::byte, platform::kMaxMessage> buffer;
+  for (std::size_t n = 0; n < kMostMessages && peer.connection; ++n) {
+    auto received = peer.connection->receive(buffer);
+    if (received && received->kind == platform::Received::Kind::nothing) return;
+    if (!received || received->kind == platform::Received::Kind::closed) return disconnect(peer);
+    const auto message = message::parse({buffer.data(), received->bytes});
+    if (!message) return disconnect(peer);
+    on(peer, *message, std::move(received->descriptor));
+  }
+}
+
+// What it has stays its own until its pipe ends.
+void Lender::disconnect(Peer& peer) {
+  if (!peer.connection) return;
+  peer.connection.reset();
+  peer.outgoing.clear();
+  if (peer.lifeline) submit(policy::lease_event::BorrowerDied{peer.party});
+}
+
+void Lender::on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor) {
+  if (const auto* hello = std::get_if<message::Lifeline>(&message)) {
+    const bool right = hello->version == node::kPoolVersion && hello->process.pid == peer.connection->peer() &&
+                       descriptor && !peer.lifeline;
+    if (!right) return disconnect(peer);
+    peer.process = hello->process;
+    peer.lifeline = std::move(descriptor);
+    return;
+  }
+  if (!peer.lifeline) return disconnect(peer);
+  if (const auto* request = std::get_if<message::Request>(&message)) {
+    submit(policy::lease_event::Request{peer.party, request->bytes, std::max(request->piece, policy::kSmallestLease)});
+  } else if (const auto* returned = std::get_if<message::ReturnLease>(&message)) {
+    const auto found = ledger_.leases().find(returned->lease);
+    if (found == ledger_.leases().end() || found->second.borrower != peer.party) return;
+    submit(policy::lease_event::Return{returned->lease, returned->unusable});
+  }
+}
+
+void Lender::submit(const policy::lease_event::Any& event) {
+  for (const policy::LeaseCommand& command : ledger_.on(clock_.now(), event)) carry_out(command);
+  file_.write(state_now());
+}
+
+void Lender::carry_out(const policy::LeaseCommand& command) {
+  const policy::Lease& lease = command.lease;
+  switch (command.kind) {
+    case policy::LeaseCommand::grant: return grant(lease);
+    case policy::LeaseCommand::recall:
+      if (lent_.contains(lease.id)) tell(lease.borrower, message::RecallLease{lease.id});
+      return;
+    case policy::LeaseCommand::overdue:
+      if (options_.overdue) {
+        options_.overdue("process " + std::to_string(pid_of(lease.borrower)) + " has not returned " +
+                         std::to_string(lease.bytes) + " bytes of memory that it was lent");
+      }
+      return;
+    case policy::LeaseCommand::free: lent_.erase(lease.id); returned_.notify_all();
+  }
+}
+
+// Where there is less memory than was offered, so much less is offered.
+void Lender::grant(const policy::Lease& lease) {
+  auto made = fabric_.lend(lease.bytes);
+  if (!made) {
+    offered_ -= std::min(offered_, lease.bytes);
+    submit(policy::lease_event::Recall{lease.id});
+    submit(policy::lease_event::Return{lease.id});
+    return;
+  }
+  lent_[lease.id] = std::move(*made);
+  tell(lease.borrower, message::Granted{lease.id, lease.bytes}, lease.id);
+}
+
+void Lender::tell(policy::PartyId borrower, const message::Any& message, std::optional<policy::LeaseId> lease) {
+  for (Peer& peer : peers_) {
+    if (peer.party != borrower || !peer.connection) continue;
+    peer.outgoing.push_back({message::encode(message), lease});
+    flush(peer);
+  }
+}
+
+void Lender::flush(Peer& peer) {
+  while (peer.connection && !peer.outgoing.empty()) {
+    const Outgoing& next = peer.outgoing.front();
+    platform::OwnDescriptor memory;
+    const auto lent = next.lease ? lent_.find(*next.lease) : lent_.end();
+    if (lent != lent_.end()) {
+      auto copied = lent->second->descriptor();
+      if (!copied) return;  // too many are open now
+      memory = std::move(*copied);
+    }
+    const bool told = !next.lease || memory;  // else it was returned meanwhile
+    const auto sent = told ? peer.connection->send(next.message, memory.fd()) : Result<bool>(true);
+    if (sent && !*sent) return;
+    peer.outgoing.pop_front();  // of a closed connection too: receive() meets that
+  }
+}
+
+pid_t Lender::pid_of(policy::PartyId borrower) const {
+  const auto found = std::ranges::find(peers_, borrower, &Peer::party);
+  return found == peers_.end() ? 0 : found->process.pid;
+}
+
+}  // namespace ebb::leases

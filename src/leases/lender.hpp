@@ -1,0 +1,114 @@
+#pragma once
+// Lends memory of this process's device to other processes.
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/peer_memory.hpp"
+#include "leases/lender_file.hpp"
+#include "node/messages.hpp"
+#include "node/node_storage.hpp"
+#include "os/local_socket.hpp"
+
+namespace ebb::leases {
+
+/// The most bytes of a lease where so much is lent or borrowed: an eighth, in units of the smallest lease, so that
+/// leases are few and hold large checkpoints.
+std::uint64_t piece_of(std::uint64_t bytes);
+
+struct LenderOptions {
+  std::string group;  // node::lending_group()
+  std::uint64_t bytes = 0;
+  std::optional<int> gpu = {};                                       // whose memory it is; none: ordinary memory
+  std::chrono::nanoseconds recall_within = std::chrono::seconds(5);  // of what is recalled when it ends
+  /// Told on a thread of the lender's that a borrower has not returned in time what was recalled.
+  std::function<void(const std::string&)> overdue = {};
+};
+
+/// Memory is allocated when it is granted, and freed when it has come back: what is not lent, the program can allocate.
+/// What has not come back is never used again; it is freed once its borrower has unmapped it, or has ended.
+///
+/// Thread safety: every method may be called from any thread. mutex_ guards everything but the descriptors that the
+/// lender's own thread waits for; that thread alone ends connections. A forked child does nothing.
+/// 1. What ledger_ says is done before mutex_ is released: memory exists for the leases that are there, and for no
+///    others.
+/// 2. A borrower counts from its Lifeline on; what it has is its own until it returns it, or its pipe ends.
+class Lender {
+ public:
+  /// Errors: those of the socket and of shared memory, io_error.
+  static Result<std::unique_ptr<Lender>> open(const node::NodeSeams& seams, platform::Files& files,
+                                              platform::Clock& clock, platform::PeerFabric& fabric,
+                                              LenderOptions options);
+  /// As offer(0), but for the error; what has not come back then stays with its borrower.
+  ~Lender();
+  Lender(const Lender&) = delete;
+
+  /// How much it lends from now on. Less than before: waits until the rest can be allocated here. Error timed_out, with
+  /// the borrowers and what they still have: that is not free, and is never used for anything else.
+  Result<void> offer(std::uint64_t bytes, std::chrono::nanoseconds within);
+  LenderState state() const;
+  const LenderName& name() const { return file_.name(); }
+
+ private:
+  struct Outgoing {
+    std::vector<std::byte> message;
+    std::optional<policy::LeaseId> lease = {};  // whose descriptor goes with it
+  };
+  struct Peer {
+    policy::PartyId party = 0;
+    std::unique_ptr<platform::LocalConnection> connection;  // null: it is closed
+    platform::ProcessId process;
+    platform::OwnDescriptor lifeline;  // none: it has not said who it is
+    std::deque<Outgoing> outgoing;
+  };
+  using Lock = std::lock_guard<std::mutex>;
+
+  Lender(const node::NodeSeams& seams, platform::Clock& clock, platform::PeerFabric& fabric, LenderOptions options,
+         LenderFile file, std::unique_ptr<platform::LocalListener> listener);
+  void run();
+  std::vector<platform::Waiting> awaited() const;
+  std::chrono::milliseconds until_deadline() const;
+  void look_around();
+  void accept();
+  void receive(Peer& peer);
+  void on(Peer& peer, const node::message::Any& message, platform::OwnDescriptor descriptor);
+  void disconnect(Peer& peer);
+  void flush(Peer& peer);
+  void submit(const policy::lease_event::Any& event);
+  void carry_out(const policy::LeaseCommand& command);
+  void grant(const policy::Lease& lease);
+  void tell(policy::PartyId borrower, const node::message::Any& message, std::optional<policy::LeaseId> lease = {});
+  pid_t pid_of(policy::PartyId borrower) const;
+  std::string what_is_missing() const;
+  LenderState state_now() const;
+  void ring() const;
+
+  static constexpr policy::PartyId kSelf = 1;
+  const node::NodeSeams seams_;
+  platform::Clock& clock_;
+  platform::PeerFabric& fabric_;
+  const LenderOptions options_;
+  const platform::OwnDescriptor bell_;  // an eventfd
+  const std::unique_ptr<platform::LocalListener> listener_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable returned_;
+  LenderFile file_;
+  policy::LeaseLedger ledger_;
+  std::uint64_t offered_ = 0;
+  std::map<policy::LeaseId, std::unique_ptr<platform::LentMemory>> lent_;
+  std::deque<Peer> peers_;
+  policy::PartyId last_party_ = kSelf;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ebb::leases

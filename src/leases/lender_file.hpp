@@ -1,0 +1,67 @@
+#pragma once
+// A file of shared memory by which a lender is found, and which says to whom it lends what.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "node/node_storage.hpp"
+#include "os/process_id.hpp"
+#include "planner/lease_ledger.hpp"
+
+namespace ebb::leases {
+
+/// A store that lends memory: of a process, which may have several.
+struct LenderName {
+  std::string group;  // node::lending_group()
+  platform::ProcessId process;
+  std::uint32_t number = 0;
+  std::string file() const;
+  std::string socket() const;
+  /// Nothing: it is no lender's file.
+  static std::optional<LenderName> of_file(std::string_view name);
+  bool operator==(const LenderName&) const = default;
+};
+
+/// A lease, as the lender's file says.
+struct LeaseRow {
+  policy::LeaseId lease = 0;
+  pid_t borrower = 0;
+  std::uint64_t bytes = 0;
+  policy::LeaseState state = policy::LeaseState::lent;
+};
+
+struct LenderState {
+  std::optional<int> gpu = {};  // none: ordinary memory
+  std::uint64_t offered = 0;
+  std::vector<LeaseRow> leases = {};
+};
+
+/// Written by the lender alone, a word at a time; whoever reads it may meet some of the words before a change and some
+/// after it. The destructor removes the file.
+/// Thread safety: one thread at a time.
+class LenderFile {
+ public:
+  static Result<LenderFile> create(std::shared_ptr<platform::SharedMemory> memory, const std::string& group,
+                                   const platform::ProcessId& process);
+  LenderFile(LenderFile&&) = default;
+  ~LenderFile();
+  const LenderName& name() const { return name_; }
+  void write(const LenderState& state);
+
+ private:
+  LenderFile(std::shared_ptr<platform::SharedMemory> memory, LenderName name, platform::SharedMapping words)
+      : memory_(std::move(memory)), name_(std::move(name)), words_(std::move(words)) {}
+  std::shared_ptr<platform::SharedMemory> memory_;
+  LenderName name_;
+  platform::SharedMapping words_;
+};
+
+/// Of this user on this node whose processes run. Files of those that have ended are left alone.
+Result<std::vector<LenderName>> find_lenders(platform::SharedMemory& memory, platform::Files& files);
+/// Nothing: it is gone, or not written yet.
+Result<std::optional<LenderState>> read_lender(platform::SharedMemory& memory, const LenderName& name);
+/// Removes the files and sockets that lenders left which have ended.
+void remove_dead_lenders(const node::NodeSeams& seams, platform::Files& files);
+
+}  // namespace ebb::leases

@@ -1,0 +1,123 @@
+#pragma once
+// The memory that other processes lend to this one.
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/device.hpp"
+#include "device/peer_memory.hpp"
+#include "leases/lender_file.hpp"
+#include "leases/lifeline.hpp"
+#include "node/loan_source.hpp"
+#include "node/messages.hpp"
+#include "os/local_socket.hpp"
+
+namespace ebb::leases {
+
+struct BorrowOptions {
+  std::string group;                    // node::lending_group()
+  std::uint64_t bytes = UINT64_MAX;     // in all, at most; UINT64_MAX: as much as others lend
+  std::optional<LenderName> self = {};  // from whom this store borrows nothing
+  std::chrono::nanoseconds return_within = std::chrono::seconds(1);  // what a dead lender lent
+};
+
+/// Finds the lenders of its group, asks each for memory, and takes what they grant. A lender that never answers is
+/// waited for by nobody. Memory of one is used once bytes that were written there have been read back.
+///
+/// Thread safety: as LoanSource; describe() and leases() from any thread. mutex_ guards everything but the descriptors
+/// that its own thread waits for; that thread alone ends connections. `news` is not called with it held.
+/// 1. A lease is returned when its memory is not mapped any more. A lender that is gone hears of nothing, and what it
+///    lent stays readable until then.
+/// 2. The pipe to a lender is open as long as this object, which stays as long as anything is mapped: when it goes, the
+///    lender knows that nothing of its is in use, whatever of their messages was not received.
+class Lenders final : public node::LoanSource, public std::enable_shared_from_this<Lenders> {
+ public:
+  static Result<std::shared_ptr<Lenders>> open(const node::NodeSeams& seams, std::shared_ptr<platform::Files> files,
+                                               std::shared_ptr<platform::Clock> clock,
+                                               std::shared_ptr<platform::Device> device,
+                                               std::shared_ptr<platform::PeerFabric> fabric, BorrowOptions options);
+  ~Lenders() override;
+  Lenders(const Lenders&) = delete;
+
+  void borrow(LoanNews news) override;
+  std::uint64_t loan_bytes(std::uint32_t loan) const override;
+  Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) override;
+  void return_loan(std::uint32_t loan) override;
+  /// Its thread ends; what is mapped stays so, and is returned when it is not.
+  void stop();
+
+  struct Loan {
+    pid_t lender = 0;
+    std::uint64_t bytes = 0;
+    policy::LeaseState state = policy::LeaseState::lent;
+  };
+  std::vector<Loan> loans() const;
+
+ private:
+  struct Peer {
+    policy::PartyId party = 0;
+    LenderName name;
+    std::unique_ptr<platform::LocalConnection> connection;  // null: it is gone
+    Lifeline lifeline;
+    std::uint64_t asked = 0;
+    bool probed = false;  // what is copied there arrives
+    std::deque<std::vector<std::byte>> outgoing;
+  };
+  struct Taken {
+    policy::PartyId lender = 0;
+    policy::LeaseId lease = 0;  // the lender's number
+    platform::OwnDescriptor descriptor;
+    bool mapped = false, used = false, unusable = false;
+  };
+  using News = std::vector<std::pair<std::uint32_t, bool>>;
+  using Lock = std::unique_lock<std::mutex>;
+
+  Lenders(const node::NodeSeams& seams, std::shared_ptr<platform::Files> files, std::shared_ptr<platform::Clock> clock,
+          std::shared_ptr<platform::Device> device, std::shared_ptr<platform::PeerFabric> fabric, BorrowOptions options,
+          const platform::ProcessId& process);
+  void run();
+  void find();
+  void meet(const LenderName& name);
+  void hear(Peer& peer);
+  void on(Peer& peer, const node::message::Any& message, platform::OwnDescriptor descriptor);
+  void granted(Peer& peer, const node::message::Granted& granted, platform::OwnDescriptor descriptor);
+  void lost(Peer& peer);
+  void ask(Peer& peer);
+  void give_back(std::uint32_t loan);
+  void unmapped(std::uint32_t loan);
+  std::vector<policy::LeaseCommand> submit(const policy::lease_event::Any& event);
+  Peer* peer_of(policy::PartyId party);
+  void send(Peer& peer, const node::message::Any& message);
+  void flush(Peer& peer);
+  void forget_those_gone();
+  void ring() const;
+
+  static constexpr policy::PartyId kSelf = 1;
+  const node::NodeSeams seams_;
+  const std::shared_ptr<platform::Files> files_;
+  const std::shared_ptr<platform::Clock> clock_;
+  const std::shared_ptr<platform::Device> device_;
+  const std::shared_ptr<platform::PeerFabric> fabric_;
+  const BorrowOptions options_;
+  const platform::ProcessId process_;
+  const platform::OwnDescriptor bell_;  // an eventfd
+
+  mutable std::mutex mutex_;
+  LoanNews news_;
+  News to_tell_;
+  policy::LeaseLedger ledger_;
+  std::deque<Peer> peers_;
+  std::vector<LenderName> met_;
+  std::map<std::uint32_t, Taken> taken_;  // by the number of the lease in ledger_
+  policy::PartyId last_party_ = kSelf;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ebb::leases

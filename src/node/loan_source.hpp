@@ -1,0 +1,28 @@
+#pragma once
+// Memory of other processes that a store uses for a while.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "ebbtide/error.hpp"
+
+namespace ebb::node {
+
+/// Thread safety: every method may be called from any thread.
+class LoanSource {
+ public:
+  virtual ~LoanSource() = default;
+  /// Told, on a thread of the source, that memory of another process is lent to this one, or is to be returned. It must
+  /// not wait.
+  using LoanNews = std::function<void(std::uint32_t loan, bool lent)>;
+  /// From now on the process takes loans. Empty: no more, and what is not in use is returned.
+  virtual void borrow(LoanNews news) = 0;
+  virtual std::uint64_t loan_bytes(std::uint32_t loan) const = 0;
+  /// Its memory, mapped as long as the pointer is held.
+  virtual Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) = 0;
+  /// Another process may use it: it is not mapped or registered here, and no transfer of it is under way.
+  virtual void return_loan(std::uint32_t loan) = 0;
+};
+
+}  // namespace ebb::node

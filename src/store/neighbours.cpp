@@ -1,0 +1,124 @@
+#include "store/neighbours.hpp"
+
+#include <algorithm>
+#include <unistd.h>
+
+namespace ebb::runtime {
+namespace {
+
+node::NodeSeams node_seams(const Seams& seams) { return seams.node ? *seams.node : node::NodeSeams::usual(); }
+
+}  // namespace
+
+Result<void> Neighbours::start() {
+  if (setup_.lend > 0) {
+    const std::lock_guard lock(mutex_);
+    if (auto started = start_lending(setup_.lend); !started) return started;
+  }
+  if (setup_.borrow == 0) return {};
+  if (auto started = start_borrowing(); !started) {
+    setup_.log.warning("memory of other processes cannot be borrowed: " + started.error().message);
+  }
+  return {};
+}
+
+Result<std::shared_ptr<platform::PeerFabric>> Neighbours::fabric() {
+  if (!fabric_) {
+    auto made = platform::make_peer_fabric(*seams_.device);
+    if (!made) return made.error();
+    fabric_ = std::move(*made);
+  }
+  return fabric_;
+}
+
+Result<void> Neighbours::start_lending(std::uint64_t bytes) {
+  auto fabric = this->fabric();
+  if (!fabric) return fabric.error();
+  leases::LenderOptions options{setup_.lending_group, bytes, seams_.device->gpu(), /*recall_within=*/{}};
+  options.overdue = [log = setup_.log](const std::string& text) { log.warning(text); };
+  auto lender = leases::Lender::open(node_seams(seams_), *seams_.files, *seams_.clock, **fabric, std::move(options));
+  if (!lender) return lender.error();
+  lender_ = std::move(*lender);
+  return {};
+}
+
+Result<void> Neighbours::start_borrowing() {
+  auto fabric = this->fabric();
+  if (!fabric) return fabric.error();
+  leases::BorrowOptions options{.group = setup_.lending_group, .bytes = setup_.borrow};
+  if (lender_) options.self = lender_->name();
+  auto lenders =
+      leases::Lenders::open(node_seams(seams_), seams_.files, seams_.clock, seams_.device, *fabric, std::move(options));
+  if (!lenders) return lenders.error();
+  {
+    const std::lock_guard lock(mutex_);
+    lenders_ = std::move(*lenders);
+  }
+  const auto& tiers = setup_.machine.tiers;
+  const auto peer = std::ranges::find(tiers, kPeerTier, &policy::TierSpec::name);
+  borrower_ = std::make_unique<Borrower>(*lenders_, lending_, *seams_.device,
+                                         static_cast<policy::TierIndex>(peer - tiers.begin()), /*pinned=*/false,
+                                         "memory that another process lends", setup_.log);
+  borrower_->start();
+  return {};
+}
+
+Result<void> Neighbours::lend(std::uint64_t bytes, std::chrono::nanoseconds within) {
+  std::shared_ptr<leases::Lender> lender;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return Error{Errc::closed, "the store is closed"};
+    if (!lender_) return bytes == 0 ? Result<void>() : start_lending(bytes);
+    lender = lender_;
+  }
+  return lender->offer(bytes, within);
+}
+
+std::optional<LeaseStats> Neighbours::stats() const {
+  const std::lock_guard lock(mutex_);
+  if (!lender_ && !lenders_) return {};
+  LeaseStats stats;
+  const auto add = [&](pid_t lender, pid_t borrower, std::uint64_t bytes, policy::LeaseState state) {
+    stats.leases.push_back({lender, borrower, bytes, policy::name_of(state)});
+  };
+  if (lender_) {
+    const leases::LenderState now = lender_->state();
+    stats.offered = now.offered;
+    for (const leases::LeaseRow& lease : now.leases) {
+      stats.lent += lease.bytes;
+      if (lease.state == policy::LeaseState::overdue) stats.overdue += lease.bytes;
+      add(::getpid(), lease.borrower, lease.bytes, lease.state);
+    }
+  }
+  if (lenders_) {
+    for (const leases::Lenders::Loan& loan : lenders_->loans()) {
+      stats.borrowed += loan.bytes;
+      add(loan.lender, ::getpid(), loan.bytes, loan.state);
+    }
+  }
+  return stats;
+}
+
+void Neighbours::stop_borrowing() {
+  if (borrower_) borrower_->stop();
+  if (lenders_) lenders_->stop();
+}
+
+void Neighbours::forget_lenders() {
+  std::shared_ptr<leases::Lenders> last;  // destroyed without the lock
+  const std::lock_guard lock(mutex_);
+  borrower_.reset();
+  last.swap(lenders_);
+}
+
+Result<void> Neighbours::stop_lending(std::chrono::nanoseconds within) {
+  std::shared_ptr<leases::Lender> lender;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    lender.swap(lender_);
+  }
+  return lender ? lender->offer(0, within) : Result<void>();
+}
+
+}  // namespace ebb::runtime

@@ -1,0 +1,51 @@
+#pragma once
+// The memory that an open store lends to other processes, and what it borrows of them.
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "device/peer_memory.hpp"
+#include "ebbtide/stats.hpp"
+#include "leases/lender.hpp"
+#include "leases/lenders.hpp"
+#include "options/defaults.hpp"
+#include "store/borrower.hpp"
+
+namespace ebb::runtime {
+
+/// Thread safety: lend() and stats() may be called from any thread; start() and the rest by the one that opens or
+/// closes the store. mutex_ guards what is not constant, and is not held while memory is waited for.
+class Neighbours {
+ public:
+  Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup)
+      : lending_(lending), seams_(seams), setup_(setup) {}
+  /// Once the store is open. Errors of lending: unsupported (this device's memory cannot be lent), those of
+  /// leases::Lender. A store that cannot borrow here goes on without, and says so.
+  Result<void> start();
+  /// Lends so much from now on: see leases::Lender::offer().
+  Result<void> lend(std::uint64_t bytes, std::chrono::nanoseconds within);
+  std::optional<LeaseStats> stats() const;
+  /// Nothing is taken any more, and nothing moves. What is mapped is returned when it is freed.
+  void stop_borrowing();
+  /// It was freed, but for what the application holds.
+  void forget_lenders();
+  /// All that was lent comes back, or the error says who has not returned what; no one is lent anything any more.
+  Result<void> stop_lending(std::chrono::nanoseconds within);
+
+ private:
+  Result<std::shared_ptr<platform::PeerFabric>> fabric();
+  Result<void> start_lending(std::uint64_t bytes);
+  Result<void> start_borrowing();
+
+  Lending& lending_;
+  const Seams& seams_;
+  const EngineSetup& setup_;
+  std::shared_ptr<platform::PeerFabric> fabric_;
+  mutable std::mutex mutex_;
+  bool closed_ = false;
+  std::shared_ptr<leases::Lender> lender_;
+  std::shared_ptr<leases::Lenders> lenders_;
+  std::unique_ptr<Borrower> borrower_;
+};
+
+}  // namespace ebb::runtime

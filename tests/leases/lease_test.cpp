@@ -1,0 +1,137 @@
+// A lender and borrowers, in one process: leases come, are recalled, returned and overdue.
+#include <algorithm>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "parties.hpp"
+
+namespace ebb::leases {
+namespace {
+
+using test::kLease;
+using test::kLong;
+using test::Place;
+using test::TestBorrower;
+using test::TestLender;
+
+TEST(Leases, are_few_and_large_where_much_is_lent) {
+  EXPECT_EQ(piece_of(kLease), kLease);
+  EXPECT_EQ(piece_of(8 * kLease), kLease);
+  EXPECT_EQ(piece_of(8 * kLease + 1), 2 * kLease);
+  EXPECT_EQ(piece_of(8ull << 30), 1ull << 30);
+}
+
+TEST(Leases, come_ahead_and_go_back_when_the_lender_wants_them) {
+  const Place place;
+  TestLender lender(place, 3);
+  TestBorrower borrower(place);
+  const auto loans = borrower.await_lent(3);
+  EXPECT_EQ(lender.lent(), 3 * kLease);
+  std::map<std::uint32_t, std::shared_ptr<std::byte>> memory;
+  for (const std::uint32_t loan : loans) {
+    ASSERT_EQ(borrower->loan_bytes(loan), kLease);
+    memory[loan] = borrower->use_loan(loan).value();
+    std::memset(memory[loan].get(), static_cast<int>(loan), kLease);
+  }
+  for (const std::uint32_t loan : loans) EXPECT_EQ(memory[loan].get()[kLease - 1], static_cast<std::byte>(loan));
+
+  std::thread program([&] { EXPECT_TRUE(lender->offer(kLease, kLong)); });
+  for (const std::uint32_t loan : borrower.await_recalled(2)) {
+    memory.erase(loan);
+    borrower->return_loan(loan);
+  }
+  program.join();
+  EXPECT_EQ(lender.lent(), kLease);
+  EXPECT_EQ(borrower->loans().size(), 1u);
+}
+
+TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
+  const Place place;
+  TestLender first(place, 2), second(place, 2);
+  TestBorrower modest(place, 3 * kLease), other(place);
+  const auto all = [&] { return first.lent() + second.lent() == 4 * kLease; };
+  first.await([&] { return all() && modest->loans().size() + other->loans().size() == 4; });
+  EXPECT_LE(modest->loans().size(), 3u);
+}
+
+TEST(Leases, what_is_not_returned_in_time_is_named_and_stays_its_borrowers) {
+  const Place place;
+  TestLender lender(place, 1);
+  TestBorrower borrower(place);
+  const std::uint32_t loan = *borrower.await_lent(1).begin();
+  auto memory = borrower->use_loan(loan).value();
+  const auto late = lender->offer(0, std::chrono::nanoseconds{0});
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Errc::timed_out);
+  const std::string who = "process " + std::to_string(::getpid());
+  EXPECT_NE(late.error().message.find(who + " " + std::to_string(kLease) + " bytes"), std::string::npos)
+      << late.error().message;
+  lender.await([&] { return !lender.overdue().empty(); });
+  EXPECT_NE(lender.overdue()[0].find(who + " has not returned"), std::string::npos);
+  EXPECT_EQ(lender.lent(), kLease);
+  std::memset(memory.get(), 1, kLease);  // it is its memory still
+  memory.reset();
+  borrower->return_loan(loan);
+  EXPECT_TRUE(lender->offer(0, kLong));
+  EXPECT_EQ(lender.lent(), 0u);
+}
+
+TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
+  class Unmappable final : public platform::PeerFabric {
+   public:
+    std::size_t granularity() const noexcept override { return 4096; }
+    Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t) override {
+      return Error{Errc::out_of_memory, "none"};
+    }
+    Result<std::shared_ptr<std::byte>> map(const platform::LentMemory&) override { return map(-1, 0); }
+    Result<std::shared_ptr<std::byte>> map(int, std::size_t) override {
+      return Error{Errc::unsupported, "no peer access"};
+    }
+  };
+  const Place place;
+  TestLender lender(place, 1);
+  TestBorrower borrower(place, UINT64_MAX, std::make_shared<Unmappable>());
+  const std::uint32_t loan = *borrower.await_lent(1).begin();
+  EXPECT_FALSE(borrower->use_loan(loan));
+  borrower->return_loan(loan);
+  lender.await([&] { return lender.lent() == 0; });
+  TestBorrower other(place);  // which can
+  other.await_lent(1);
+  EXPECT_TRUE(borrower->loans().empty());
+
+  // A lender without the memory offers what it has.
+  TestLender poor(place, 2, std::make_shared<Unmappable>());
+  EXPECT_EQ(poor.lent(), 0u);
+}
+
+TEST(Leases, a_store_that_closes_returns_what_it_has_once_it_is_unmapped) {
+  const Place place;
+  TestLender lender(place, 2);
+  std::shared_ptr<std::byte> memory;
+  {
+    TestBorrower borrower(place);
+    memory = borrower->use_loan(*borrower.await_lent(2).begin()).value();
+  }
+  lender.await([&] { return lender.lent() == kLease; });
+  std::memset(memory.get(), 1, kLease);
+  memory.reset();
+  lender.await([&] { return lender.lent() == 0; });
+}
+
+TEST(Leases, a_lender_that_is_opened_later_is_found) {
+  const Place place;
+  TestBorrower borrower(place);
+  for (int round = 0; round < 2; ++round) {  // the second has the first one's name
+    TestLender lender(place, 1);
+    const std::size_t known = static_cast<std::size_t>(round) + 1;
+    borrower.await_lent(known);
+    std::thread closing([&] { static_cast<void>(static_cast<bool>(lender->offer(0, kLong))); });
+    const auto recalled = borrower.await_recalled(known);
+    borrower->return_loan(*recalled.rbegin());
+    closing.join();
+  }
+}
+
+}  // namespace
+}  // namespace ebb::leases

@@ -1,0 +1,48 @@
+#include "leases/lender_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/doubles/fake_shared_memory.hpp"
+#include "tests/node/rank.hpp"
+
+namespace ebb::leases {
+namespace {
+
+using node::test::Place;
+
+TEST(LenderFile, its_name_says_who_lends_and_nothing_else_is_taken_for_one) {
+  const LenderName name{"job-a%20b", {4711, 123456789}, 2};
+  EXPECT_EQ(name.file(), "job-a%20b.lends.4711-123456789-2");
+  EXPECT_EQ(LenderName::of_file(name.file()), name);
+  for (const char* other : {"job-a.pool", ".lends.1-2-3", "a.lends.1-2", "a.lends.0-2-3", "a.lends.1-2-3x", "a.lends.",
+                            "a.lends.99999999999-1-1", "a.lends.1--1"}) {
+    EXPECT_FALSE(LenderName::of_file(other)) << other;
+  }
+}
+
+TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
+  const Place place;
+  platform::PosixFiles files;
+  const auto seams = place.seams();
+  const auto self = platform::process_id(files, ::getpid()).value();
+  {
+    auto first = LenderFile::create(seams.memory, "job-test", self).value();
+    auto second = LenderFile::create(seams.memory, "job-test", self).value();
+    EXPECT_NE(first.name(), second.name());
+    EXPECT_FALSE(read_lender(*seams.memory, first.name()).value()) << "nothing is written yet";
+    LenderState state{3, 8ull << 30, {{7, 4711, 1ull << 30, policy::LeaseState::overdue}}};
+    for (std::uint32_t n = 0; n < 100; ++n) state.leases.push_back({n, 1, 64 << 20, policy::LeaseState::lent});
+    first.write(state);
+    const LenderState found = read_lender(*seams.memory, first.name()).value().value();
+    EXPECT_EQ(found.gpu, 3);
+    EXPECT_EQ(found.offered, 8ull << 30);
+    ASSERT_EQ(found.leases.size(), 63u);  // as many as there is room for
+    EXPECT_EQ(found.leases[0].borrower, 4711);
+    EXPECT_EQ(found.leases[0].state, policy::LeaseState::overdue);
+    EXPECT_EQ(find_lenders(*seams.memory, files).value().size(), 2u);
+  }
+  EXPECT_TRUE(seams.memory->list().value().empty());
+}
+
+}  // namespace
+}  // namespace ebb::leases

@@ -1,0 +1,98 @@
+#pragma once
+// Lenders and borrowers of ordinary memory, with real sockets and shared memory.
+#include <condition_variable>
+#include <gtest/gtest.h>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "leases/lender.hpp"
+#include "leases/lenders.hpp"
+#include "tests/node/rank.hpp"
+
+namespace ebb::leases::test {
+
+using node::test::Place;
+
+inline constexpr std::uint64_t kLease = policy::kSmallestLease;
+inline constexpr std::chrono::seconds kLong{60};
+
+class TestLender {
+ public:
+  TestLender(const Place& place, std::uint64_t leases, std::shared_ptr<platform::PeerFabric> memory = {})
+      : memory_(memory ? std::move(memory) : platform::make_host_fabric()) {
+    LenderOptions options{.group = "job-test", .bytes = leases * kLease, .recall_within = {}};
+    options.overdue = [this](const std::string& text) {
+      const std::lock_guard lock(mutex_);
+      overdue_.push_back(text);
+    };
+    lender_ = Lender::open(place.seams(), files_, clock_, *memory_, std::move(options)).value();
+  }
+  Lender& operator*() { return *lender_; }
+  Lender* operator->() { return lender_.get(); }
+  std::vector<std::string> overdue() {
+    const std::lock_guard lock(mutex_);
+    return overdue_;
+  }
+  std::uint64_t lent() const {
+    std::uint64_t sum = 0;
+    for (const LeaseRow& lease : lender_->state().leases) sum += lease.bytes;
+    return sum;
+  }
+  // Its thread is looked at until it has noticed.
+  template <class Condition>
+  void await(Condition&& condition) {
+    while (!condition()) std::this_thread::yield();
+  }
+
+ private:
+  platform::PosixFiles files_;
+  platform::SteadyClock clock_;
+  std::shared_ptr<platform::PeerFabric> memory_;
+  std::mutex mutex_;
+  std::vector<std::string> overdue_;
+  std::unique_ptr<Lender> lender_;
+};
+
+class TestBorrower {
+ public:
+  explicit TestBorrower(const Place& place, std::uint64_t bytes = UINT64_MAX,
+                        std::shared_ptr<platform::PeerFabric> memory = nullptr)
+      : lenders_(Lenders::open(place.seams(), std::make_shared<platform::PosixFiles>(),
+                               std::make_shared<platform::SteadyClock>(), platform::make_host_device(),
+                               memory ? std::move(memory) : platform::make_host_fabric(),
+                               {.group = "job-test", .bytes = bytes})
+                     .value()) {
+    lenders_->borrow([told = told_](std::uint32_t loan, bool lent) {
+      const std::lock_guard lock(told->mutex);
+      (lent ? told->lent : told->recalled).insert(loan);
+      told->changed.notify_all();
+    });
+  }
+  ~TestBorrower() {
+    if (!lenders_) return;
+    lenders_->borrow({});
+    lenders_->stop();
+  }
+  Lenders& operator*() { return *lenders_; }
+  Lenders* operator->() { return lenders_.get(); }
+  std::set<std::uint32_t> await_lent(std::size_t count) { return await(told_->lent, count); }
+  std::set<std::uint32_t> await_recalled(std::size_t count) { return await(told_->recalled, count); }
+
+ private:
+  struct Told {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::set<std::uint32_t> lent, recalled;
+  };
+  std::set<std::uint32_t> await(const std::set<std::uint32_t>& what, std::size_t count) {
+    std::unique_lock lock(told_->mutex);
+    EXPECT_TRUE(told_->changed.wait_for(lock, std::chrono::seconds(60), [&] { return what.size() >= count; }));
+    return what;
+  }
+  const std::shared_ptr<Told> told_ = std::make_shared<Told>();
+  std::shared_ptr<Lenders> lenders_;
+};
+
+}  // namespace ebb::leases::test

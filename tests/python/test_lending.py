@@ -1,0 +1,300 @@
+"""Memory that one process lends and another one's checkpoints spill into, with real processes; ordinary memory takes the
+place of a GPU's. Either is killed, or stopped, while the other goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ebbtide
+import numpy as np
+import pytest
+from commands_support import OK, REFUSED, run
+
+MIB = 1 << 20
+LEASE = 64 * MIB
+CHILD = """
+import sys
+import numpy as np
+import ebbtide
+
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+OPEN_LENDER = 'store = ebbtide.open(device="cpu", device_cache=0, host_cache="4KiB", disk=0, lend="{}")'
+OPEN_BORROWER = (
+    'store = ebbtide.open(device="cpu", device_cache="8MiB", host_cache="64MiB", disk="512MiB", borrow="{}")'
+)
+LONG = "EBB_LONG" in os.environ
+
+
+class Child:
+    """A process that does what it is told, a line at a time."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self.process.pid
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        print(line, file=self.process.stdin, flush=True)
+
+    def hears(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def does(self, line: str) -> Child:
+        self.tell(line)
+        assert self.hears() == "done"
+        return self
+
+    def says(self, expression: str) -> str:
+        self.tell(f"print({expression})")
+        said = self.hears()
+        assert self.hears() == "done"
+        return said
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def killed(self) -> None:
+        self.send(signal.SIGKILL)
+        self.process.wait(timeout=60)
+
+
+@pytest.fixture(autouse=True)
+def group(monkeypatch: pytest.MonkeyPatch, disk: Path) -> Iterator[str]:
+    """The processes of this test alone lend to one another."""
+    name = f"test-{uuid.uuid4().hex}"
+    monkeypatch.setenv("EBBTIDE_JOB", name)
+    monkeypatch.setenv("EBBTIDE_DIR", str(disk))
+    yield f"job-{name}"
+    ebbtide.open(
+        device="cpu", device_cache="4KiB", host_cache=0, disk=0, lend=LEASE
+    ).close()  # removes what the dead left
+    folder = f"/dev/shm/ebbtide-{os.getuid()}"
+    assert not [file for file in os.listdir(folder) if name in file]
+
+
+@pytest.fixture
+def child() -> Iterator[Callable[[], Child]]:
+    """Makes processes, of which none is left at the end."""
+    made: list[Child] = []
+
+    def make() -> Child:
+        made.append(Child())
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.killed()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def borrowed(store: ebbtide.Store) -> int:
+    return store.stats()["leases"]["borrowed"]
+
+
+def borrower(borrow: str | int = "auto", wait_for: int = 0, host_cache: str = "64MiB") -> ebbtide.Store:
+    sizes = {"device_cache": "8MiB", "host_cache": host_cache, "disk": "512MiB"}
+    store = ebbtide.open(device="cpu", borrow=borrow, **sizes)  # type: ignore[arg-type]
+    until(lambda: tier(store)["capacity"] >= wait_for)
+    return store
+
+
+def tier(store: ebbtide.Store) -> dict[str, Any]:
+    return next(one for one in store.stats()["tiers"] if one["name"] == "peer")
+
+
+def used(store: ebbtide.Store) -> int:
+    return int(tier(store)["used"])
+
+
+def write(store: ebbtide.Store, count: int, size: int = 4 * MIB) -> None:
+    for version in range(count):
+        store.checkpoint(version, np.full(size, version % 251, np.uint8))
+
+
+def check(store: ebbtide.Store, count: int) -> None:
+    for version in range(count):
+        assert (store.restore(version) == version % 251).all(), version
+
+
+def test_checkpoints_spill_into_what_another_process_lends_and_come_back_when_it_wants_that(
+    child: Callable[[], Child],
+) -> None:
+    lender = child().does(OPEN_LENDER.format("256MiB"))
+    with borrower(wait_for=256 * MIB) as store:
+        write(store, 44)  # 176 MiB: more than the other caches hold
+        assert used(store) > 100 * MIB
+        leases = store.stats()["leases"]["leases"]
+        assert {(one["lender"], one["borrower"], one["state"]) for one in leases} == {(lender.pid, os.getpid(), "lent")}
+        lender.tell('store.lend("128MiB", timeout=60)')
+        assert lender.hears() == "done"
+        assert lender.says('store.stats()["leases"]["lent"]') == str(128 * MIB)
+        assert borrowed(store) == 128 * MIB
+        check(store, 44)
+
+
+def test_nothing_is_lent_or_borrowed_unless_a_program_says_so(child: Callable[[], Child]) -> None:
+    with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0) as store:
+        assert "leases" not in store.stats()
+        assert [tier["name"] for tier in store.stats()["tiers"]] == ["device"]
+        with borrower() as alone:  # nobody lends: it goes on without
+            write(alone, 10)
+            assert borrowed(alone) == used(alone) == 0
+            check(alone, 10)
+    lender = child().does(OPEN_LENDER.format("128MiB"))
+    with borrower(LEASE, wait_for=LEASE) as modest, borrower(wait_for=LEASE):
+        assert borrowed(modest) == LEASE
+        assert lender.says('store.stats()["leases"]["lent"]') == str(2 * LEASE)
+
+
+def test_a_store_that_lends_and_borrows_takes_nothing_of_its_own(child: Callable[[], Child]) -> None:
+    both = ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0, lend=LEASE, borrow="auto")
+    child().does(OPEN_LENDER.format("64MiB"))
+    until(lambda: borrowed(both) == LEASE)
+    assert both.stats()["leases"]["lent"] == 0
+    both.close()
+
+
+def test_a_store_that_closes_at_any_moment_returns_all_that_it_was_lent() -> None:
+    with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0, lend=4 * LEASE) as store:
+        for count in range(12):
+            with borrower() as other:
+                write(other, 4 * (count % 4))
+            until(lambda: store.stats()["leases"]["lent"] == 0)
+            store.lend(0, timeout=0)
+            store.lend(4 * LEASE)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lend": "1MiB"}, ['lend="1048576"', "at least 67108864 bytes (64 MiB)"]),
+        ({"borrow": 4096}, ['borrow="4096"', '"auto"', "at least 67108864"]),
+        ({"borrow": "much"}, ['borrow="much"', '"auto", or a size such as "8GiB"']),
+        ({"borrow": "auto", "device_cache": 0}, ['borrow="auto"', "0 without a device cache"]),
+        ({"lend": True}, ["lend=True", 'such as "8GiB"']),
+        ({"borrow": 1.5}, ["borrow=1.5", '"auto", or bytes']),
+    ],
+)
+def test_options_that_are_wrong_are_named(options: dict[str, object], words: list[str]) -> None:
+    with pytest.raises(ebbtide.InvalidArgument) as caught:
+        ebbtide.open(**({"device": "cpu", "device_cache": "8MiB", "host_cache": "8MiB", "disk": 0} | options))  # type: ignore[arg-type]
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_what_a_stopped_borrower_has_is_named_and_not_free(child: Callable[[], Child]) -> None:
+    with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0, lend=2 * LEASE) as store:
+        other = child().does(OPEN_BORROWER.format("auto"))
+        until(lambda: store.stats()["leases"]["lent"] == 2 * LEASE)
+        other.send(signal.SIGSTOP)
+        with pytest.raises(ebbtide.TimedOut, match=f"process {other.pid} {LEASE} bytes"):
+            store.lend(LEASE, timeout=0.05)
+        leases = store.stats()["leases"]
+        assert leases["offered"] == LEASE
+        assert leases["lent"] == 2 * LEASE
+        until(lambda: store.stats()["leases"]["overdue"] == LEASE)
+        with pytest.raises(ebbtide.InvalidArgument, match=r'lend="5" is not valid'):
+            store.lend(5)
+        other.send(signal.SIGCONT)
+        store.lend(0, timeout=60)
+        assert store.stats()["leases"]["lent"] == 0
+
+
+def test_a_borrower_that_is_killed_leaves_nothing_lent(child: Callable[[], Child]) -> None:
+    with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0, lend=2 * LEASE) as store:
+        for _ in range(20 if LONG else 3):
+            other = child().does(OPEN_BORROWER.format("auto"))
+            other.tell("for v in range(10**6): store.checkpoint(v, np.full(1 << 20, v, np.uint8))")
+            until(lambda: store.stats()["leases"]["lent"] == 2 * LEASE)
+            other.killed()
+            until(lambda: store.stats()["leases"]["lent"] == 0)
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_what_a_lender_lent_that_dies_or_stops_can_be_read(child: Callable[[], Child], end: str) -> None:
+    for _ in range(20 if LONG else 2):
+        lender = child().does(OPEN_LENDER.format("128MiB"))
+        store = borrower(wait_for=2 * LEASE, host_cache="160MiB")
+        write(store, 40)
+        assert used(store) > 64 * MIB
+        if end == "killed":
+            lender.killed()
+            until(lambda store=store: borrowed(store) == 0)  # it has moved everything away
+        else:
+            lender.send(signal.SIGSTOP)
+        check(store, 40)
+        began = time.monotonic()
+        store.close()
+        assert time.monotonic() - began < 30, "nobody waits for a lender"
+        lender.killed()
+
+
+def test_a_lender_that_never_answers_holds_up_nobody(child: Callable[[], Child]) -> None:
+    lender = child().does(OPEN_LENDER.format("128MiB"))
+    lender.send(signal.SIGSTOP)
+    with borrower() as store:
+        write(store, 10)
+        check(store, 10)
+        assert borrowed(store) == 0
+
+
+def test_the_command_lends_until_it_is_told_to_end(group: str) -> None:
+    words = [
+        sys.executable,
+        "-c",
+        "from ebbtide.cli import main; main()",
+        "lend",
+        "--device",
+        "cpu",
+        "--bytes",
+        "128MiB",
+    ]
+    lender = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert lender.stdout is not None
+    assert lender.stdout.readline() == "lending 128 MiB of cpu; Ctrl-C ends it\n"
+    with borrower(wait_for=2 * LEASE) as store:
+        write(store, 20)
+        shown = run("node", "--json")
+        assert shown.code == OK
+        mine = [one for one in shown.json["lenders"] if one["group"] == group]
+        lease = {"lender": lender.pid, "borrower": os.getpid(), "bytes": LEASE, "state": "lent"}
+        assert mine == [
+            {"group": group, "pid": lender.pid, "gpu": None, "offered": 2 * LEASE, "leases": [lease, lease]}
+        ]
+        text = run("node")
+        assert f"{group}: process {lender.pid} lends 128 MiB, ordinary memory" in text.out
+        assert f"  64 MiB to process {os.getpid()}, lent" in text.out
+        lender.send_signal(signal.SIGINT)
+        assert lender.wait(timeout=60) == OK
+        assert borrowed(store) == 0
+        check(store, 20)
+
+
+def test_the_command_refuses_by_name() -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    missing = run("lend", "--gpu", "97", "--bytes", "1GiB")
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
+    assert missing.code == REFUSED
+    assert "cuda:97" in missing.err or "97" in missing.err, missing.err
+    both = run("lend", "--gpu", "0", "--device", "cpu", "--bytes", "1GiB")
+    assert both.code == REFUSED
+    assert "--gpu and --device" in both.err
