@@ -1,6 +1,7 @@
 #pragma once
-// The whole simulator: machines, programs, runs, the least possible time, and where bytes go that GPUs cannot hold. It
-// needs only the planner; it is the only internal header that the Python bindings include.
+// The whole simulator: machines, programs, runs, the least possible time, where bytes go that GPUs cannot hold, and the
+// memory-zone hardware. It needs only the planner; of all internal headers the Python bindings include this one.
 #include "planner/flow.hpp"
 #include "sim/bound.hpp"
 #include "sim/simulation.hpp"
+#include "sim/zone_machine.hpp"

@@ -8,7 +8,7 @@ namespace {
 
 using policy::Medium;
 
-MachineModel random_machine(Random& random, bool exact) {
+MachineModel random_machine(Random& random, bool exact, bool peers) {
   policy::Machine planner;
   const Bytes granule = random.chance(0.5) ? 256 : 4096;
   const Bytes chunk = granule * random.between(1, 16);
@@ -16,9 +16,10 @@ MachineModel random_machine(Random& random, bool exact) {
     planner.tiers.push_back({name, medium, granule * random.between(1, most), granule});
   };
   const std::uint64_t kinds = random.between(1, 31);
-  if (kinds & 1) tier("device", Medium::device, 64);
+  if (kinds & 1 || peers) tier("device", Medium::device, 64);
+  if (peers) planner.tiers.push_back({"peer", Medium::device, 0, granule});
   if (kinds & 2) tier("host", Medium::host, 128);
-  if (kinds & 16 && random.chance(0.2)) tier("pool", Medium::host, 128);
+  if (kinds & 16 && !peers && random.chance(0.2)) tier("pool", Medium::host, 128);
   if (kinds & 4) tier("local", Medium::file, 1024);
   if (kinds & 8) tier("shared", Medium::file, 4096);
   if (planner.tiers.empty()) tier("host", Medium::host, 128);
@@ -210,13 +211,13 @@ void draw_shrinks(RandomCase& out, std::uint64_t seed) {
 }
 
 // Memory of several segments, which are lent, recalled with a deadline or without, lent again and lost.
-void draw_segments(RandomCase& out, std::uint64_t seed) {
+void draw_segments(RandomCase& out, std::uint64_t seed, bool always) {
   Random random(seed ^ 0x5e65);
   const auto& tiers = out.machine.planner.tiers;
   std::vector<TierIndex> memory;
   for (std::size_t t = 0; t < tiers.size(); ++t)
     if (tiers[t].medium != Medium::file) memory.push_back(static_cast<TierIndex>(t));
-  if (memory.empty() || out.shrinks || !random.chance(0.3)) return;
+  if (memory.empty() || out.shrinks || !(random.chance(0.3) || always)) return;
   out.lent = true;
   out.timely = false;
   out.faulty = true;  // versions lost with their memory
@@ -231,8 +232,9 @@ void draw_segments(RandomCase& out, std::uint64_t seed) {
     std::vector<Bytes>& segments = lent[which];
     const auto segment = static_cast<policy::SegmentId>(random.below(segments.size()));
     Op op = op::lose(tier, segment);
-    if (random.chance(0.4) && segments.size() < 5) {
-      segments.push_back(random.between(1, 2 * segments.front()));
+    const bool none = segments.size() == 1 && segments.front() == 0;
+    if (none || (random.chance(0.4) && segments.size() < 5)) {
+      segments.push_back(random.between(1, 2 * std::max(segments.front(), tiers.front().capacity)));
       op = op::lend(tier, static_cast<policy::SegmentId>(segments.size() - 1), segments.back());
     } else if (random.chance(0.3)) {
       op = op::lend(tier, segment, segments[segment]);  // again, if any of it was recalled
@@ -305,13 +307,13 @@ void draw_checks(RandomCase& out, std::uint64_t seed) {
 
 }  // namespace
 
-RandomCase random_case(std::uint64_t seed) {
+RandomCase random_case(std::uint64_t seed, bool peers) {
   Random random(seed);
   RandomCase out;
   out.faulty = random.chance(0.3);
   const bool exact = random.chance(0.7);
   out.timely = exact && !out.faulty;
-  out.machine = random_machine(random, exact);
+  out.machine = random_machine(random, exact, peers);
   ProgramMaker maker(random, out.machine, out.faulty);
   const std::uint64_t clients = random.between(1, 4);
   for (std::uint64_t c = 0; c < clients; ++c)
@@ -326,7 +328,7 @@ RandomCase random_case(std::uint64_t seed) {
     out.options.faults.application_links = random.chance(0.3);
   }
   draw_shrinks(out, seed);
-  draw_segments(out, seed);
+  draw_segments(out, seed, peers);
   draw_order(out, seed);
   draw_keeping(out, seed);
   draw_retention(out, seed);

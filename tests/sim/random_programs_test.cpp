@@ -19,8 +19,8 @@ constexpr std::uint64_t kEvents = 20'000;
 constexpr std::uint64_t kEvents = 250'000;
 #endif
 
-void check_seed(std::uint64_t seed, std::uint64_t& events) {
-  const RandomCase c = random_case(seed);
+void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false) {
+  const RandomCase c = random_case(seed, peers);
   try {
     const Outcome out = run_checked(c);
     events += out.events;
@@ -44,6 +44,14 @@ TEST(RandomSegments, KeepEveryPromise) {
   std::uint64_t events = 0;
   for (std::uint64_t seed = 400'001; events < most && !HasFatalFailure(); ++seed)
     if (random_case(seed).lent) check_seed(seed, events);
+}
+
+// The same, with memory of peers: none of it is there before it is lent.
+TEST(RandomPeers, KeepEveryPromise) {
+  const std::uint64_t most = long_form() ? 1'000'000 : kEvents / 5;
+  std::uint64_t events = 0;
+  for (std::uint64_t seed = 500'001; events < most && !HasFatalFailure(); ++seed)
+    if (random_case(seed, true).lent) check_seed(seed, events, true);
 }
 
 TEST(RandomProgramsFresh, KeepEveryPromise) {

@@ -18,7 +18,8 @@ struct RandomCase {
   bool ordered = false;  // some calls are made in stream order
 };
 
-RandomCase random_case(std::uint64_t seed);
+/// `peers`: with a tier between the device and the host whose memory is lent, none at first.
+RandomCase random_case(std::uint64_t seed, bool peers = false);
 std::string describe(const RandomCase& c);
 
 struct Outcome {

@@ -15,6 +15,7 @@ from ebbtide.sim.runs import Call, Result, predict, run, run_ranks
 from ebbtide.sim.sizing import Estimate, Need, estimate
 from ebbtide.sim.spills import Spill, SpillTransfer, spill
 from ebbtide.sim.topology import Topology
+from ebbtide.sim.zones import WriteRecorder, ZoneHardware, ZonePattern, ZoneProgram, ZoneRun, run_zones, zone_patterns
 
 __all__ = [
     "Bound",
@@ -34,10 +35,17 @@ __all__ = [
     "Tier",
     "Topology",
     "Trace",
+    "WriteRecorder",
+    "ZoneHardware",
+    "ZonePattern",
+    "ZoneProgram",
+    "ZoneRun",
     "bound",
     "estimate",
     "predict",
     "run",
     "run_ranks",
+    "run_zones",
     "spill",
+    "zone_patterns",
 ]

@@ -1,0 +1,1 @@
+"""What `ebbtide sim zones` shows: modes of snapshots and programs, on the memory-zone hardware of ICS'19."""

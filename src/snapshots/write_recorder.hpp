@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "ebbtide/write_recorder.hpp"
+#include "snapshots/watch_thread.hpp"
+
+namespace ebb::snapshots {
+
+/// Records in which order, and when, a program first writes to the pages of its memory before a cut and after it: what
+/// the simulator of the memory-zone hardware runs. Each first write costs a fault, which is in the times.
+///
+/// Thread safety: every method may be called from any thread; the mutex guards what is recorded. Nothing is allocated
+/// and no watched memory is touched while it is held, so a writer is answered whatever it holds.
+class WriteRecorder {
+ public:
+  static constexpr std::size_t kPage = 4096;
+  using Write = RecordedWrite;
+
+  /// Of whole pages, which stay mapped until stop(). Errors: those of WriteWatches::open and of WriteWatch::watch.
+  static Result<std::unique_ptr<WriteRecorder>> start(platform::WriteWatches& watches, platform::PageRange memory);
+
+  /// From now on writes are those after the cut. Errors: invalid_argument (there was one), those of WriteWatch::arm.
+  Result<void> cut();
+  /// Ends it; in the order of the writes. Errors: what the watch failed with; invalid_argument: without a cut.
+  Result<std::vector<Write>> stop();
+
+ private:
+  explicit WriteRecorder(platform::PageRange memory);
+  void told(platform::WriteWatch& watch, const Result<platform::WatchEvent>& event);
+  static std::int64_t now();
+
+  const platform::PageRange memory_;
+  std::mutex mutex_;
+  std::vector<bool> written_;  // in this interval
+  std::vector<Write> writes_;  // of both intervals; their first writes fit
+  std::optional<std::int64_t> cut_;
+  std::optional<Error> failed_;
+  platform::WatchResult refused_;       // by disarm()
+  std::unique_ptr<WatchThread> watch_;  // calls told() until it is gone
+};
+
+}  // namespace ebb::snapshots
