@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ebbtide._units import format_rate, format_size, format_time, parse_time
-from ebbtide.bench.options import size_of, wrong
+from ebbtide.bench.options import parsed, size_of, wrong
 from ebbtide.errors import InvalidArgument
 
 app = typer.Typer(help="What checkpoints on three levels would cost, and how often to make them.")
@@ -24,11 +24,6 @@ def _mtbf(text: str) -> float:
     except ValueError:
         right = f"a time such as '3y', '90d' or '12h', at most {_LONGEST:.0e} seconds"
         raise typer.BadParameter(f"{text[:100]!r} is not {right}") from None
-
-
-def _option(name: str, parse, metavar: str, text: str):
-    # Named outright: some versions of Typer take a metavar for the option's name.
-    return typer.Option(name, parser=parse, metavar=metavar, help=text)
 
 
 def _named(error: InvalidArgument) -> typer.BadParameter:
@@ -51,17 +46,17 @@ def _write(json: Path | None, document: dict[str, Any]) -> None:
 def plan(
     context: typer.Context,
     state: Annotated[
-        int | None, _option("--state", size_of, "SIZE", "What a checkpoint holds of each node; needed.")
+        int | None, parsed("--state", size_of, "SIZE", "What a checkpoint holds of each node; needed.")
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=10_000_000, help="Nodes of the run.")] = 1,
     mtbf_process: Annotated[
-        float | None, _option("--mtbf-process", _mtbf, "TIME", "Of one node: failures that leave its memory.")
+        float | None, parsed("--mtbf-process", _mtbf, "TIME", "Of one node: failures that leave its memory.")
     ] = None,
     mtbf_node: Annotated[
-        float | None, _option("--mtbf-node", _mtbf, "TIME", "Of one node: failures that leave its disk.")
+        float | None, parsed("--mtbf-node", _mtbf, "TIME", "Of one node: failures that leave its disk.")
     ] = None,
     mtbf_system: Annotated[
-        float | None, _option("--mtbf-system", _mtbf, "TIME", "Of all: failures that leave the shared file system.")
+        float | None, parsed("--mtbf-system", _mtbf, "TIME", "Of all: failures that leave the shared file system.")
     ] = None,
     log: Annotated[
         Path | None,
@@ -74,7 +69,7 @@ def plan(
         ),
     ] = None,
     shared_rate: Annotated[
-        int | None, _option("--shared-rate", size_of, "SIZE", "Bytes a second of the shared file system, of all nodes.")
+        int | None, parsed("--shared-rate", size_of, "SIZE", "Bytes a second of the shared file system, of all nodes.")
     ] = None,
     draining: Annotated[
         bool, typer.Option("--draining/--blocking", help="Whether disk and file system are written in the background.")
@@ -164,7 +159,7 @@ def figures(
     json: Annotated[Path | None, _JSON] = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw figures 2 and 3.")] = None,
 ) -> None:
-    """Show figures 2, 3 and 14 of ics19 from the model."""
+    """Show figures 2, 3, 12, 13 and 14 of ics19 from the model; programs are those of `ebbtide sim zones`."""
     from rich.console import Console
     from rich.table import Table
 
@@ -173,7 +168,7 @@ def figures(
     document = model.figures()
     console = Console()
     for title, (heads, rows) in model.tables(document).items():
-        table = Table(*heads, title=title)
+        table = Table(*(head.replace("+", "\n+") for head in heads), title=title)
         for row in rows:
             table.add_row(*row)
         console.print(table)

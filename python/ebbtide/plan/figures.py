@@ -1,7 +1,9 @@
-"""The paper's figures 2, 3 and 14 from the model, as numbers and as a picture."""
+"""The paper's figures 2, 3, 12, 13 and 14 from the model, as numbers and as a picture."""
 
 from __future__ import annotations
 
+import functools
+import statistics
 from typing import Any
 
 from . import first_order, ics19
@@ -10,6 +12,22 @@ SCALES = (0.45, 0.9, 1.8, 3.6, 7.2)
 _COLOURS = ("#1f5fa8", "#c8321e", "#d98a1f", "#2f855a", "#6b46c1")
 FACTORS = (0.1, 1, 10, 50)
 SPEEDUPS, SHARES = (1, 4, 40), (1, 0.5, 0.1)
+DRIVER, OPTIMIZED = "NB+I+H", "NB+I-FG+H+D"  # the paper's two organizations: by the driver, and by the device
+
+
+@functools.cache
+def programs() -> dict[str, dict[str, dict[str, float]]]:
+    """By program of the zone machine and by mode: ``speedup`` (s) and ``written`` (v)."""
+    from ebbtide.sim import ZoneHardware
+    from ebbtide.sim.zones import MODES
+    from ebbtide.zones.document import patterns_document
+
+    found = patterns_document(2**30, ZoneHardware(), tuple(mode for mode in MODES if mode != "F"))
+    return {
+        name: {mode: {"speedup": run["speedup"], "written": run["share"]} for mode, run in one["modes"].items()}
+        for name, one in found["programs"].items()
+        if not one["pattern"]["adversarial"]
+    }
 
 
 def figures() -> dict[str, Any]:
@@ -18,10 +36,25 @@ def figures() -> dict[str, Any]:
     ``figure2``: by GPUs a CPU, at each of ``exaflops``. ``figure3``: by the levels that are free, at 16 GPUs a CPU.
     ``figure14``: for each ``speedup`` of level 1 and share ``written`` on levels 2 and 3, at each of ``gpu_failures``, and
     ``most_for_90``, the highest factor of the failures of GPUs at which 90% are left (null: 90% are never reached).
+
+    ``programs``: s and v of the zone machine's programs, by mode. ``figure12``: by program and mode, at 3.6 EF and 16 GPUs a
+    CPU. ``figure13``: as figure 2, in the mode ``OPTIMIZED``, the mean of the programs. ``figure14_programs``: as figure 14,
+    in that mode, by program.
     """
 
     def percent(**options: float) -> float:
         return 100 * first_order.efficiency(ics19.machine(**options))  # type: ignore[arg-type]
+
+    def optimized(**options: float) -> list[float]:
+        return [percent(**options, **runs[OPTIMIZED]) for runs in programs().values()]
+
+    def by_failures(speedup: float, written: float) -> dict[str, Any]:
+        return {
+            "speedup": speedup,
+            "written": written,
+            "percent": [percent(gpu_failures=g, speedup=speedup, written=written) for g in FACTORS],
+            "most_for_90": ics19.most_gpu_failures(0.9, speedup, written),
+        }
 
     free = {"none": (), "1": (1,), "2": (2,), "1, 2": (1, 2)}
     return {
@@ -35,17 +68,25 @@ def figures() -> dict[str, Any]:
             for name, levels in free.items()
         },
         "gpu_failures": list(FACTORS),
-        "figure14": [
-            {
-                "speedup": speedup,
-                "written": written,
-                "percent": [percent(gpu_failures=g, speedup=speedup, written=written) for g in FACTORS],
-                "most_for_90": ics19.most_gpu_failures(0.9, speedup, written),
-            }
-            for speedup in SPEEDUPS
-            for written in SHARES
-        ],
+        "figure14": [by_failures(speedup, written) for speedup in SPEEDUPS for written in SHARES],
+        "programs": programs(),
+        "figure12": {name: {mode: percent(**run) for mode, run in runs.items()} for name, runs in programs().items()},
+        "figure13": {
+            str(density): [statistics.mean(optimized(exaflops=scale, density=density)) for scale in SCALES]
+            for density in ics19.CPU_FAILURES
+        },
+        "figure14_programs": {name: by_failures(**runs[OPTIMIZED]) for name, runs in programs().items()},
     }
+
+
+def _plain(number: float, digits: int) -> str:
+    return f"{number:.{digits}g}" if number < 10 ** (digits - 1) else f"{number:.0f}"
+
+
+def _by_failures(one: dict[str, Any]) -> list[str]:
+    most = one["most_for_90"]
+    held = "never" if most is None else f"{_plain(most, 2)} ×"
+    return [_plain(one["speedup"], 3), f"{one['written']:.2g}", *(f"{value:.1f}" for value in one["percent"]), held]
 
 
 def tables(document: dict[str, Any]) -> dict[str, tuple[list[str], list[list[str]]]]:
@@ -55,17 +96,33 @@ def tables(document: dict[str, Any]) -> dict[str, tuple[list[str], list[list[str
     for figure, head, title in (
         ("figure2", "GPUs a CPU", "Figure 2: efficiency in percent, by scale"),
         ("figure3", "free levels", "Figure 3: efficiency in percent at 16 GPUs a CPU, by scale"),
+        (
+            "figure13",
+            "GPUs a CPU",
+            f"Figure 13: efficiency in percent with {OPTIMIZED}, the mean of programs, by scale",
+        ),
     ):
         rows = [[name, *(f"{value:.1f}" for value in values)] for name, values in document[figure].items()]
         out[title] = ([head, *scales], rows)
+    modes = list(next(iter(document["figure12"].values())))
+    out["Programs of the zone machine: s / v"] = (
+        ["program", *modes],
+        [
+            [name, *(f"{_plain(run['speedup'], 3)} / {run['written']:.2f}" for run in runs.values())]
+            for name, runs in document["programs"].items()
+        ],
+    )
+    out["Figure 12: efficiency in percent at 3.6 EF and 16 GPUs a CPU, by program"] = (
+        ["program", *modes],
+        [[name, *(f"{value:.1f}" for value in row.values())] for name, row in document["figure12"].items()],
+    )
     factors = [f"{factor:g} ×" for factor in document["gpu_failures"]]
-    rows = []
-    for one in document["figure14"]:
-        most = one["most_for_90"]
-        held = "never" if most is None else f"{most:.2g} ×" if most < 10 else f"{most:.0f} ×"
-        rows.append([f"{one['speedup']:g}", f"{one['written']:g}", *(f"{value:.1f}" for value in one["percent"]), held])
     title = "Figure 14: efficiency in percent at 3.6 EF and 16 GPUs a CPU, by failures of GPUs"
-    out[title] = (["s", "v", *factors, "90% up to"], rows)
+    out[title] = (["s", "v", *factors, "90% up to"], [_by_failures(one) for one in document["figure14"]])
+    out[f"Figure 14 with {OPTIMIZED}, by program"] = (
+        ["program", "s", "v", *factors, "90% up to"],
+        [[name, *_by_failures(one)] for name, one in document["figure14_programs"].items()],
+    )
     return out
 
 
