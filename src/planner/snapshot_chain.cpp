@@ -19,10 +19,6 @@ double saved_by_merging(const SnapshotSource& source, const RestoreRates& rates)
   return rates.request_s + static_cast<double>(read_of(source, rates) - source.needed) / rates.bytes_s;
 }
 
-[[noreturn]] void refuse_map(Version version, const char* why) {
-  throw std::logic_error("version " + std::to_string(version) + why);
-}
-
 }  // namespace
 
 std::vector<SnapshotSource> sources_of(std::span<const Version> sources, std::span<const std::uint8_t> dirty,
@@ -84,110 +80,5 @@ SnapshotChoice choose_snapshot(std::span<const SnapshotSource> sources, Bytes di
 }
 
 // --- who is named by a live map --------------------------------------------------------------------------------------
-
-const LiveMaps::Held& LiveMaps::at(Version version) const {
-  const auto found = versions_.find(version);
-  if (found == versions_.end()) refuse_map(version, " is not held");
-  return found->second;
-}
-
-std::vector<MapPart> LiveMaps::checked(Version version, std::span<const MapPart> parts) const {
-  std::vector<MapPart> others;
-  for (const MapPart& part : parts) {
-    if (part.source == version) continue;
-    if (part.bytes > at(part.source).stored) refuse_map(part.source, " does not store what a map names");
-    const auto same = std::ranges::find(others, part.source, &MapPart::source);
-    if (same != others.end()) refuse_map(part.source, " is named twice by one map");
-    others.push_back(part);
-  }
-  return others;
-}
-
-void LiveMaps::name(Version version, std::vector<MapPart> parts) {
-  for (const MapPart& part : parts) versions_.at(part.source).naming[version] = part.bytes;
-  versions_.at(version).parts = std::move(parts);
-}
-
-// The ended versions that no map names any more.
-std::vector<Version> LiveMaps::unname(Version version) {
-  std::vector<Version> unnamed;
-  for (const MapPart& part : std::exchange(versions_.at(version).parts, {})) {
-    Held& source = versions_.at(part.source);
-    source.naming.erase(version);
-    if (!source.live && source.naming.empty()) unnamed.push_back(part.source);
-  }
-  std::ranges::sort(unnamed);
-  return unnamed;
-}
-
-void LiveMaps::add(Version version, Bytes stored, std::span<const MapPart> parts) {
-  if (held(version)) refuse_map(version, " is there already");
-  std::vector<MapPart> others = checked(version, parts);
-  versions_[version] = {.stored = stored, .live = true, .parts = {}, .naming = {}};
-  name(version, std::move(others));
-}
-
-std::vector<Version> LiveMaps::end(Version version) {
-  if (!live(version)) refuse_map(version, " is not live");
-  std::vector<Version> gone = unname(version);
-  Held& ended = versions_.at(version);
-  ended.live = false;
-  if (ended.naming.empty()) gone.insert(std::ranges::lower_bound(gone, version), version);
-  for (Version v : gone) versions_.erase(v);
-  return gone;
-}
-
-std::vector<Version> LiveMaps::replace(Version version, Bytes stored, std::span<const MapPart> parts) {
-  if (!live(version)) refuse_map(version, " is not live");
-  std::vector<MapPart> others = checked(version, parts);
-  for (const auto& [map, bytes] : at(version).naming)
-    if (bytes > stored) refuse_map(version, " no longer stores what a map names");
-  std::vector<Version> unnamed = unname(version);
-  versions_.at(version).stored = stored;
-  name(version, std::move(others));
-  std::erase_if(unnamed, [&](Version v) { return !at(v).naming.empty(); });
-  for (Version v : unnamed) versions_.erase(v);
-  return unnamed;
-}
-
-bool LiveMaps::live(Version version) const {
-  const auto found = versions_.find(version);
-  return found != versions_.end() && found->second.live;
-}
-
-std::vector<Version> LiveMaps::named_by(Version version) const {
-  const Held& held = at(version);
-  std::vector<Version> maps;
-  for (const auto& [map, bytes] : held.naming) maps.push_back(map);
-  if (held.live) maps.insert(std::ranges::lower_bound(maps, version), version);
-  return maps;
-}
-
-Bytes LiveMaps::held_for_others() const {
-  Bytes bytes = 0;
-  for (const auto& [version, held] : versions_) bytes += held.live ? 0 : held.stored;
-  return bytes;
-}
-
-Bytes LiveMaps::alive(Version version) const {
-  const Held& held = at(version);
-  Bytes most = held.live ? held.stored : 0;
-  for (const auto& [map, bytes] : held.naming) most = std::max(most, bytes);
-  return most;
-}
-
-std::vector<LiveMaps::Rewrite> LiveMaps::to_rewrite(double share) const {
-  std::map<Version, Rewrite> found;
-  for (const auto& [version, held] : versions_) {
-    if (static_cast<double>(alive(version)) >= share * static_cast<double>(held.stored)) continue;
-    for (const auto& [map, bytes] : held.naming) {
-      found[map].map = map;
-      found[map].parents.push_back(version);
-    }
-  }
-  std::vector<Rewrite> rewrites;
-  for (auto& [map, rewrite] : found) rewrites.push_back(std::move(rewrite));
-  return rewrites;
-}
 
 }  // namespace ebb::policy

@@ -1,7 +1,6 @@
 #pragma once
 // Which versions a snapshot leans on. Its map names, for every zone, the version that stores its bytes (its *source*):
-// a restore reads each source once and walks no chain. Here is decided how many sources there may be, and counted which
-// versions stay because a map names them.
+// a restore reads each source once and walks no chain. Here is decided how many sources there may be.
 //
 // ics19 sec. 4.2 has increments, and leaves their restore to the host; the bound on its time is ours.
 #include <cstddef>
@@ -12,8 +11,6 @@
 #include "planner/ids.hpp"
 
 namespace ebb::policy {
-
-// --- full, increment or merged
 
 struct SnapshotSource {
   Version version = 0;
@@ -52,64 +49,5 @@ struct SnapshotChoice {
 // that save most time a byte and, where that is equal, the smaller and then the older; or a full one.
 SnapshotChoice choose_snapshot(std::span<const SnapshotSource> sources, Bytes dirty, const RestoreRates& rates,
                                const ChainBounds& bounds = {});
-
-// --- who is named by a live map
-
-// What a map has of one source.
-struct MapPart {
-  Version source = 0;
-  Bytes bytes = 0;
-};
-
-// Protected memory has a map as well, what the next increment leans on: add it under this name, storing nothing, and
-// replace it by each cut's. The last snapshot may then be dropped, and its bytes stay.
-inline constexpr Version kMemory = INT64_MIN;
-
-// Not thread-safe. A version is *live* from `add` until `end` (it is dropped, consumed, or past keep_last). Its bytes
-// are *held* as long as it is live or a live map names it.
-// 1. A map names every source directly: what is held does not depend on maps that have ended.
-// 2. What `add` was told is held until `end` says that it has gone, once.
-class LiveMaps {
- public:
-  // A version and its map, which may name only what is held, and itself: std::logic_error otherwise.
-  void add(Version version, Bytes stored, std::span<const MapPart> parts);
-  // The versions whose bytes go now, ascending: this one unless a live map names it, and ended ones that only its map
-  // named. std::logic_error for one that is not live.
-  std::vector<Version> end(Version version);
-  // A live version was written anew, with another map. The versions whose bytes go now.
-  std::vector<Version> replace(Version version, Bytes stored, std::span<const MapPart> parts);
-
-  bool live(Version version) const;
-  bool held(Version version) const { return versions_.contains(version); }
-  // The live maps that name it, itself included, ascending: what is damaged if its bytes are.
-  std::vector<Version> named_by(Version version) const;
-  // Bytes of ended versions, which are held for others.
-  Bytes held_for_others() const;
-
-  // What of a version's bytes live maps name, at least: as many as the map that names most of it. (Maps of one history
-  // name fewer and fewer of the same zones; of several branches, the union may be larger.)
-  Bytes alive(Version version) const;
-  struct Rewrite {
-    Version map = 0;
-    std::vector<Version> parents;  // to be stored by the map itself, so that they go (kMemory: by the next cut)
-  };
-  // The live maps with parents that have ended and are alive by less than `share` of what they store; ascending.
-  std::vector<Rewrite> to_rewrite(double share = 0.5) const;
-
- private:
-  struct Held {
-    Bytes stored = 0;
-    bool live = false;
-    std::vector<MapPart> parts;       // of its map, while it is live: without itself
-    std::map<Version, Bytes> naming;  // the live maps of others that name it
-  };
-  const Held& at(Version version) const;
-  // The parts of others, if they may be named.
-  std::vector<MapPart> checked(Version version, std::span<const MapPart> parts) const;
-  void name(Version version, std::vector<MapPart> parts);
-  std::vector<Version> unname(Version version);
-
-  std::map<Version, Held> versions_;
-};
 
 }  // namespace ebb::policy

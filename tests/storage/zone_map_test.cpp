@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
+#include "storage/format/repacking.hpp"
 #include "tests/storage/zone_map_samples.hpp"
 
 namespace ebb::storage {
@@ -409,6 +410,29 @@ TEST(ZonePlan, ACutIsLaterThanItsSourcesThoughTheClockGoesBack) {
   const ZoneMap next = next_map(full, {2, {5, 2}, 4096}, std::span(&dirty, 1), std::vector<Checksum>(1));
   EXPECT_EQ(next.own().id.cut, 1001u);
   EXPECT_EQ(misfit(next), "");
+}
+
+TEST(Repacking, PutsEachZoneAtAMultipleOfItsSizeAndInNoOthersPlace) {
+  for (std::uint64_t seed = 1; seed < 40; ++seed) {
+    const ZoneMap map = test::sample_map(seed);
+    for (std::uint32_t source = 1; source < map.sources.size(); ++source) {
+      Repacking packing;
+      packing.add(map, source);
+      packing.add(map, source);  // as another map that needs the same
+      packing.pack();
+      const ZoneMap moved = packing.moved(map, source, {map.sources[source].id.cut, 77});
+      ASSERT_EQ(misfit(moved), "");
+      ASSERT_EQ(moved.sums, map.sums);
+      const std::uint64_t needed = total(needed_bytes(map)[source]);
+      EXPECT_LT(packing.bytes(), 2 * needed + 2 * 4096 * map.regions.size());
+      std::uint64_t end = 0;
+      for (const Repacking::Slot& slot : packing.slots()) {
+        ASSERT_EQ(slot.at % slot.bytes, 0u);
+        ASSERT_EQ(slot.at, std::exchange(end, slot.at + slot.bytes));
+      }
+      EXPECT_EQ(total(needed_bytes(moved)[source]), needed);
+    }
+  }
 }
 
 TEST(ZonePlan, BrokenContractsThrow) {

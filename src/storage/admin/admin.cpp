@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "storage/admin/collect.hpp"
+#include "storage/admin/repack.hpp"
 #include "storage/admin/snapshot_pieces.hpp"
 #include "storage/admin/snapshot_record.hpp"
 #include "storage/scan/record_reader.hpp"
@@ -158,17 +159,32 @@ Result<CheckpointReader> read(const Listing& listing, std::size_t index) {
   return CheckpointReader(std::move(state));
 }
 
+// Snapshots are packed anew when it is known which versions stay, and what that leaves over is collected once more. If
+// a process has begun to write meanwhile, the next call does so.
 Result<Collected> gc(const std::filesystem::path& directory, const GcOptions& options) {
   platform::PosixFiles files;
+  platform::SteadyClock clock;
   auto done = storage::collect(files, directory, options);
   if (!done) return done.error();
-  return Collected{.removals = std::move(done->removals),
-                   .damages = public_damages(done->damages),
-                   .segments = std::move(done->segments),
-                   .left_over_files = done->left_over_files,
-                   .allocated_before = done->allocated_before,
-                   .allocated_after = done->allocated_after,
-                   .ended = done->ended};
+  Collected out{.removals = std::move(done->removals),
+                .repacked = {},
+                .damages = public_damages(done->damages),
+                .segments = std::move(done->segments),
+                .left_over_files = done->left_over_files,
+                .allocated_before = done->allocated_before,
+                .allocated_after = done->allocated_after,
+                .ended = done->ended};
+  if (out.ended) return out;
+  auto repacked = storage::repack_snapshots(files, clock, directory, options.dry_run);
+  if (!repacked && repacked.error().code == Errc::in_use) return out;
+  if (!repacked) return repacked.error();
+  out.repacked = std::move(*repacked);
+  if (out.repacked.empty() || options.dry_run) return out;
+  auto again = storage::collect(files, directory, {.threads = options.threads});
+  if (!again && again.error().code == Errc::in_use) return out;
+  if (!again) return again.error();
+  out.allocated_after = again->allocated_after;
+  return out;
 }
 
 }  // namespace ebb::admin

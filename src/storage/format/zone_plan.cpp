@@ -59,21 +59,6 @@ void for_extents_in(const ZoneMap& map, const ZoneRange& range, Found&& found) {
   }
 }
 
-// Appends an extent, or lengthens the last one.
-void append(std::vector<Extent>& to, const Extent& extent, std::span<const Region> regions) {
-  if (!to.empty()) {
-    Extent& last = to.back();
-    const bool follows = last.zones.region == extent.zones.region && last.source == extent.source &&
-                         last.zones.first + last.zones.count == extent.zones.first;
-    if (follows &&
-        last.offset + std::uint64_t{last.zones.count} * regions[last.zones.region].zone_bytes == extent.offset) {
-      last.zones.count += extent.zones.count;
-      return;
-    }
-  }
-  to.push_back(extent);
-}
-
 // Drops the sources that no extent names.
 void drop_unused_sources(ZoneMap& map) {
   std::vector<bool> used(map.sources.size());
@@ -90,6 +75,20 @@ void drop_unused_sources(ZoneMap& map) {
 }
 
 }  // namespace
+
+void append(std::vector<Extent>& to, const Extent& extent, std::span<const Region> regions) {
+  if (!to.empty()) {
+    Extent& last = to.back();
+    const bool follows = last.zones.region == extent.zones.region && last.source == extent.source &&
+                         last.zones.first + last.zones.count == extent.zones.first;
+    if (follows &&
+        last.offset + std::uint64_t{last.zones.count} * regions[last.zones.region].zone_bytes == extent.offset) {
+      last.zones.count += extent.zones.count;
+      return;
+    }
+  }
+  to.push_back(extent);
+}
 
 std::vector<ZoneRange> all_zones(std::span<const Region> regions) {
   std::vector<ZoneRange> out;

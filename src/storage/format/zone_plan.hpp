@@ -60,6 +60,8 @@ struct Packing {
 };
 /// Lays zones out in the order given, each range at the next multiple of 4096.
 Packing pack(std::span<const ZoneMap::Region> regions, std::span<const ZoneRange> zones);
+/// Adds zones behind those of a map, to its last extent where they follow that one.
+void append(std::vector<ZoneMap::Extent>& to, const ZoneMap::Extent& extent, std::span<const ZoneMap::Region> regions);
 /// All zones of the regions, ascending.
 std::vector<ZoneRange> all_zones(std::span<const ZoneMap::Region> regions);
 
