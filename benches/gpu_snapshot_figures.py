@@ -33,6 +33,11 @@ def page(found: dict) -> str:
         f"to the host at {found['bare_link_GBps']:.0f} GB/s; packed zones of a fenced cut with d = 5% come to the host at "
         f"{found['packed_to_host_over_link_fenced_5%'][0]:.0%} of that.",
         "",
+        f"Restored from the host cache into the array, all of it comes at {found['restore_of_all_over_link'][0]:.0%} of the link's "
+        f"{found['bare_link_up_GBps']:.0f} GB/s; with `have=`, where 5% of the zones differ, these come at "
+        f"{found['restore_of_differing_over_link_5%'][0]:.0%}, because pieces come whole, and both maps are read. Every zone is "
+        "checked on the GPU before it is placed.",
+        "",
         "What is missing to 1 is the host's work between the end of the digests and the return of `snapshot`, and, without `fenced`, "
         "some enqueues for each piece; reading all of the array alone would leave a ratio of "
         f"{found['copy_of_all_to_host_s'] * found['bare_read_GBps'] * 1e9 / found['bytes']:.0f} to the copy of all to the host.",

@@ -2,6 +2,7 @@
 // cut until later work runs, over only reading the array and a bare device copy of what changed, and under a blocking
 // copy of all to the host; and how fast the packed zones reach the host. Every list is [median, least, most].
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,6 +58,7 @@ class Bench {
       cuts(json, store, share, false);
       cuts(json, store, share, true);
     }
+    restores(json, store);
     store.close().value();
   }
 
@@ -151,6 +153,41 @@ class Bench {
     for (const double one : blocked) host.push_back(all_to_host_ / one);
     json.put("copy_of_all_to_host_over_blocked" + what, spread(host));
     if (!packed.empty()) json.put("packed_to_host_over_link" + what, spread(packed));
+  }
+
+  /// From the host cache into the array, all of it, and only the zones in which two versions differ.
+  void restores(bench::Json& json, ebb::Store& store) {
+    constexpr double kShare = 0.05;
+    const double up = kGiB / bench::median(rounds_of([&] { stream_.copy(memory_.get(), pinned_.get(), kGiB); }));
+    const auto take = [&] {
+      stream_.wait();
+      const auto gathered = store.snapshot_stats().bytes_gathered;
+      store.snapshot(version_, {.stream = stream_.handle()}).value().wait("ephemeral").value();
+      store.wait("host").value();
+      ++version_;
+      return static_cast<double>(store.snapshot_stats().bytes_gathered - gathered);
+    };
+    take();
+    const auto zones = static_cast<std::uint32_t>(bytes_ / kZone);
+    bench::check(bench::enqueue_touch(stream_.get(), memory_.get(), kZone, zones, kShare, kSeed), "touch");
+    const double differ = take();
+    const ebb::Version before = version_ - 2, after = version_ - 1;
+    const auto seconds = [&](ebb::Version version, ebb::RestoreOptions options) {
+      options.keep = true;
+      const auto begin = std::chrono::steady_clock::now();
+      store.restore(version, {{0, memory_.get(), bytes_}}, options).value();
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    Samples all, some;
+    seconds(before, {});
+    for (std::uint64_t round = 0; round < rounds_; ++round) {
+      some.push_back(differ / up / seconds(after, {.have = before}));
+      some.push_back(differ / up / seconds(before, {.have = after}));
+    }
+    for (std::uint64_t round = 0; round < std::min<std::uint64_t>(rounds_, 3); ++round)
+      all.push_back(static_cast<double>(bytes_) / up / seconds(before, {}));
+    json.put("bare_link_up_GBps", up / 1e9).put("restore_of_all_over_link", spread(all));
+    json.put("restore_of_differing_over_link_" + percent(kShare), spread(some));
   }
 
   const std::uint64_t rounds_;

@@ -41,6 +41,7 @@ Result<void> Archive::store_piece(Cut& cut, std::span<std::byte> bytes, std::spa
     const storage::Checksum sum = storage::checksum_of(zone.first(used));
     const std::size_t at = piece.zones.size() * zone_bytes;
     if (cut.dedup && used == zone_bytes) {
+      if (cut.share && !cut.places.contains(sum) && share(cut, zones[i], sum)) continue;
       const auto [place, added] = cut.places.try_emplace(sum, begin + at);
       if (!added) {
         cut.shared.push_back({zones[i], place->second, sum});
@@ -54,6 +55,17 @@ Result<void> Archive::store_piece(Cut& cut, std::span<std::byte> bytes, std::spa
   if (piece.zones.empty()) return {};
   const auto packed = bytes.first(piece.zones.size() * zone_bytes);
   return add_piece(*engine, cut, packed, std::move(piece));
+}
+
+// With the bytes of an older snapshot: they stay until this one's map is there.
+bool Archive::share(Cut& cut, std::uint32_t zone, const storage::Checksum& sum) {
+  const std::lock_guard lock(mutex_);
+  const auto found = table_.equal(*cut.memory, zone, sum);
+  if (!found) return false;
+  const std::pair one(cut.id, found->in->source.id);
+  if (std::ranges::find(shared_, one) == shared_.end()) shared_.push_back(one);
+  cut.shared.push_back(*found);
+  return true;
 }
 
 CheckpointOptions Archive::waiting(std::string metadata) const {
@@ -135,6 +147,7 @@ Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {
   auto written = engine->checkpoint(0, cut.version, sources, waiting(cut.metadata));
   if (!written) return written.error();
   const std::lock_guard lock(mutex_);
+  std::erase_if(shared_, [&](const auto& one) { return one.first == cut.id; });
   std::vector<SnapshotId>& ids = maps_[cut.version];
   ids.clear();
   for (const auto& source : made.map.sources) ids.push_back(source.id);
@@ -145,6 +158,7 @@ void Archive::leave(const Cut& cut) {
   if (const auto engine = engine_.lock()) drop_pieces(*engine, prefix_of(cut.id));
   const std::lock_guard lock(mutex_);
   std::erase(stored_, cut.id);
+  std::erase_if(shared_, [&](const auto& one) { return one.first == cut.id; });
 }
 
 // What cannot be dropped now is tried again by the next one.
@@ -160,7 +174,10 @@ void Archive::tidy(std::span<const SnapshotId> in_flight) {
     const std::vector<SnapshotId> mine = table_.ids();
     std::erase_if(stored_, [&](const SnapshotId& id) {
       const auto names_it = [&](const auto& map) { return contains(map.second, id); };
-      if (contains(in_flight, id) || contains(mine, id) || std::ranges::any_of(maps_, names_it)) return false;
+      const auto shares_it = [&](const auto& one) { return one.second == id; };
+      if (contains(in_flight, id) || contains(mine, id) || std::ranges::any_of(maps_, names_it) ||
+          std::ranges::any_of(shared_, shares_it))
+        return false;
       gone.push_back(id);
       return true;
     });

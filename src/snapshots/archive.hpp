@@ -57,6 +57,7 @@ class Archive {
   Choice choose(const ProtectedMemory& memory, std::span<const std::uint8_t> dirty, std::size_t sources) const;
 
  private:
+  bool share(Cut& cut, std::uint32_t zone, const storage::Checksum& sum);
   Result<void> add_piece(runtime::Engine& engine, Cut& cut, std::span<const std::byte> bytes, StoredPiece piece);
   CheckpointOptions waiting(std::string metadata = {}) const;
   Result<void> wait_for_pieces(runtime::Engine& engine, const Cut& cut, const InFlight& in_flight);
@@ -66,9 +67,11 @@ class Archive {
   const std::uint64_t piece_bytes_;
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;
-  ZoneTable table_;                                           // by the mutex
-  std::map<Version, std::vector<storage::SnapshotId>> maps_;  // by the mutex: what each names
-  std::vector<storage::SnapshotId> stored_;                   // by the mutex: that have pieces
+  ZoneTable table_;                                                          // by the mutex
+  std::map<Version, std::vector<storage::SnapshotId>> maps_;                 // by the mutex: what each names
+  std::vector<storage::SnapshotId> stored_;                                  // by the mutex: that have pieces
+  std::vector<std::pair<storage::SnapshotId, storage::SnapshotId>> shared_;  // by the mutex: a cut, and whose bytes its
+                                                                             // map will name
 };
 
 }  // namespace ebb::snapshots

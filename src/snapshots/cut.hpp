@@ -14,7 +14,7 @@
 #include "ebbtide/store.hpp"
 #include "planner/snapshot_plan.hpp"
 #include "snapshots/protected_memory.hpp"
-#include "storage/format/record.hpp"
+#include "storage/format/zone_map.hpp"
 
 namespace ebb::snapshots {
 
@@ -33,11 +33,18 @@ struct StoredPiece {
   std::vector<storage::Checksum> sums;
 };
 
-/// A zone that has the bytes of another one of its cut, which are stored from `offset` on.
+/// Where a snapshot's bytes are.
+struct StoredSource {
+  storage::ZoneMap::Source source;
+  std::uint64_t piece_bytes = 0;
+};
+
+/// A zone that has the bytes of another one, which are stored from `offset` on.
 struct SharedZone {
   std::uint32_t zone = 0;
   std::uint64_t offset = 0;
   storage::Checksum sum{};
+  std::optional<StoredSource> in = {};  // none: in its own cut
 };
 
 class DeviceCopies;
@@ -49,7 +56,8 @@ struct Cut {
   const std::string metadata = {};
   const std::shared_ptr<const ProtectedMemory> memory = {};
   const storage::SnapshotId id = {};
-  const bool dedup = false;
+  const bool dedup = false;                   // equal zones are stored once
+  const bool share = false;                   // with `dedup`: and not if what it leans on has them
   std::vector<std::byte> edges = {};          // the bytes of all edges at the cut, one behind the other
   policy::CutIndex index = 0;                 // set at the cut
   std::shared_ptr<DeviceCopies> device = {};  // what it has of arrays on a GPU; null: nothing

@@ -35,9 +35,9 @@ struct DeviceArrays::Array {
   std::uint32_t region;
   Track track;
   platform::ZoneTracker tracker;
-  DeviceBuffer host;   // kCounts, then the list
-  Body body = {};      // as the memory numbers it
-  bool known = false;  // since the last cut, all that was written is found
+  platform::DeviceBuffer host;  // kCounts, then the list
+  Body body = {};               // as the memory numbers it
+  bool known = false;           // since the last cut, all that was written is found
   std::vector<std::uint8_t> touched = {};
   bool any_touched = false;
   std::size_t listed = 0;
@@ -74,7 +74,8 @@ Result<void> DeviceArrays::add(const Protection& made, std::uint32_t zone_bytes)
   auto tracker = platform::ZoneTracker::make(device_, made.memory, made.bytes, zone_bytes);
   if (!tracker) return tracker.error();
   const std::size_t zones = tracker->zones().count();
-  auto host = DeviceBuffer::make(device_, DeviceBuffer::Where::host, kCounts + zones * sizeof(std::uint32_t));
+  auto host = platform::DeviceBuffer::make(device_, platform::DeviceBuffer::Where::host,
+                                           kCounts + zones * sizeof(std::uint32_t));
   if (!host) return host.error();
   const auto place = std::ranges::upper_bound(arrays_, made.region, {}, [](const auto& one) { return one->region; });
   const Track track = made.track == Track::automatic ? Track::digest : made.track;
@@ -229,14 +230,15 @@ bool DeviceArrays::settle(StreamId stream, std::uint32_t region, std::span<const
   if (!all && !array.known) return false;
   if (array.track == Track::digest && count > 0) {
     Result<void> settled;
-    DeviceBuffer list;
+    platform::DeviceBuffer list;
     std::vector<platform::PlacedZone> placed;
     if (all) {
       settled = array.tracker.settle(stream);
     } else {
       for (const ProtectedMemory::Zones& one : zones)
         for (std::uint32_t i = 0; i < one.count; ++i) placed.push_back({one.first - array.body.first + i, 0});
-      auto made = DeviceBuffer::make(device_, DeviceBuffer::Where::device, count * sizeof(placed[0]));
+      auto made =
+          platform::DeviceBuffer::make(device_, platform::DeviceBuffer::Where::device, count * sizeof(placed[0]));
       if (!made) return false;
       list = std::move(*made);
       settled = device_->copy(stream, list.data(), placed.data(), count * sizeof(placed[0]));

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "device/device_buffer.hpp"
 #include "device/zone_tracker.hpp"
-#include "snapshots/device_buffer.hpp"
 #include "snapshots/protected_memory.hpp"
 
 namespace ebb::snapshots {

@@ -75,7 +75,7 @@ DeviceCopier::DeviceCopier(std::weak_ptr<runtime::Engine> engine, std::shared_pt
 Result<std::shared_ptr<DeviceCopier>> DeviceCopier::make(const std::shared_ptr<runtime::Engine>& engine,
                                                          std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
                                                          std::uint32_t zone_bytes, std::uint32_t piece_zones) {
-  using Where = DeviceBuffer::Where;
+  using Where = platform::DeviceBuffer::Where;
   std::shared_ptr<DeviceCopier> made(new DeviceCopier(engine, device, arrays, zone_bytes, piece_zones));
   const auto take = [](auto result, auto& to) {
     if (!result) return std::optional(result.error());
@@ -83,9 +83,9 @@ Result<std::shared_ptr<DeviceCopier>> DeviceCopier::make(const std::shared_ptr<r
     return std::optional<Error>();
   };
   const std::size_t sums = piece_zones * sizeof(platform::Digest);
-  auto failed = take(DeviceBuffer::make(device, Where::device, sums), made->sums_);
-  if (!failed) failed = take(DeviceBuffer::make(device, Where::host, sums), made->host_sums_);
-  if (!failed) failed = take(DeviceBuffer::make(device, Where::host, zone_bytes), made->host_zone_);
+  auto failed = take(platform::DeviceBuffer::make(device, Where::device, sums), made->sums_);
+  if (!failed) failed = take(platform::DeviceBuffer::make(device, Where::host, sums), made->host_sums_);
+  if (!failed) failed = take(platform::DeviceBuffer::make(device, Where::host, zone_bytes), made->host_zone_);
   if (!failed) failed = take(device->create_stream(), made->stream_);
   if (!failed) failed = take(device->create_event(), made->gathers_);
   if (!failed) failed = take(device->create_event(), made->summed_);

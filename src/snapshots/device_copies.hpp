@@ -112,7 +112,7 @@ class DeviceCopier {
   const std::shared_ptr<platform::Device> device_;
   DeviceArrays& arrays_;
   const std::uint32_t zone_bytes_, piece_zones_;
-  DeviceBuffer sums_, host_sums_, host_zone_;  // the thread's
+  platform::DeviceBuffer sums_, host_sums_, host_zone_;  // the thread's
   platform::StreamId stream_ = 0;
   platform::EventId gathers_ = 0, summed_ = 0;  // by enqueue_; the thread's
   std::mutex enqueue_;

@@ -202,16 +202,16 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
   return {};
 }
 
-Result<void> Snapshotter::unprotect(std::uint32_t region) {
+Result<void> Snapshotter::unprotect(std::uint32_t region, const Interrupt& interrupted) {
   if (auto error = refused()) return *error;
   const std::lock_guard lock(calls_);
   if (ended_) return snapshots_closed();
   std::vector<Protection> all = protections_;
   if (std::erase_if(all, [&](const Protection& one) { return one.region == region; }) == 0)
     return Error{Errc::invalid_argument, "region " + std::to_string(region) + " is not protected"};
+  if (auto waited = wait_for_cuts(0, {}, interrupted); !waited) return waited;
   const std::shared_ptr<const ProtectedMemory> before = memory_;
   const std::shared_ptr<WatchThread> watch = tracking_.remove(region);
-  driver_.wait_for_cuts(0, {});
   device_.remove(region);
   replace(std::move(all));
   for (const Body& body : before->bodies()) {
@@ -397,13 +397,14 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
     tracking_.sample();
     return stored;
   }
-  bool full = options.full;
+  bool full = options.full, again = false;
   std::vector<ProtectedMemory::Zones> also;  // on the device
   if (!full) {
     const std::size_t in_flight = driver_.cuts_in_flight();
     const Archive::Choice choice =
         archive_.choose(*memory_, dirty_, kMostSources - std::min(in_flight, kMostSources - 1));
     full = choice.full;
+    again = !choice.zones.empty();  // so that a restore reads fewer sources
     for (const std::uint32_t zone : choice.zones) {
       if (zone >= memory_->host_zones())
         also.push_back({zone, 1});
@@ -422,6 +423,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
                                                 .memory = memory_,
                                                 .id = id,
                                                 .dedup = options.dedup,
+                                                .share = options.dedup && !full && !again,
                                                 .edges = std::vector<std::byte>(edge_bytes)});
   if (auto listed = device_.cut(cut, full, also, options); !listed) {
     archive_.leave(*cut);

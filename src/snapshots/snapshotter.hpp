@@ -42,7 +42,7 @@ class Snapshotter final : public runtime::Attached {
   const Setup& setup() const { return setup_; }
 
   Result<void> protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options);
-  Result<void> unprotect(std::uint32_t region);
+  Result<void> unprotect(std::uint32_t region, const Interrupt& interrupted = {});
   Result<void> touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes);
   Result<std::shared_ptr<Cut>> snapshot(Version version, const SnapshotOptions& options);
   SnapshotStats stats();

@@ -5,36 +5,30 @@ namespace ebb {
 
 using snapshots::Snapshotter;
 
-namespace {
-
-Error no_open_store() { return {Errc::closed, "this store was moved from"}; }
-
-}  // namespace
-
 Result<void> Store::protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options) {
-  if (!engine_) return no_open_store();
+  if (auto refused = refusal()) return *refused;
   auto snapshotter =
       Snapshotter::make_for(engine_, options.zone, {.hints = options.hints, .duplicate = options.duplicate});
   if (!snapshotter) return snapshotter.error();
   return (*snapshotter)->protect(region, memory, bytes, options);
 }
 
-Result<void> Store::unprotect(std::uint32_t region) {
-  if (!engine_) return no_open_store();
+Result<void> Store::unprotect(std::uint32_t region, const Interrupt& interrupted) {
+  if (auto refused = refusal(interrupted)) return *refused;
   auto snapshotter = Snapshotter::of(engine_);
   if (!snapshotter) return snapshotter.error();
-  return (*snapshotter)->unprotect(region);
+  return (*snapshotter)->unprotect(region, interrupted);
 }
 
 Result<void> Store::touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes) {
-  if (!engine_) return no_open_store();
+  if (auto refused = refusal()) return *refused;
   auto snapshotter = Snapshotter::of(engine_);
   if (!snapshotter) return snapshotter.error();
   return (*snapshotter)->touch(region, offset, bytes);
 }
 
 Result<Snapshot> Store::snapshot(Version version, const SnapshotOptions& options) {
-  if (!engine_) return no_open_store();
+  if (auto refused = refusal(options.interrupted)) return *refused;
   auto snapshotter = Snapshotter::of(engine_);
   if (!snapshotter) return snapshotter.error();
   auto cut = (*snapshotter)->snapshot(version, options);

@@ -11,6 +11,11 @@ MadeMap ZoneTable::add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t 
                        std::span<const StoredEdge> edges) {
   const ProtectedMemory& memory = *cut.memory;
   begin(cut.memory);
+  by_sum_.clear();
+  for (const SharedZone& one : cut.shared)
+    if (one.in) place_of({one.in->source, one.in->piece_bytes, one.in->source.packed_bytes});
+  for (const SharedZone& one : cut.shared)
+    if (one.in) zones_[one.zone] = {place_of({one.in->source, one.in->piece_bytes}), one.offset, one.sum};
   const ZoneMap::Source own{cut.version, cut.id, packed_bytes};
   const auto mine = static_cast<std::uint32_t>(sources_.size());
   std::uint64_t stored = 0;
@@ -19,7 +24,8 @@ MadeMap ZoneTable::add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t 
   for (const StoredPiece& piece : cut.pieces)
     for (std::size_t i = 0; i < piece.zones.size(); ++i)
       zones_[piece.zones[i]] = {mine, piece.piece * piece_bytes + i * memory.zone_bytes(), piece.sums[i]};
-  for (const SharedZone& one : cut.shared) zones_[one.zone] = {mine, one.offset, one.sum};
+  for (const SharedZone& one : cut.shared)
+    if (!one.in) zones_[one.zone] = {mine, one.offset, one.sum};
   drop_unused();
   count();
 
@@ -61,6 +67,25 @@ void ZoneTable::begin(const std::shared_ptr<const ProtectedMemory>& memory) {
   memory_ = memory;
   zones_.assign(memory->zones(), {});
   sources_.clear();
+  by_sum_.clear();
+}
+
+void ZoneTable::index() {
+  if (!by_sum_.empty()) return;
+  for (std::uint32_t zone = 0; zone < zones_.size(); ++zone)
+    if (zones_[zone].source != kNowhere) by_sum_.push_back(zone);
+  std::ranges::sort(by_sum_, {}, [&](std::uint32_t zone) { return zones_[zone].sum; });
+}
+
+std::optional<SharedZone> ZoneTable::equal(const ProtectedMemory& memory, std::uint32_t zone,
+                                           const storage::Checksum& sum) {
+  if (memory_.get() != &memory || sources_.size() >= policy::ChainBounds{}.sources) return {};
+  index();
+  const auto found = std::ranges::lower_bound(by_sum_, sum, {}, [&](std::uint32_t other) { return zones_[other].sum; });
+  if (found == by_sum_.end() || zones_[*found].sum != sum) return {};
+  const Zone& other = zones_[*found];
+  const Source& in = sources_[other.source];
+  return SharedZone{zone, other.offset, sum, StoredSource{in.source, in.piece_bytes}};
 }
 
 std::uint32_t ZoneTable::place_of(const Source& source) {
@@ -77,6 +102,7 @@ std::uint32_t ZoneTable::place_of(const Source& source) {
 void ZoneTable::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
                       const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
   begin(memory);
+  by_sum_.clear();
   const storage::ZonePlan plan = storage::plan_restore(from.map, zones);
   for (const storage::ZoneRead& read : plan.reads) {
     const ZoneMap::Source& source = from.map.sources[read.source];

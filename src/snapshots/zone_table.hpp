@@ -31,6 +31,9 @@ class ZoneTable {
   };
   MadeMap add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t packed_bytes, std::span<const StoredEdge> edges);
 
+  /// A zone with these bytes, all of whose sources a restore may read beside one more.
+  std::optional<SharedZone> equal(const ProtectedMemory& memory, std::uint32_t zone, const storage::Checksum& sum);
+
   /// Zones of this memory, from `first` on, have the bytes of these zones of a snapshot.
   void adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
              const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
@@ -63,13 +66,15 @@ class ZoneTable {
     std::uint64_t zones = 0;   // that have their bytes there
   };
   void begin(const std::shared_ptr<const ProtectedMemory>& memory);
+  void index();
   std::uint32_t place_of(const Source& source);
   void drop_unused();
   void count();
 
   std::shared_ptr<const ProtectedMemory> memory_;
   std::vector<Zone> zones_;
-  std::vector<Source> sources_;  // ascending by cut
+  std::vector<Source> sources_;        // ascending by cut
+  std::vector<std::uint32_t> by_sum_;  // zones that are stored, by their checksums; empty: to be made
 };
 
 }  // namespace ebb::snapshots

@@ -1,7 +1,6 @@
 #include "store/snapshot_reader.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "store/engine.hpp"
 #include "store/layout.hpp"
@@ -33,63 +32,6 @@ Chunks end_of_piece(Chunks at, Chunks end) {
 }
 
 }  // namespace
-
-// The targets, by region of the map.
-class SnapshotReader::Delivery {
- public:
-  /// `on`: the caller's stream; none: one that comes after what the legacy default stream holds.
-  Delivery(platform::Device& device, const StoredSnapshot& snapshot, std::span<const Piece> regions,
-           std::optional<platform::StreamId> on)
-      : device_(device), stream_(on), given_(on.has_value()) {
-    std::size_t region = 0;
-    for (const storage::SnapshotLayout::Part& part : snapshot.layout.parts) {
-      if (snapshot.info.regions[region].id != part.region) ++region;
-      begins_.push_back(regions[region].memory + part.at);
-    }
-  }
-  Delivery(const Delivery&) = delete;
-  ~Delivery() {
-    if (stream_ && !given_) device_.destroy_stream(*stream_);
-    if (event_) device_.destroy_event(*event_);
-  }
-
-  Result<void> copy(const ZonePiece& zones, const std::byte* from) {
-    std::byte* const to = begins_[zones.zones.region] + zones.at;
-    if (device_.host_memory()) {
-      std::memcpy(to, from, zones.bytes);
-      return {};
-    }
-    if (!event_)
-      if (auto begun = begin(); !begun) return begun;
-    return device_.copy(*stream_, to, from, zones.bytes);
-  }
-  /// What was copied from is needed no longer.
-  Result<void> finish() {
-    if (!event_) return {};
-    if (auto recorded = device_.record(*event_, *stream_); !recorded) return recorded;
-    return device_.wait(*event_);
-  }
-
- private:
-  // The target may be memory of the GPU.
-  Result<void> begin() {
-    auto event = device_.create_event();
-    if (!event) return event.error();
-    event_ = *event;
-    if (stream_) return {};
-    auto stream = device_.create_stream();
-    if (!stream) return stream.error();
-    stream_ = *stream;
-    if (auto recorded = device_.record(*event_, platform::kLegacyStream); !recorded) return recorded;
-    return device_.stream_wait(*stream_, *event_);
-  }
-
-  platform::Device& device_;
-  std::vector<std::byte*> begins_;
-  std::optional<platform::StreamId> stream_;
-  const bool given_;
-  std::optional<platform::EventId> event_;
-};
 
 // The regions of a map's checkpoint, as they are stored.
 struct SnapshotReader::Read {
@@ -195,21 +137,32 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
 // Those of a snapshot are prefetched, or no longer: the program's hints name its map.
 void SnapshotReader::hint_pieces(const StoredSnapshot& of, bool wanted) {
   const auto chunks = zones_by_piece(of, storage::plan_restore(of.map));
-  for (auto at = chunks.begin(); at != chunks.end(); at = end_of_piece(at, chunks.end())) {
-    const auto [piece, in_hand] = engine_.history(piece_name(of, *at), Order::none);
-    if (engine_.hinted(piece, storage::kPieceVersion) == wanted) continue;
-    if (wanted)
-      static_cast<void>(static_cast<bool>(engine_.hint(piece, policy::event::Hint{false, {storage::kPieceVersion}})));
-    else
-      static_cast<void>(static_cast<bool>(engine_.hint(piece, policy::event::UnhintAll{})));
-  }
+  for (auto at = chunks.begin(); at != chunks.end(); at = end_of_piece(at, chunks.end())) hint_piece(of, *at, wanted);
 }
 
+void SnapshotReader::hint_piece(const StoredSnapshot& of, const ZonesInPiece& chunk, bool wanted) {
+  const auto [piece, in_hand] = engine_.history(piece_name(of, chunk), Order::none);
+  if (engine_.hinted(piece, storage::kPieceVersion) == wanted) return;
+  if (wanted)
+    static_cast<void>(static_cast<bool>(engine_.hint(piece, policy::event::Hint{false, {storage::kPieceVersion}})));
+  else
+    static_cast<void>(static_cast<bool>(engine_.hint(piece, policy::event::UnhintAll{})));
+}
+
+// On a GPU the next few pieces come while one is checked and placed.
 Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<const Piece> regions,
                                      std::span<const ZoneRange> zones, std::optional<platform::StreamId> stream) {
-  Delivery delivery(engine_.device(), snapshot, regions, stream);
+  constexpr std::size_t kAhead = 8;
+  SnapshotDelivery delivery(engine_.shared_device(), engine_.zone_scratches(), snapshot, regions, stream);
   const auto chunks = zones_by_piece(snapshot, storage::plan_restore(snapshot.map, zones));
-  for (auto at = chunks.begin(); at != chunks.end();) {
+  const bool ahead = !engine_.device().host_memory();
+  auto hinted = chunks.begin();
+  std::size_t pieces = 0, hints = 0;
+  for (auto at = chunks.begin(); at != chunks.end(); ++pieces) {
+    for (; ahead && hinted != chunks.end() && hints <= pieces + kAhead; ++hints) {
+      if (hinted != at) hint_piece(snapshot, *hinted, true);
+      hinted = end_of_piece(hinted, chunks.end());
+    }
     const auto end = end_of_piece(at, chunks.end());
     if (auto stop = asked_to_stop()) return *stop;
     if (auto done = restore_piece(snapshot, {at, end}, delivery); !done) return done;
@@ -232,21 +185,22 @@ Result<std::uint64_t> SnapshotReader::bytes_of_piece(policy::HistoryId piece, co
 }
 
 Result<void> SnapshotReader::restore_piece(const StoredSnapshot& from, std::span<const ZonesInPiece> chunks,
-                                           Delivery& delivery) {
+                                           SnapshotDelivery& delivery) {
   const std::string name = piece_name(from, chunks.front());
   History history = engine_.view(name);  // its number stays, for as long as this is held
   const auto bytes = bytes_of_piece(engine_.history(name, Order::none).first, from, chunks);
   if (!bytes) return bytes.error();
-  const auto loaded = LoadedPiece::load(history, storage::kPieceVersion, *bytes, engine_.device().host_memory(), stop_);
+  const bool host = engine_.device().host_memory();
+  auto loaded = LoadedPiece::load(history, storage::kPieceVersion, *bytes, host || delivery.on_device(chunks), stop_);
   if (!loaded) return failed(from, chunks.front(), 0, loaded.error());
-  for (const ZonesInPiece& chunk : chunks) {
-    const std::byte* const at = loaded->data() + chunk.zones.offset;
-    if (const auto zone = storage::first_mismatch(from.map, chunk.zones, {at, chunk.zones.bytes})) {
-      return failed(from, chunk, *zone, {Errc::damaged, "it does not match its checksum"});
-    }
-    if (auto copied = delivery.copy(chunk.zones, at); !copied) return copied;
-  }
-  return delivery.finish();
+  const bool on_device = loaded->lent() && !host;
+  const auto wrong =
+      on_device ? delivery.place_on_device(chunks, loaded->data()) : delivery.place(chunks, loaded->data());
+  const auto given_back = on_device ? loaded->give_back(delivery.stream()) : Result<void>();
+  if (!wrong) return wrong.error();
+  if (!*wrong && !given_back) return failed(from, chunks.front(), 0, given_back.error());
+  if (!*wrong) return {};
+  return failed(from, chunks[(*wrong)->chunk], (*wrong)->zone, {Errc::damaged, "it does not match its checksum"});
 }
 
 // Another call may have consumed or dropped it meanwhile, and that was after this one had begun.

@@ -9,6 +9,7 @@
 #include "planner/ids.hpp"
 #include "storage/format/snapshot_names.hpp"
 #include "storage/format/stored_snapshot.hpp"
+#include "store/snapshot_delivery.hpp"
 
 namespace ebb::runtime {
 
@@ -40,7 +41,6 @@ class SnapshotReader {
   Result<void> restore(std::span<const Target> targets, const Restored& restored = {});
 
  private:
-  class Delivery;
   struct Read;
 
   Result<std::optional<storage::StoredSnapshot>> load(Version version, std::unique_ptr<Read>& read);
@@ -50,10 +50,11 @@ class SnapshotReader {
   Result<std::uint64_t> bytes_of_piece(policy::HistoryId piece, const storage::StoredSnapshot& from,
                                        std::span<const storage::ZonesInPiece> chunks);
   Result<void> restore_piece(const storage::StoredSnapshot& from, std::span<const storage::ZonesInPiece> chunks,
-                             Delivery& delivery);
+                             SnapshotDelivery& delivery);
   Result<void> deliver(const storage::StoredSnapshot& snapshot, std::span<const Piece> regions,
                        std::span<const storage::ZoneRange> zones, std::optional<platform::StreamId> stream);
   void hint_pieces(const storage::StoredSnapshot& of, bool wanted);
+  void hint_piece(const storage::StoredSnapshot& of, const storage::ZonesInPiece& chunk, bool wanted);
   Result<void> consume();
   std::string piece_name(const storage::StoredSnapshot& of, const storage::ZonesInPiece& chunk);
   /// `why`, of the zone of this number in the chunk.

@@ -151,6 +151,42 @@ TEST_P(DeviceSnapshots, StoreWhatWasWritten) {
   }
 }
 
+// Into arrays on the GPU: their own, others of the same size, and such that begin in the middle of anything.
+TEST_P(DeviceSnapshots, ReachOtherArrays) {
+  OnDevice on(GetParam(), {.device = 4 * kMiB, .host = 64 * kMiB, .disk = 0, .chunk = 256 * kKiB});
+  constexpr std::size_t kLong = 1500 * kZone + 1004, kShort = 3000;
+  std::array<std::vector<std::byte>, 2> first{bytes_of(1, kLong), bytes_of(2, kShort)}, second = first;
+  std::byte* const a = on.array(first[0]);
+  std::byte* const b = on.array(first[1]);
+  on.store().protect(0, a, kLong, {.zone = kZone}).value();
+  on.store().protect(1, b, kShort, {.zone = kZone}).value();
+  on.take(0).wait("ephemeral").value();
+  std::ranges::copy(bytes_of(3, 100), second[0].begin() + 700 * kZone);
+  std::ranges::copy(bytes_of(4, 4), second[0].end() - 4);
+  std::ranges::copy(bytes_of(5, 1), second[1].end() - 1);
+  on.rig().put(a, second[0].data(), kLong);
+  on.rig().put(b, second[1].data(), kShort);
+  on.take(1).wait("ephemeral").value();
+  const std::vector<std::byte> none(kLong + 64);
+  for (const std::size_t shift : {0, 16, 4}) {
+    std::byte* const to_a = on.array(none) + shift;
+    std::byte* const to_b = on.array(none) + shift;
+    const std::array<Target, 2> targets{Target{1, to_b, kShort}, Target{0, to_a, kLong}};
+    const auto expect = [&](const std::array<std::vector<std::byte>, 2>& wanted) {
+      EXPECT_TRUE(on.rig().get(to_a, kLong) == wanted[0]) << shift;
+      EXPECT_TRUE(on.rig().get(to_b, kShort) == wanted[1]) << shift;
+      EXPECT_TRUE(on.rig().get(to_a + kLong, 4) == std::vector<std::byte>(4)) << "nothing is written behind it";
+    };
+    on.store().restore(0, targets, {.keep = true, .stream = on.stream()}).value();
+    expect(first);
+    on.store().restore(1, targets, {.keep = true, .have = 0}).value();
+    expect(second);
+    on.store().restore(0, targets, {.keep = true, .have = 1}).value();
+    expect(first);
+  }
+  on.finish();
+}
+
 // More than the device cache has is copied piece by piece, while the stream waits, or until the fence.
 TEST_P(DeviceSnapshots, NeedNoRoomForAllOfIt) {
   for (const bool fenced : {false, true}) {

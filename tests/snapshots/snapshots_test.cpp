@@ -162,6 +162,47 @@ TEST(Deduplication, StoresEqualZonesOfASnapshotOnce) {
   EXPECT_TRUE(stored(store, 2, 0) == expected);
 }
 
+// Zones that go back to what they were, or take each other's places, are not stored again; their sources stay though
+// their versions are dropped, and a full snapshot leans on nothing.
+TEST(Deduplication, FindsTheZonesOfOlderSnapshots) {
+  Rig rig(Backend::uring, {.device = 64 * kMiB, .host = 0, .disk = 0});
+  Store& store = rig.store();
+  snapshots_of(rig, kPage, {.piece_bytes = 16 * kPage});
+  Pages memory(256 * kPage);
+  std::mt19937_64 random(5);
+  for (std::size_t i = 0; i < memory.bytes(); i += 8) {
+    const std::uint64_t word = random();
+    std::memcpy(memory.data() + i, &word, 8);
+  }
+  store.protect(0, memory.data(), memory.bytes(), {kPage, Track::declared}).value();
+  std::map<Version, std::vector<std::byte>> expected;
+  const auto take = [&](Version version, SnapshotOptions options = {.dedup = true}) {
+    EXPECT_TRUE(store.snapshot(version, options).value().wait("ephemeral"));
+    expected[version] = memory.copy();
+    return store.info(version).value().bytes;
+  };
+  const std::uint64_t whole = take(0);
+  for (Version version = 1; version < 30; ++version) {
+    for (int i = 0; i < 20; ++i) {  // of each pair one with new bytes, and one with those of another zone
+      const std::size_t to = random() % 256, from = random() % 256;
+      if (i % 4 == 0) memory.data()[to * kPage] ^= std::byte{1};
+      std::memcpy(memory.data() + from * kPage, memory.data() + random() % 256 * kPage, kPage);
+      store.touch(0, to * kPage, kPage).value();
+      store.touch(0, from * kPage, kPage).value();
+    }
+    take(version);
+    EXPECT_LE(store.info(version).value().leans_on.size(), 8u);
+    if (version % 3 == 0) store.drop(version - 2).value(), expected.erase(version - 2);
+  }
+  const std::vector<std::byte> now = memory.copy();
+  store.touch(0, 0, memory.bytes()).value();
+  EXPECT_LT(take(30), whole / 2) << "nothing has changed";
+  take(31, {.full = true, .dedup = true});
+  EXPECT_TRUE(store.info(31).value().leans_on.empty());
+  for (const auto& [version, bytes] : expected) EXPECT_TRUE(stored(store, version, 0) == bytes) << version;
+  EXPECT_TRUE(memory.copy() == now);
+}
+
 // What a process leaves behind when it ends before the map is written: pieces that nothing names.
 TEST(SnapshotPieces, OfAnotherProcessGoWhenNoMapNamesThem) {
   OwnDirectory directory;

@@ -4,13 +4,13 @@
 
 #include "device/device.hpp"
 
-namespace ebb::snapshots {
+namespace ebb::platform {
 
 /// Memory of a device, or of the host for its copies, for as long as this lasts. Move-only; moved-from is empty.
 class DeviceBuffer {
  public:
   enum class Where : std::uint8_t { device, host };
-  static Result<DeviceBuffer> make(std::shared_ptr<platform::Device> device, Where where, std::size_t bytes) {
+  static Result<DeviceBuffer> make(std::shared_ptr<Device> device, Where where, std::size_t bytes) {
     auto got = where == Where::device ? device->allocate(bytes) : device->allocate_host(bytes);
     if (!got) return got.error();
     DeviceBuffer made;
@@ -37,10 +37,10 @@ class DeviceBuffer {
   }
 
  private:
-  std::shared_ptr<platform::Device> device_;
+  std::shared_ptr<Device> device_;
   Where where_ = Where::device;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
 
-}  // namespace ebb::snapshots
+}  // namespace ebb::platform
