@@ -12,6 +12,7 @@ using std::chrono::milliseconds;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kFirstProcess = 20 * kSecond;  // that an agent without processes waits for the first one
+constexpr std::int64_t kPiecesLimit = 5 * kSecond;    // that a stopped agent waits for the rest of what comes in pieces
 constexpr std::int64_t kDying = 5 * kSecond;          // that the lock of a killed agent may outlast what else it had
 constexpr milliseconds kNoOne{20}, kLook{200};        // between looks for what no descriptor tells
 
@@ -105,7 +106,9 @@ Result<void> Agent::run() {
   if (auto opened = open(); !opened) refused_ = opened.error();
   if (refused_ && !serves_) return *refused_;
   adopt_members();
-  for (bool last = false;;) {
+  bool last = false;
+  const auto over = [&] { return last && !dead_have_left_something() && !pieces_are_coming(); };
+  for (;;) {
     // Whoever asks for a place may be the next of one that has just died.
     look_for_the_dead(last || std::ranges::any_of(peers_, [](const Peer& peer) { return peer.hello.has_value(); }));
     look_for_the_pool();
@@ -145,11 +148,13 @@ Result<void> Agent::run() {
       remove_pool();
       break;
     }
-    if (last && !dead_have_left_something()) break;
-    last = stop_;  // what was said before that is heard
+    if (over()) break;
+    const bool stopping = stop_;
+    if (stopping && !last) stopped_at_ = clock_.now();
+    last = stopping;  // what was said before that is heard
     const bool soon =
         peers_.empty() || std::ranges::any_of(peers_, [](const Peer& peer) { return !peer.drops.empty(); });
-    if (!wait(last && !dead_have_left_something() ? milliseconds{0} : soon ? kNoOne : kLook)) break;
+    if (!wait(over() ? milliseconds{0} : soon || last ? kNoOne : kLook)) break;
   }
   if (writer_) writer_->stop();
   return refused_ ? Result<void>(*refused_) : Result<void>();
@@ -264,6 +269,11 @@ bool Agent::dead_have_left_something() const {
   if (refused_) return false;  // not for this agent
   return std::ranges::any_of(peers_,
                              [this](const Peer& peer) { return peer.ended && peer.process && stuck(peer) == nullptr; });
+}
+
+// The next agent does not have the pieces that this one has.
+bool Agent::pieces_are_coming() const {
+  return !refused_ && clock_.now() - stopped_at_ < kPiecesLimit && writer_->has_pieces();
 }
 
 // --- the end ---------------------------------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ class Agent {
   void finish_ended();
   const Error* stuck(const Peer& peer) const;
   bool dead_have_left_something() const;
+  bool pieces_are_coming() const;
   void look_for_the_pool();
   bool may_end();
   void remove_pool();
@@ -123,6 +124,7 @@ class Agent {
   std::uint32_t share_ = 0;  // slabs of each process; 0: none was admitted yet
   std::uint64_t number_ = 0;
   std::atomic<bool> stop_{false};
+  std::int64_t stopped_at_ = 0;
   std::int64_t idle_since_ = 0;
   std::int64_t looked_at_ = INT64_MIN / 2;
   std::int64_t admitted_at_ = 0;  // who came last

@@ -114,6 +114,7 @@ void Agent::on(Peer& peer, const message::Any& message, platform::OwnDescriptor 
     const bool inside = !pool_.header().store.none() && piece->at % platform::kBlock == 0 &&
                         piece->at <= peer.stage.size() &&
                         platform::round_up(piece->bytes) <= peer.stage.size() - piece->at;
+    if (inside && stop_ && !writer_->has(member, piece->object)) return;  // its process gives it to the next agent
     if (inside) return writer_->add_piece(member, *piece, peer.stage.data() + piece->at);
     send(peer, message::Moved{piece->object, piece->offset, {Errc::damaged, "a piece is not in the process's stage"}});
   } else if (std::holds_alternative<message::Commit>(message)) {

@@ -56,13 +56,28 @@ Result<std::string> named(const std::string& kind, const char* variable, std::st
 
 Ancestry Ancestry::of_process() { return {::getppid(), ::getpgrp()}; }
 
-Result<std::string> job_identity(const Environment& environment, platform::Files& files, Ancestry ancestry) {
+namespace {
+
+// By the scheduler or the user. Empty: neither says.
+Result<std::string> given_job(const Environment& environment) {
   for (const Scheduler& scheduler : kSchedulers) {
     const std::string_view id = value_of(environment, scheduler.id);
     if (!id.empty()) return named(scheduler.name, scheduler.id, id, value_of(environment, scheduler.index));
   }
   constexpr const char* kVariable = "EBBTIDE_JOB";
   if (const auto id = value_of(environment, kVariable); !id.empty()) return named("job", kVariable, id, {});
+  return std::string();
+}
+
+}  // namespace
+
+Result<std::string> lending_group(const Environment& environment) {
+  auto job = given_job(environment);
+  return job && (*job).empty() ? Result<std::string>("all") : job;
+}
+
+Result<std::string> job_identity(const Environment& environment, platform::Files& files, Ancestry ancestry) {
+  if (auto job = given_job(environment); !job || !(*job).empty()) return job;
   const auto ranks = runtime::local_ranks(environment);
   if (!ranks) return ranks.error();
   const auto launcher = platform::process_id(files, *ranks > 1 ? ancestry.parent : ancestry.group);

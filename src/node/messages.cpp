@@ -179,6 +179,32 @@ void fields(F& f, Delayed& m) {
   fields(f, m.error);
 }
 
+template <class F>
+void fields(F& f, Lifeline& m) {
+  f(m.version);
+  f(m.process.pid);
+  f(m.process.start);
+}
+template <class F>
+void fields(F& f, Request& m) {
+  f(m.bytes);
+  f(m.piece);
+}
+template <class F>
+void fields(F& f, Granted& m) {
+  f(m.lease);
+  f(m.bytes);
+}
+template <class F>
+void fields(F& f, RecallLease& m) {
+  f(m.lease);
+}
+template <class F>
+void fields(F& f, ReturnLease& m) {
+  f(m.lease);
+  f(m.unusable);
+}
+
 template <std::size_t I = 0>
 Any made(std::uint8_t kind) {
   if constexpr (I < std::variant_size_v<Any>) {

@@ -110,8 +110,37 @@ struct Moved {
   Error error;
 };
 
-using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage,
-                         Piece, Moved, Borrow, Returned, Lent, Recall, Delayed>;
+// --- between a process that lends memory and one that borrows it, over a socket of the lender's
+// ---------------------------------------------------------------------------------------------------
+
+/// The borrower's first message. The end of a pipe comes with it: the borrower, and every forked child of it, have the
+/// other end as long as they may use what they borrow.
+struct Lifeline {
+  std::uint32_t version = kPoolVersion;
+  platform::ProcessId process;
+};
+/// What the borrower takes of this lender in all, at most, in leases of at most `piece` bytes.
+struct Request {
+  std::uint64_t bytes = 0, piece = 0;
+};
+/// A lease: its memory's descriptor comes with the message.
+struct Granted {
+  std::uint32_t lease = 0;
+  std::uint64_t bytes = 0;
+};
+/// The borrower is to return a lease.
+struct RecallLease {
+  std::uint32_t lease = 0;
+};
+/// It has: no copy of its own is under way there, and the memory is not mapped. `unusable`: it never was.
+struct ReturnLease {
+  std::uint32_t lease = 0;
+  bool unusable = false;
+};
+
+using Any =
+    std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage, Piece,
+                 Moved, Borrow, Returned, Lent, Recall, Delayed, Lifeline, Request, Granted, RecallLease, ReturnLease>;
 
 std::vector<std::byte> encode(const Any& message);
 /// Error damaged: it is none that encode() makes. Unsupported: a Hello of another version, with both versions.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "node/loan_source.hpp"
 #include "node/pool_header.hpp"
 #include "os/clock.hpp"
 #include "os/files.hpp"
@@ -52,9 +53,8 @@ using Delayed = std::function<void(storage::ObjectId, const Error&)>;
 
 /// A process's share of a pool, and what it borrows of others' shares.
 /// Thread safety: every method may be called from any thread.
-class NodeMemory {
+class NodeMemory : public LoanSource {
  public:
-  virtual ~NodeMemory() = default;
   /// One range of addresses, that are valid as long as the pointer (or a copy) is held. Bytes must not be touched
   /// before claim() said so.
   virtual std::shared_ptr<std::byte> cache_memory() const = 0;
@@ -68,18 +68,10 @@ class NodeMemory {
   virtual std::optional<std::string> stopped_agent() const = 0;
   virtual std::string describe() const = 0;
 
-  /// Told, on a thread of the memory, that a part of another process's share is lent to this one, or is to be returned.
-  /// It must not wait.
-  using LoanNews = std::function<void(std::uint32_t loan, bool lent)>;
-  /// From now on the process takes loans, if it needs more than its share. Empty: no more, and what is not in use is
-  /// returned.
-  virtual void borrow(LoanNews news) = 0;
+  // Loans are parts of other processes' shares. The process takes them once it needs more than its own.
   /// Bytes of each loan; 0: shares are too small to be lent.
   virtual std::uint64_t loan_bytes() const = 0;
-  /// Its memory, mapped as long as the pointer is held.
-  virtual Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) = 0;
-  /// Another process may use it: it is not mapped or registered here, and no transfer of it is under way.
-  virtual void return_loan(std::uint32_t loan) = 0;
+  std::uint64_t loan_bytes(std::uint32_t) const final { return loan_bytes(); }
 };
 
 /// What put() is given is handed over to the agent, which writes it; no byte is copied if it is in memory(). Reads go

@@ -387,6 +387,10 @@ bool ObjectWriter::has(Member member, storage::ObjectId number) const {
       objects_, [&](const auto& one) { return one.second.member == member && one.second.number == number; });
 }
 
+bool ObjectWriter::has_pieces() const {
+  return std::ranges::any_of(objects_, [](const auto& one) { return one.second.in_pieces; });
+}
+
 bool ObjectWriter::idle(Member member) const {
   return std::ranges::none_of(objects_, [&](const auto& one) { return one.second.member == member; });
 }

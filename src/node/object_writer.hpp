@@ -72,6 +72,8 @@ class ObjectWriter {
   bool idle(Member member) const;
   /// An object of this number is being written.
   bool has(Member member, storage::ObjectId number) const;
+  /// An object is being written whose pieces this agent alone has.
+  bool has_pieces() const;
   /// Of the storage.
   std::uint64_t drops() const { return storage_ ? storage_->drops() : 0; }
   std::uint64_t drops_done() const { return storage_ ? storage_->drops_done() : 0; }

@@ -301,7 +301,7 @@ void PooledStorage::end(ObjectId id, const Error& error, std::uint64_t sequence)
 }
 
 // What the agent before had finished, but not told, is in the store: its entries have marks. An object in pieces is
-// there too, or is lost, unless nothing of it was sent.
+// there too, or is put again from its first piece; it is lost if the agent before had answered some of its pieces.
 void PooledStorage::reconnect() {
   const auto stopping = [this] {
     const Lock lock(mutex_);
@@ -317,7 +317,7 @@ void PooledStorage::reconnect() {
   struct Unknown {
     RecordKey key;
     std::optional<std::uint64_t> after;  // its record, if it has one, has a higher sequence than this
-    const char* lost;                    // if it has none
+    const char* lost;                    // if it has none; null: it is put again
   };
   std::map<ObjectId, Unknown> unknown;
   std::vector<message::Any> again;
@@ -327,8 +327,9 @@ void PooledStorage::reconnect() {
       unknown[id] = {object.key(), unsure_ ? std::nullopt : std::optional(object.begun_after), lost};
     };
     for (const auto& [id, object] : objects_) {
-      const bool lost = object.covered > 0 || sent.contains(id) || !joined;
-      if (object.coming_in_pieces() && lost) ask(id, object, "the agent ended while the checkpoint was handed over");
+      const bool lost = object.covered > 0 || !joined;
+      if (object.coming_in_pieces() && (lost || sent.contains(id)))
+        ask(id, object, lost ? "the agent ended while the checkpoint was handed over" : nullptr);
     }
     if (!joined) {
       broken_ = Error{joined.error().code, "the node's pool cannot be used any more: " + joined.error().message};
@@ -345,7 +346,11 @@ void PooledStorage::reconnect() {
   member_->send(message::Look{});
   for (const auto& [id, one] : unknown) {
     const std::uint64_t sequence = one.after ? records_.newest_after(one.key, *one.after) : 0;
-    sequence != 0 ? end(id, {}, sequence) : end(id, {Errc::io_error, one.lost});
+    if (sequence != 0) {
+      end(id, {}, sequence);
+    } else if (one.lost) {
+      end(id, {Errc::io_error, one.lost});
+    }
   }
   const Lock lock(mutex_);
   pieces_.resume();

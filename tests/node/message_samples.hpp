@@ -38,6 +38,11 @@ inline std::vector<message::Any> message_samples() {
       message::Lent{UINT32_MAX},
       message::Recall{0},
       message::Delayed{9, {Errc::no_space, "the disk is full"}},
+      message::Lifeline{kPoolVersion, {4711, 123456789}},
+      message::Request{UINT64_MAX, 64 << 20},
+      message::Granted{3, 1 << 30},
+      message::RecallLease{UINT32_MAX},
+      message::ReturnLease{3, true},
   };
 }
 

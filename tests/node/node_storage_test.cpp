@@ -267,6 +267,22 @@ TEST(NodeStorage, no_more_is_taken_of_what_has_failed_in_pieces) {
   EXPECT_EQ(again.error().code, Errc::io_error);
 }
 
+TEST(NodeStorage, an_agent_that_leaves_finishes_what_it_has_a_part_of) {
+  const Place place;
+  const std::vector<std::byte> part(kMiB);
+  std::optional<Rank> serves;
+  serves.emplace(place, 0, 2, 8 * kMiB);
+  Rank rank(place, 1, 2, 8 * kMiB);
+  ASSERT_FALSE(serves->error() || rank.error());
+  const ObjectId object = begin_in_pieces(rank, part);
+  rank.await_transfer(1);
+  const std::jthread leaves([&] { serves.reset(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // longer than an agent needs to end
+  for (std::uint64_t n = 1; n < 6; ++n)
+    rank.storage().put(1 + n, object, 6 * kMiB, n * kMiB, part.data(), part.size()).value();
+  rank.await_persisted(object);
+}
+
 TEST(NodeStorage, what_was_put_in_part_does_not_hold_up_the_end) {
   const Place place;
   const std::vector<std::byte> part(kMiB);

@@ -134,10 +134,11 @@ class Rank {
     return ended_;
   }
   // What became of the last transfer that was begun.
-  std::string await_last_transfer() {
+  std::string await_last_transfer() { return await_transfer(token_ - 1); }
+  std::string await_transfer(storage::Token token) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_.contains(token_ - 1); });
-    return done_.at(token_ - 1);
+    changed_.wait(lock, [&] { return done_.contains(token); });
+    return done_.at(token);
   }
   // Why it could not be written at first.
   std::string await_delayed(ObjectId object) {

@@ -1,6 +1,7 @@
 // A store whose host cache is in a node's pool, with real processes, shared memory and files.
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <iostream>
 #include <signal.h>
 #include <thread>
 #include <vector>
@@ -282,7 +283,9 @@ TEST_F(StoreInAPool, two_processes_write_one_store_and_keep_apart) {
     for (Version version = 0; version < 40; ++version) write(history, version, rank);
     for (Version version = 39; version >= 0; --version)
       if (!reads(history, version, rank)) return 1;
-    return store.close() ? 0 : 2;
+    const auto closed = store.close();
+    if (!closed) std::cerr << "rank " << rank << ": " << closed.error().message << "\n";
+    return closed ? 0 : 2;
   };
   const pid_t other = ::fork();
   if (other == 0) ::_exit(work(1));
