@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same program's state, a dict of tensors of mixed sizes, kept in different ways: until durable, and time blocked.
+r"""The same program's state, a dict of tensors of mixed sizes, kept in different ways: until durable, and time blocked.
 
 Durable: the bytes are on stable storage under their names, so that a restart after a loss of power finds them; where a
 library leaves syncs to the program, they are made and counted. Blocked: until the program may change its state again; a
@@ -11,7 +11,8 @@ compared. The one before is removed when the next is durable, and that is not co
 
   pip install -r benches/peers/requirements.txt
   benches/state.py --dir /mnt/disk                   # writes benches/results/state.json
-  benches/state.py --dir /mnt/disk --only ebbtide_torch,torch_save,dcp,dcp_async --json benches/results/torch_state.json
+  benches/state.py --dir /mnt/disk --repeats 7 --json benches/results/torch_state.json \
+    --only ebbtide_reserve,ebbtide_torch,torch_save,dcp,dcp_async,orbax_async,orbax_jax_async
 """
 
 from __future__ import annotations
@@ -183,8 +184,8 @@ def rows(found: dict[str, Any]) -> list[harness.Row]:
     for what, name in (("durable_s", "time until durable"), ("blocked_s", "time blocked")):
         for key, way in found["ways"].items():
             out.append(harness.Row(f"{name}: {way['title']}", "", way[what], None, " s"))
-            ours = found["ways"].get("ebbtide" if way["in_place"] else "ebbtide_reserve")
-            ours = ours or found["ways"].get("ebbtide_torch")
+            peers_of_ours = ("ebbtide", "ebbtide_torch") if way["in_place"] else ("ebbtide_reserve",)
+            ours = next((found["ways"][one] for one in peers_of_ours if one in found["ways"]), None)
             if ours and not key.startswith("ebbtide"):
                 ratios = harness.over(way[what], ours[what])
                 words = f"{name}: {way['title']} over ours"

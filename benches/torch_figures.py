@@ -12,11 +12,12 @@ TITLES = {
     "torch.distributed.checkpoint, async_save": "`torch.distributed.checkpoint`, `async_save`",
     "torch.save + fsync + rename": "`torch.save`, synced and renamed",
     "torch.distributed.checkpoint": "`torch.distributed.checkpoint`, `save`",
+    "Orbax, async": "Orbax, async, of NumPy's arrays",
 }
 
 
-def page(on_gpu: dict[str, Any], on_processors: dict[str, Any]) -> str:
-    return "\n".join([*_gpu(on_gpu), *_processors(on_processors)])
+def page(on_gpu: dict[str, Any], on_processors: dict[str, Any], warm: dict[str, Any]) -> str:
+    return "\n".join([*_gpu(on_gpu), *_processors(on_processors), *_warm(warm)])
 
 
 def _text(*words: str) -> list[str]:
@@ -62,6 +63,19 @@ def _gpu(measured: dict[str, Any]) -> list[str]:
             "pass the link carries half of the activations away, for which it needs longer than the pass; the backward pass is as",
             "fast as without.",
         ),
+        *(_saving_steps(measured["saving_steps"]) if "saving_steps" in measured else []),
+    ]
+
+
+def _saving_steps(measured: dict[str, Any]) -> list[str]:
+    titles = {"no save": "plain_s", '`stage="now"`': "now_s", '`stage="lazy"`': "lazy_s"}
+    return [
+        f"A training step that begins with a save of {measured['state_bytes'] / 2**30:.1f} GiB of parameters and AdamW's state:",
+        "",
+        "| | the step, ms |",
+        "|---|---|",
+        *(f"| {title} | {_spread(measured[key], 1e3)} |" for title, key in titles.items()),
+        "",
     ]
 
 
@@ -70,9 +84,8 @@ def _processors(measured: dict[str, Any]) -> list[str]:
     found = {row["figure"]: row["values"] for row in measured["rows"]}
     return [
         *_text(
-            f"**On processors**, a save of 1 GB: one run of `benches/state.py` on {machine['cpus']} cores, of which other",
-            f"programs had most (load {machine['load_before']:.0f} to {machine['load_after']:.0f};",
-            "`benches/results/torch_state.json`).",
+            f"**On processors**, a save of 1 GB: one run of `benches/state.py` on {machine['cpus']} cores (load",
+            f"{machine['load_before']:.1f} before, {machine['load_after']:.1f} after; `benches/results/torch_state.json`).",
         ),
         "| | the program is blocked, s | until durable, s |",
         "|---|---|---|",
@@ -81,5 +94,18 @@ def _processors(measured: dict[str, Any]) -> list[str]:
             for key, title in TITLES.items()
         ),
         "",
-        *_text("The first save, which is not counted, also pays for the cache's new memory."),
     ]
+
+
+def _warm(document: dict[str, Any]) -> list[str]:
+    machine = document["machine"]
+    found = {row["figure"]: row for row in document["rows"]}
+    size = int(document["command"][document["command"].index("--bytes") + 1])
+    over = {name: _spread(found[f"{name}: first over second"]["values"]) for name in ("not warm", "warm")}
+    return _text(
+        "The first save, which is not counted, also pays for the cache's new memory. In one run of `benches/warm.py`, with a",
+        f"state of {size >> 20} MiB on {machine['cpus']} processors (load {machine['load_before']:.1f} to {machine['load_after']:.1f}),",
+        f"it took {over['not warm']} times as long as the second, and {over['warm']} times with `warm=True`, whose constructor took",
+        f"{1e3 * found['warm: constructor']['median']:.0f} ms instead of {1e3 * found['not warm: constructor']['median']:.0f} for",
+        "caches of three states.",
+    )

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """The helpers for PyTorch on a GPU, each beside its peers in one run: what a save of a training state blocks, and what it
-costs to keep activations outside GPU memory.
+costs to keep activations outside GPU memory; and how much longer a training step takes that begins with a save.
 
 The state is one tensor a layer. A save is blocked until the program may write to its tensors again, and durable when its
 bytes are on stable storage. Bare: a copy of all tensors to others on the GPU.
 The model's activations are twice the store's device cache. Its step is timed with all in GPU memory, with `offload`, and
 with torch's own `save_on_cpu(pin_memory=True)`. The bound: what has no room in the cache, over the rate of one pinned copy,
 or the step itself, whichever takes longer.
+A training step that begins with a save of the model and its optimizer is timed without the save, with `stage="now"` and
+with `stage="lazy"`, until the program's stream has ended it.
+
+  benches/torch_gpu.py --dir /mnt/disk --json benches/results/torch_gpu.json
+  benches/torch_gpu.py --dir /mnt/disk --only saving_steps
 """
 
 from __future__ import annotations
@@ -14,7 +19,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -147,42 +154,104 @@ def activations(layers: int, width: int, tokens: int, repeats: int) -> dict[str,
     return found
 
 
+# --- a training step that begins with a save -------------------------------------------------------------------------
+
+
+def saving_steps(layers: int, width: int, tokens: int, directory: Path, repeats: int) -> dict[str, Any]:
+    model = model_of(layers, width)
+    opt = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
+    x = torch.randn(tokens, width, device="cuda", dtype=torch.bfloat16)
+
+    def step(save: Callable[[], Any] = lambda: None) -> float:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        save()
+        model(x).float().square().mean().backward()
+        opt.step()
+        opt.zero_grad()
+        torch.cuda.current_stream().synchronize()  # a stream beside it may go on
+        return time.perf_counter() - start
+
+    for _ in range(3):
+        step()
+    tensors = [*model.parameters(), *(part for state in opt.state.values() for part in state.values())]
+    size = sum(tensor.nbytes for tensor in tensors)
+    found: dict[str, Any] = {"state_bytes": size, "layers": layers, "width": width, "tokens": tokens}
+    found["plain_s"] = [step() for _ in range(3 * repeats)]
+    room = size + (256 << 20)
+    options: dict[str, Any] = {"device": "cuda", "device_cache": room, "host_cache": room, "disk": 4 * room}
+    for stage in ("now", "lazy"):
+        with ebbtide.torch.Manager(directory / stage, stage=stage, keep_last=1, **options) as manager:
+            manager.resume(model=model, opt=opt)
+            found[f"{stage}_s"] = []
+            for number in range(repeats + 1):
+                took = step(functools.partial(manager.save, number))
+                manager.wait()
+                if number:  # the first also pays for new memory
+                    found[f"{stage}_s"].append(took)
+    return found
+
+
+# --- all of it -----------------------------------------------------------------------------------------------------
+
+
+def states(size: int, root: Path, repeats: int) -> dict[str, Any]:
+    layers = 40
+    state = {f"layer{i}": torch.randn(size // 4 // layers, device="cuda") for i in range(layers)}
+    found: dict[str, Any] = {"bytes": size, "bare_copy_s": bare_copy(state)}
+    torch.cuda.empty_cache()
+    for way in (ours, torch_save, dcp_async):
+        directory = root / way.__name__
+        directory.mkdir()
+        found[way.__name__] = way(state, directory, repeats if way is ours else 1)
+        shutil.rmtree(directory)
+    return found
+
+
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    median, out = statistics.median, {}
+    if saved := found.get("state"):
+        out["blocked over a bare device copy"] = median(saved["ours"]["blocked_s"]) / median(saved["bare_copy_s"])
+        for what in ("blocked", "durable"):
+            for way, title in (("torch_save", "torch.save"), ("dcp_async", "DCP async")):
+                ours_s = median(saved["ours"][f"{what}_s"])
+                out[f"{title} {what} over ours"] = median(saved[way][f"{what}_s"]) / ours_s
+    if act := found.get("activations"):
+        out["speed with offload over in memory"] = median(act["in_memory_s"]) / median(act["offload_s"])
+        out["speed at the bound over in memory"] = median(act["in_memory_s"]) / act["bound_s"]
+        out["save_on_cpu step over offload's"] = median(act["save_on_cpu_s"]) / median(act["offload_s"])
+    if steps_s := found.get("saving_steps"):
+        for stage in ("now", "lazy"):
+            out[f"a step that saves, stage={stage}, over a step"] = median(steps_s[f"{stage}_s"]) / median(
+                steps_s["plain_s"]
+            )
+    return out
+
+
 def main() -> None:
     parser = harness.options(__doc__ or "", repeats=5)
+    parser.add_argument(
+        "--only", default="activations,saving_steps,state", help="with commas between; default: %(default)s"
+    )
     parser.add_argument("--state", type=int, default=10 * harness.GIB, help="bytes of the state")
     parser.add_argument("--layers", type=int, default=48)
     parser.add_argument("--width", type=int, default=8192)
     parser.add_argument("--tokens", type=int, default=4096)
     given = parser.parse_args()
-    root = Path(given.dir)
+    shape = given.width, given.tokens
+    parts: dict[str, Callable[[Path], dict[str, Any]]] = {
+        "activations": lambda root: activations(given.layers, *shape, 3 * given.repeats),
+        "saving_steps": lambda root: saving_steps(given.layers // 2, *shape, root, given.repeats),
+        "state": lambda root: states(given.state, root, given.repeats),
+    }
     found: dict[str, Any] = {"machine": harness.machine(given.dir) | {"gpu": torch.cuda.get_device_name()}}
     found["machine"]["torch"] = torch.__version__
-    found["activations"] = activations(given.layers, given.width, given.tokens, 3 * given.repeats)
-    layers = 40
-    state = {f"layer{i}": torch.randn(given.state // 4 // layers, device="cuda") for i in range(layers)}
-    found["state"] = {"bytes": given.state, "bare_copy_s": bare_copy(state)}
-    torch.cuda.empty_cache()
-    for way in (ours, torch_save, dcp_async):
-        directory = root / f"torch-gpu-{way.__name__}"
-        directory.mkdir(exist_ok=True)
-        found["state"][way.__name__] = way(state, directory, given.repeats if way is ours else 1)
-        for path in sorted(directory.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        directory.rmdir()
+    for name in given.only.split(","):
+        with tempfile.TemporaryDirectory(prefix="torch-gpu-", dir=given.dir) as directory:
+            found[name] = parts[name](Path(directory))
+        torch.cuda.empty_cache()
+        found["ratios"] = ratios(found)
         harness.leave(found, given.json)
-    median = statistics.median
-    saved, act = found["state"], found["activations"]
-    found["ratios"] = {
-        "blocked over a bare device copy": median(saved["ours"]["blocked_s"]) / median(saved["bare_copy_s"]),
-        "torch.save blocked over ours": median(saved["torch_save"]["blocked_s"]) / median(saved["ours"]["blocked_s"]),
-        "DCP async blocked over ours": median(saved["dcp_async"]["blocked_s"]) / median(saved["ours"]["blocked_s"]),
-        "torch.save durable over ours": median(saved["torch_save"]["durable_s"]) / median(saved["ours"]["durable_s"]),
-        "DCP async durable over ours": median(saved["dcp_async"]["durable_s"]) / median(saved["ours"]["durable_s"]),
-        "speed with offload over in memory": median(act["in_memory_s"]) / median(act["offload_s"]),
-        "speed at the bound over in memory": median(act["in_memory_s"]) / act["bound_s"],
-        "save_on_cpu step over offload's": median(act["save_on_cpu_s"]) / median(act["offload_s"]),
-    }
-    harness.leave(found, given.json)
 
 
 if __name__ == "__main__":

@@ -165,15 +165,18 @@ def places(text: str, out: Any, version: int) -> tuple[list[Any], list[str]]:
         elif stored:
             keys = Built([])
             names = [keys.thing(node[i]) for i in range(1, len(node), 2)]
+            there = {_findable(name): name for name in thing}
+            stored_keys = {_findable(name) for name in names}
             for name in names:
-                if name not in thing:
+                if _findable(name) not in there:
                     raise SizeMismatch(f"{place} has no key {_shown(name)}, which version {version} has there")
-            stored_keys = set(names)
             for name in thing:
-                if name not in stored_keys:
+                if _findable(name) not in stored_keys:
                     raise SizeMismatch(f"{place} has the key {_shown(name)}, which version {version} does not have")
+            if not len(thing) == len(there) == len(names):
+                raise SizeMismatch(f"{place} has several keys that are NaN, which cannot be told apart: expected one")
             for i, name in enumerate(names):
-                match(node[2 * i + 2], thing[name], f"{place}[{_shown(name)}]")
+                match(node[2 * i + 2], thing[there[_findable(name)]], f"{place}[{_shown(name)}]")
 
     match(of_text(text), out, "out")
     return arrays, where
@@ -194,6 +197,11 @@ def _value(thing: Any, kind: type) -> Any:
 
 def _is_value(thing: Any) -> bool:
     return thing is None or type(thing) in (str, bool, int, float, complex)
+
+
+def _findable(key: Any) -> Any:
+    """Equal for equal keys, and for NaN, which does not equal itself."""
+    return key if key == key else (type(key), "NaN")
 
 
 def _key(key: Any, where: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from memory_support import resident
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
 Manager = pytest.importorskip("ebbtide.jax").Manager
@@ -111,3 +112,12 @@ def test_a_tracer_and_other_stores_are_refused(disk: Path) -> None:
             manager.resume(0)
     with ebbtide.open(disk, **SMALL) as store, pytest.raises(ebbtide.InvalidArgument, match="the store is ephemeral"):
         Manager(store)
+
+
+def test_a_warm_manager_has_its_memory_before_the_first_save(disk: Path) -> None:
+    state = {"x": jax.block_until_ready(jnp.ones(20 << 18))}  # 20 MiB
+    sizes = {"device": DEVICE, "device_cache": "24MiB", "host_cache": "40MiB", "disk": "256MiB"}
+    with Manager(disk / "run", warm=True, **sizes) as manager:
+        before = resident()
+        manager.step(0, state)
+        assert resident() - before < 4 << 20

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from memory_support import resident
 from torch_support import torch
 from torch_training import train
 
@@ -232,3 +233,15 @@ def test_a_read_only_store_resumes(disk: Path) -> None:
         assert m.history.versions() == [3, 4, 5, 6, 7]
         with pytest.raises(ebbtide.Unsupported):
             m.step(8)
+
+
+def test_a_warm_manager_has_its_memory_before_the_first_save(disk: Path) -> None:
+    tensor = torch.ones(20 << 18)  # 20 MiB
+    sizes = {"device_cache": "24MiB", "host_cache": "40MiB", "disk": "256MiB"}
+    with Manager(disk / "run", warm=True, **sizes) as m:
+        before = resident()
+        m.step(0, t=tensor)
+        assert resident() - before < 4 << 20
+    with ebbtide.open(disk / "open", durability="storage", **SMALL) as store:
+        with pytest.raises(ebbtide.InvalidArgument, match="^warm: an open store has its options already"):
+            Manager(store, warm=True)

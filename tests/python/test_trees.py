@@ -30,15 +30,22 @@ KEYS = VALUES | st.binary(max_size=4) | st.tuples(st.integers(), st.text(max_siz
 ARRAYS = st.builds(
     lambda n, kind: np.arange(n).astype(kind), st.integers(0, 9), st.sampled_from(["<i4", "<f8", ">u2", "|b1"])
 )
-TREES = st.recursive(
-    VALUES | ARRAYS,
-    lambda inner: st.lists(inner, max_size=4)
-    | st.lists(inner, max_size=4).map(tuple)
-    | st.dictionaries(KEYS, inner, max_size=4)
-    | st.dictionaries(KEYS, inner, max_size=3).map(OrderedDict)
-    | st.dictionaries(KEYS, st.integers(), max_size=3).map(Counter),
-    max_leaves=12,
-)
+
+
+def trees(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        VALUES | ARRAYS,
+        lambda inner: st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(keys, inner, max_size=4)
+        | st.dictionaries(keys, inner, max_size=3).map(OrderedDict)
+        | st.dictionaries(keys, st.integers(), max_size=3).map(Counter),
+        max_leaves=12,
+    )
+
+
+TREES = trees(KEYS)
+TREES_OF_ONE_NAN = trees(KEYS.map(lambda key: key if key == key else math.nan))  # several in a dictionary are refused
 
 
 def same(a: Any, b: Any) -> bool:
@@ -70,7 +77,7 @@ def test_every_tree_comes_back(store: ebbtide.Store, tree: Any) -> None:
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tree=TREES)
+@given(tree=TREES_OF_ONE_NAN)
 def test_out_takes_the_arrays_and_leaves_the_rest(store: ebbtide.Store, tree: Any) -> None:
     store.checkpoint(0, {"tree": tree, "n": 1})
     blank: list[np.ndarray] = []
@@ -96,6 +103,16 @@ def test_out_takes_the_arrays_and_leaves_the_rest(store: ebbtide.Store, tree: An
         return set().union(*map(arrays, parts))
 
     assert arrays(back) == {id(array) for array in blank}
+
+
+def test_keys_that_cannot_be_told_apart_are_refused_where_out_has_to_match(store: ebbtide.Store) -> None:
+    zeros = np.zeros(4)
+    two = {float("nan"): zeros, float("nan"): zeros.copy()}
+    store.checkpoint(0, two)
+    for out in (two, {math.nan: zeros}):
+        with pytest.raises(ebbtide.SizeMismatch, match="several keys that are NaN"):
+            store.restore(0, out=out)
+    assert len(store.restore(0)) == 2
 
 
 def test_a_flat_list_or_dict_is_written_as_0_1_0_wrote_it(disk: Path) -> None:

@@ -40,8 +40,11 @@ class Keeper:
         keep_every: int,
         best: tuple[str, int] | tuple[str, int, str] | None,
         name: str,
+        warm: bool,
         **options: Any,
     ) -> None:
+        if warm:
+            options["warm"] = True
         for key, value, least in (("every", every, 1), ("keep_last", keep_last, 0), ("keep_every", keep_every, 0)):
             if type(value) is not int or value < least:
                 raise errors.InvalidArgument(f"{key}={value!r} is not valid: expected an int of at least {least}")
@@ -104,10 +107,10 @@ class Keeper:
             metrics[step] = self._ranks.gather(float(values[self._best.name]))[0]
         return metrics
 
-    def _write(self, step: int, checkpoint: Any, metrics: dict[int, float]) -> ebbtide.Future:
+    def _write(self, step: int, checkpoint: Any, metrics: dict[int, float], stream: Any = None) -> ebbtide.Future:
         if step in self._stale:
             self.history.drop(step)
-        future = self.history.checkpoint(step, checkpoint)
+        future = self.history.checkpoint(step, checkpoint, stream=stream)
         self._stale.discard(step)
         self._metrics = metrics
         self._pending[step] = future

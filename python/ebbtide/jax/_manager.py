@@ -23,7 +23,7 @@ class Manager(Keeper):
 
     directory: a directory for the store, or an open persistent :class:`ebbtide.Store` (opened with ``readonly=True``, for
     :meth:`resume` alone).
-    every, keep_last, keep_every, best, name, options: as in :class:`ebbtide.torch.Manager`.
+    every, keep_last, keep_every, best, name, warm, options: as in :class:`ebbtide.torch.Manager`.
 
     Raises :class:`ebbtide.InvalidArgument` (an ephemeral store), :class:`ebbtide.Unsupported` (a job of several processes), and
     what :func:`ebbtide.open` raises. For one thread.
@@ -44,6 +44,7 @@ class Manager(Keeper):
         keep_every: int = 0,
         best: tuple[str, int] | tuple[str, int, str] | None = None,
         name: str = "training",
+        warm: bool = False,
         **options: Any,
     ) -> None:
         if jax.process_count() > 1:
@@ -59,6 +60,7 @@ class Manager(Keeper):
             keep_every=keep_every,
             best=best,
             name=name,
+            warm=warm,
             **options,
         )
 

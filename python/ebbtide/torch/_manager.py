@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 import ebbtide
 from ebbtide import errors
 from ebbtide._training.keeper import Keeper
 from ebbtide.torch import _parts, _rng, _state
+from ebbtide.torch._lazy import Lazy
 from ebbtide.torch._ranks import Ranks
 
 
@@ -30,10 +33,15 @@ class Manager(Keeper):
     name: the history in the store.
     rng: False leaves the random number generators out.
     pickle: True stores objects that are no tensors, arrays, numbers or text too; reading them runs their code.
+    stage: on a GPU, when a save copies. ``"now"``: in the program's stream, so what is called next runs after the copies.
+    ``"lazy"``: beside it, and the next step of each optimizer that was given waits for them; what no optimizer owns (buffers,
+    other tensors) is copied twice, first in the program's stream. Call :meth:`before_write` before anything but an optimizer's
+    ``step`` writes to parameters, and before a captured step is replayed.
+    warm: True makes all cache memory before the constructor returns, so that the first save costs what the later ones do.
     options: for :func:`ebbtide.open`; ``durability`` is ``"storage"`` unless it is given.
 
-    Raises :class:`ebbtide.InvalidArgument` (an ephemeral store, a directory that another number of ranks wrote) and what
-    :func:`ebbtide.open` raises. For one thread.
+    Raises :class:`ebbtide.InvalidArgument` (an ephemeral store, a directory that another number of ranks wrote),
+    :class:`ebbtide.Unsupported` (``stage="lazy"`` without a GPU) and what :func:`ebbtide.open` raises. For one thread.
 
     >>> with ebbtide.torch.Manager("run-7", every=10, keep_last=3, best=("loss", 3)) as manager:
     ...     for step in range(manager.resume(model=model, opt=opt, sched=sched), 1000):
@@ -52,8 +60,13 @@ class Manager(Keeper):
         name: str = "training",
         rng: bool = True,
         pickle: bool = False,
+        stage: Literal["now", "lazy"] = "now",
+        warm: bool = False,
         **options: Any,
     ) -> None:
+        if stage not in ("now", "lazy"):
+            raise errors.InvalidArgument(f'stage={stage!r} is not valid: expected "now" or "lazy"')
+        self._lazy = Lazy() if stage == "lazy" else None
         ranks = Ranks()
         super().__init__(
             directory if isinstance(directory, ebbtide.Store) else ranks.directory(directory),
@@ -63,6 +76,7 @@ class Manager(Keeper):
             keep_every=keep_every,
             best=best,
             name=name,
+            warm=warm,
             **options,
         )
         self._with_rng, self._may_pickle = rng, pickle
@@ -108,14 +122,32 @@ class Manager(Keeper):
         step = operator.index(step)
         parts = self._objects | state
         metrics = self._metrics_with(step, state)
-        saved = _state.dump(
-            {name: _parts.state_of(name, part) for name, part in parts.items()}
-            | {"/rng": _rng.states() if self._with_rng else None, "/metrics": metrics},
-            may_pickle=self._may_pickle,
-        )
-        return self._write(step, saved, metrics)
+        states = {name: _parts.state_of(name, part) for name, part in parts.items()}
+        states |= {"/rng": _rng.states() if self._with_rng else None, "/metrics": metrics}
+        if self._lazy is None:
+            return self._write(step, _state.dump(states, may_pickle=self._may_pickle), metrics)
+        self._lazy.own(part for part in parts.values() if isinstance(part, torch.optim.Optimizer))
+        saved = _state.dump(states, may_pickle=self._may_pickle, bytes_of=self._lazy.bytes_of)
+        try:
+            return self._write(step, saved, metrics, stream=self._lazy.begin())
+        finally:
+            self._lazy.end()
+
+    def before_write(self) -> None:
+        """With ``stage="lazy"``: what is called on the current stream from now on waits for the copies of the last save.
+
+        Optimizers that were given do so by themselves. The host does not wait. Otherwise it does nothing.
+
+        >>> manager.step(step)
+        >>> manager.before_write()
+        >>> with torch.no_grad():
+        ...     model.weight.clamp_(-1, 1)
+        """
+        if self._lazy is not None:
+            self._lazy.before_write()
 
     def _load(self, step: int, saved: dict[str, Any], objects: dict[str, Any]) -> None:
+        self.before_write()
         rng, metrics = saved.pop("/rng"), saved.pop("/metrics")
         for name, part in objects.items():
             if name not in saved:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import pickle
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,11 @@ _SMALL = 64 * 1024  # bytes
 _HAS_NAMES = hasattr(torch.Tensor, "has_names")  # not since 2.13
 
 
-class _Storage:
+class Storage:
     """The bytes from ``start`` to ``end`` of a storage, or of an array of NumPy's."""
 
-    def __init__(self, of: Any) -> None:
-        self.of = of
+    def __init__(self, of: Any, where: str) -> None:
+        self.of, self.where = of, where  # the path of the first that uses it
         self.start, self.end = -1, 0
 
     def include(self, start: int, end: int) -> None:
@@ -52,7 +53,7 @@ class _Storage:
 class _Taken(_trees.Taken):
     def __init__(self, may_pickle: bool) -> None:
         super().__init__()
-        self.storages: list[_Storage] = []
+        self.storages: list[Storage] = []
         self._numbers: dict[int, int] = {}  # of storages, by identity
         self._tensors: list[tuple[list[Any], int]] = []  # nodes, and bytes of an element
         self._may_pickle = may_pickle
@@ -103,7 +104,7 @@ class _Taken(_trees.Taken):
         storage = tensor.untyped_storage()
         number = self._numbers.setdefault(storage._cdata, len(self.storages))
         if number == len(self.storages):
-            self.storages.append(_Storage(storage))
+            self.storages.append(Storage(storage, where))
         shape, strides, first, item = (
             list(tensor.shape),
             list(tensor.stride()),
@@ -122,12 +123,12 @@ class _Taken(_trees.Taken):
         if type(array) not in (np.ndarray, np.memmap) and type(whole[()]) is not type(array):
             raise Unsupported(where + _arrays.why_partial(array))
         kinds = _arrays.dtype_text(whole.dtype, where) if whole.dtype.kind not in "biufcmMSU" else whole.dtype.str
-        storage = _Storage(np.array(whole, order="C").reshape(-1).view(np.uint8))
+        storage = Storage(np.array(whole, order="C").reshape(-1).view(np.uint8), where)
         storage.include(0, storage.of.nbytes)
         self.storages.append(storage)
         return ["s" if isinstance(array, np.generic) else "y", len(self.storages) - 1, kinds, list(whole.shape)]
 
-    def finish(self) -> tuple[list[Any], list[Any]]:
+    def finish(self, bytes_of: Callable[[Storage], Any]) -> tuple[list[Any], list[Any]]:
         """Where each storage is, as JSON, and the arrays."""
         for node, item in self._tensors:
             node[5] -= self.storages[node[1]].start // item
@@ -140,7 +141,7 @@ class _Taken(_trees.Taken):
                 listed.append(base64.b64encode(np.asarray(storage.bytes()).tobytes()).decode("ascii"))
             else:
                 listed.append(len(arrays))
-                arrays.append(storage.bytes())
+                arrays.append(bytes_of(storage))
         return listed, arrays
 
 
@@ -181,14 +182,18 @@ class _Built(_trees.Built):
         return super().other(tag, parts)
 
 
-def dump(parts: dict[str, Any], *, may_pickle: bool = False) -> dict[str, Any]:
+def dump(
+    parts: dict[str, Any], *, may_pickle: bool = False, bytes_of: Callable[[Storage], Any] = Storage.bytes
+) -> dict[str, Any]:
     """The checkpoint of a state, for :meth:`ebbtide.History.checkpoint`.
+
+    bytes_of: makes the array that is written of a storage.
 
     Raises :class:`ebbtide.InvalidArgument` and :class:`ebbtide.Unsupported` with the path of what cannot be stored.
     """
     taken = _Taken(may_pickle)
     nodes = {name: taken.node(part, name) for name, part in parts.items()}
-    storages, arrays = taken.finish()
+    storages, arrays = taken.finish(bytes_of)
     return {"state": _trees.to_text({"parts": nodes, "storages": storages}), "arrays": arrays}
 
 
