@@ -15,7 +15,7 @@ test: build      ## every test: C++ in Release and under two sanitizers, then Py
 	.venv/bin/python tools/run_tests.py test --jobs $(JOBS)
 
 test-frameworks: build  ## the helpers for PyTorch, JAX and seismic codes, in an environment of their own; ten minutes
-	tools/test_frameworks
+	.venv/bin/python tools/run_tests.py frameworks --jobs $(JOBS)
 
 test-races:      ## the thread sanitizer over the rooms that have threads
 	tools/bootstrap

@@ -1,6 +1,7 @@
-"""Generates docs/lifecycle.md and docs/zones.md (from the planner's own tables), docs/overview.svg, and the last chapters of
-docs/snapshots.md, docs/torch.md and docs/comparison.md (from benches/results), docs/design/peers.md (from the simulator)
-and docs/planning.md (from data/ics19.csv and the models), with docs/planning.svg. `make docs` calls it.
+"""Generates docs/lifecycle.md, docs/zones.md and docs/leases.md (from the planner's own tables), docs/overview.svg, and the
+last chapters of docs/snapshots.md, docs/torch.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
+docs/design/peers.md (from the simulator) and docs/planning.md (from data/ and the models), with docs/planning.svg,
+docs/zone_machine.svg and docs/cluster.svg. `make docs` calls it.
 
 With --check it writes nothing, names the pages that are out of date, and exits with 1 if there are any.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +25,7 @@ def lifecycle_page(*which: str) -> str:
         tool = pathlib.Path(scratch) / "lifecycle_page"
         sources = [
             ROOT / "tools/lifecycle_page.cpp",
-            *(ROOT / "src/planner" / f"{table}.cpp" for table in ("lifecycle", "zones")),
+            *(ROOT / "src/planner" / f"{table}.cpp" for table in ("lifecycle", "zones", "lease")),
         ]
         subprocess.run(
             [os.environ.get("CXX", "g++"), "-std=c++20", f"-I{ROOT / 'src'}", *sources, "-o", tool], check=True
@@ -128,9 +130,18 @@ def torch_page() -> str:
     import torch_figures
 
     measured = [
-        json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("torch_gpu", "torch_state")
+        json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("torch_gpu", "torch_state", "warm")
     ]
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
+
+
+def recompute_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import recompute_figures
+
+    measured = json.loads((ROOT / "benches/results/recompute_or_store.json").read_text())
+    return last_chapter("docs/recompute-or-store.md", "What was measured", recompute_figures.page(measured))
 
 
 def planning_page() -> str:
@@ -146,11 +157,101 @@ def planning_picture() -> str:
     return figures.picture(figures.figures())
 
 
+def zones_picture() -> str:
+    import planning_page
+
+    from ebbtide.zones import report
+
+    return report.picture(planning_page.zones())
+
+
+def cluster_picture() -> str:
+    import planning_page
+    from ebbtide.cluster import report
+
+    return report.picture(planning_page.cluster_sweep())
+
+
+def peers_measured() -> list[str]:
+    """What benches/gpu_peers measured: medians."""
+    found = json.loads((ROOT / "benches/results/gpu_peers.json").read_text())
+    of = {name: statistics.median(values) for name, values in found.items() if isinstance(values, list)}
+    alone, both = "relay_down_alone_bytes_per_s", "relay_down_both_bytes_per_s"
+    up_alone, up_both = "relay_up_alone_bytes_per_s", "relay_up_both_bytes_per_s"
+    bare, store = "bare_store_bytes_per_s", "store_bytes_per_s"
+    two = "two_processes_store_bytes_per_s"
+    rows = [
+        (
+            "copies of 128 MiB to a peer",
+            f"{of[store] / 1e9:.0f} GB/s",
+            f"{of[store] / of[bare]:.3f} of a bare peer copy",
+        ),
+        ("the same, to another process", f"{of[two] / 1e9:.0f} GB/s", f"{of[two] / of[bare]:.3f}"),
+        (
+            "to the host over both GPUs' links",
+            f"{of[both] / 1e9:.0f} GB/s",
+            f"{of[both] / of[alone]:.2f} times one link",
+        ),
+        (
+            "from the host over both",
+            f"{of[up_both] / 1e9:.0f} GB/s",
+            f"{of[up_both] / of[up_alone]:.2f} times one link",
+        ),
+        (
+            "8 GiB to a peer",
+            f"{of['burst_peer_s'] * 1e3:.1f} ms",
+            f"{of['burst_host_s'] / of['burst_peer_s']:.1f} times as fast as to the host",
+        ),
+        (
+            "8 GiB to a peer and the host",
+            f"{of['burst_both_s'] * 1e3:.1f} ms",
+            f"{of['burst_both_s'] / of['burst_least_s']:.2f} of the least time",
+        ),
+    ]
+    return [
+        f"Measured on {found['machine']} (`build/gpu/benches/gpu_peers`), every byte compared:",
+        "",
+        "| | | |",
+        "|---|---|---|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+
+
+def leases_measured() -> list[str]:
+    """What benches/gpu_leases measured."""
+    found = json.loads((ROOT / "benches/results/gpu_leases.json").read_text())
+    of = {name: statistics.median(values) for name, values in found.items() if isinstance(values, list)}
+    wrong = sum(sum(values) for name, values in found.items() if name.endswith("_wrong"))
+    lenders, borrowers = len(found["lender_killed_wrong"]), len(found["borrower_killed_recall_s"])
+
+    def recall(where: str, bare: str) -> str:
+        times, room = found[f"{where}_recall_s"], of[f"{where}_used_bytes"]
+        return (
+            f"{of[f'{where}_recall_s'] * 1e3:.0f} ms ({min(times) * 1e3:.0f} to {max(times) * 1e3:.0f}); "
+            f"copying its {room / 1e9:.1f} GB alone takes {room / of[bare] * 1e3:.0f} ms"
+        )
+
+    return [
+        f"Leases between two processes, measured on {found['machine']} (`build/gpu/benches/gpu_leases`; `raw_rates` for the bare",
+        f"file): {found['bytes'] / 2**30:g} GiB are lent, as much is written, and the lender wants all of it back.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| recall, with room in the host cache | {recall('room', 'bare_bytes_per_s')} |",
+        f"| recall, with the host cache full | {recall('full', 'bare_file_write_bytes_per_s')} |",
+        f"| {lenders} lenders killed while the borrower writes | all its checkpoints compared, here as above: {wrong:g} wrong or missing |",
+        f"| {borrowers} borrowers killed while they write | {sum(found['borrower_killed_still_lent']):g} bytes still lent |",
+        "",
+        "With room, the planner has copied most of it to the host before it is wanted back. The longest recalls are the first of a",
+        "process.",
+    ]
+
+
 def peers_page() -> str:
     """Its last chapter is what the simulator makes of the published trace."""
     from ebbtide.bench import trace as traces
     from ebbtide.sim import Topology
-    from ebbtide.spill import report, steps
+    from ebbtide.spill import lent, report, steps
 
     trace = traces.read_trace(ROOT / "data/sc22-sample-trace.csv")
     lines = ["| strategy | time over the least | mean of the steps' ratios |", "|---|---|---|"]
@@ -166,7 +267,20 @@ def peers_page() -> str:
         "The 30 published steps of the slides' trace (`data/sc22-sample-trace.csv`), on their machine with 128 MiB free on "
         "each GPU:"
     )
-    text = [textwrap.fill(about, 120), "", *lines, "", textwrap.fill(note, 120), ""]
+    text = [
+        textwrap.fill(about, 120),
+        "",
+        *lines,
+        "",
+        textwrap.fill(note, 120),
+        "",
+        *lent.page(),
+        "",
+        *peers_measured(),
+        "",
+        *leases_measured(),
+        "",
+    ]
     return last_chapter("docs/design/peers.md", "What comes out", "\n".join(text))
 
 
@@ -177,7 +291,7 @@ def comparison_page() -> str:
 
     results = [
         json.loads((ROOT / f"benches/results/{name}.json").read_text())
-        for name in ("state", "torch_state", "reliability")
+        for name in ("state", "torch_state", "gradients", "reliability")
     ]
     return last_chapter("docs/comparison.md", "What was measured", comparison_figures.page(*results))
 
@@ -185,11 +299,15 @@ def comparison_page() -> str:
 PAGES = {
     "docs/lifecycle.md": lifecycle_page,
     "docs/zones.md": lambda: lifecycle_page("zones"),
+    "docs/leases.md": lambda: lifecycle_page("leases"),
     "docs/overview.svg": overview,
     "docs/planning.md": planning_page,
     "docs/planning.svg": planning_picture,
+    "docs/zone_machine.svg": zones_picture,
+    "docs/cluster.svg": cluster_picture,
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
+    "docs/recompute-or-store.md": recompute_page,
     "docs/design/peers.md": peers_page,
     "docs/comparison.md": comparison_page,
 }

@@ -3,7 +3,8 @@
 `make test`: Release, from the objects that the wheel holds; the address and undefined-behaviour sanitizers over every
 room, shuffled; Python. `make test-races`: the thread sanitizer over the rooms that have threads. `make test-all`, before a
 release: all of these with EBB_LONG set, for tests that have a long form, Release shuffled, the trials of reliability in
-full, and a build that compiles each file alone.
+full, and a build that compiles each file alone. `make test-frameworks`: the helpers for frameworks, in an environment of
+their own, where a test that is skipped has failed.
 
 Where the thread sanitizer cannot start, its suite is skipped and says so; with CI set in the environment it fails.
 """
@@ -22,6 +23,7 @@ import time
 import traceback
 import xml.etree.ElementTree as xml
 
+import frameworks
 import googletest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -47,6 +49,7 @@ SETS = {
     "test": ["release", "sanitized", "python"],
     "races": ["races"],
     "all": ["release", "shuffled", "sanitized", "python", "races", "trials", "alone"],
+    "frameworks": ["frameworks"],
 }
 
 
@@ -162,14 +165,28 @@ def thread_sanitizer_starts() -> bool:
         return any(subprocess.run(command, capture_output=True).returncode == 0 for command in tries)
 
 
-def python_suite(jobs: int) -> Counts:
-    report = BUILD / "pytest.xml"
+def pytest_suite(suite: str, python: object, jobs: int, arguments: list[object]) -> Counts:
+    report = BUILD / f"pytest-{suite}.xml"
     report.unlink(missing_ok=True)
     workers = ["-n", jobs, "--dist", "worksteal"] if jobs > 1 else []
-    pytest = [sys.executable, "-m", "pytest", "-q", "--durations=8", "-o", "faulthandler_timeout=600", *workers]
+    pytest = [python, "-m", "pytest", "-q", "--durations=8", "-o", "faulthandler_timeout=600", *workers, *arguments]
     status = run([*pytest, f"--junitxml={report}", "-o", "junit_family=xunit2"], cwd=ROOT)
-    counts = read_junit(report, "python")
-    return counts.fail(f"pytest ended with {status}") if status and not counts.failed else counts
+    counts = read_junit(report, suite)
+    return counts.fail(f"{suite}: pytest ended with {status}") if status and not counts.failed else counts
+
+
+def python_suite(jobs: int) -> Counts:
+    return pytest_suite("python", sys.executable, jobs, [])
+
+
+def frameworks_suite(jobs: int) -> Counts:
+    """Nothing may be skipped: tests that need a GPU are left out."""
+    python, counts = frameworks.made(), Counts()
+    for name, arguments in frameworks.arguments().items():
+        counts.add(pytest_suite(name, python, jobs, arguments))
+    while counts.skipped:
+        counts.fail(f"{counts.skipped.pop()} was skipped")
+    return counts
 
 
 def alone_suite(jobs: int) -> Counts:
@@ -214,6 +231,7 @@ SUITES = {
     "races": races_suite,
     "trials": trials_suite,
     "alone": alone_suite,
+    "frameworks": frameworks_suite,
 }
 
 

@@ -55,6 +55,16 @@ def memory(session: Session) -> dict:
     return by_name(session, "memory", *common(session))
 
 
+def peers(session: Session) -> dict:
+    """With fewer than two GPUs, or without NVLink between them, the reason alone: that is no failure."""
+    divide = session.options.divide
+    found = program(
+        session, "peers", *repeated(session), "--burst", (8 << 30) // divide, "--relay", (4 << 30) // divide
+    )
+    reason = found.get("nothing_measured")
+    return {"failed": reason} if reason else found
+
+
 def by_name(session: Session, name: str, *arguments: object) -> dict:
     """Several runs of a program that gives one value a name."""
     found = defaultdict(list)
@@ -100,6 +110,7 @@ SECTIONS = {
     "calls": lambda session: program(session, "calls", *repeated(session)),
     "python_calls": lambda session: script(session, "calls", *repeated(session)),
     "links": lambda session: program(session, "links", *repeated(session)),
+    "peers": peers,
     "files": lambda session: program(session, "files", "--repeats", max(7, session.options.repeats)),
     "memory": memory,
     "digest": lambda session: by_name(session, "digest"),
