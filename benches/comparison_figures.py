@@ -57,15 +57,68 @@ def cell(outcomes: dict[str, int]) -> str:
     return ", ".join([f"{well:,} well", *wrong])
 
 
-def page(state: dict[str, Any], torch_state: dict[str, Any], found: dict[str, Any]) -> str:
+GRADIENTS = {
+    "jax": {
+        "scan": "`lax.scan`, with what it keeps of each step in memory",
+        "adjoint": "`ebbtide.jax.adjoint`",
+        "checkpoint of a step": "`lax.scan` of `jax.checkpoint(step)`: states in memory",
+        "checkpoint of segments": "`lax.scan` of `jax.checkpoint` around segments",
+    },
+    "deepwave": {
+        "in memory": 'gradient, `storage_mode="device"`: in memory',
+        "disk": 'gradient, `storage_mode="disk"`',
+        "offload": "gradient, `ebbtide.torch.offload` of checkpointed segments",
+        "image": "image, `ebbtide.seismic.Wavefields` and `CrossCorrelation`",
+    },
+    "devito": {"pyrevolve's memory": "pyrevolve's memory", "Storage": "`ebbtide.seismic.Storage`"},
+}
+
+
+def gradients(document: dict[str, Any]) -> list[str]:
+    """A table for each framework, of one run."""
+    machine, found = document["machine"], document["measured"]
+    jax, deepwave, devito = (found[name] for name in GRADIENTS)
+    about = {
+        "jax": f"JAX: {jax['steps']} steps of {1e3 * jax['step_s']:.0f} ms, with a state of {jax['state_bytes'] >> 20} MiB; "
+        "memory that the compiled program allocates, beside the store's caches",
+        "deepwave": f"deepwave: a shot of {deepwave['steps']} steps with {deepwave['stored_bytes'] / 1e6:.0f} MB of wavefields; "
+        "files are dropped from the page cache between the passes, and the store's caches have room for a tenth",
+        "devito": f"Devito: {devito['steps']} steps with {devito['slots']} slots of {devito['state_bytes'] / 1e6:.1f} MB",
+    }
+    lines = [
+        f"One run of `benches/gradients.py` on {machine['cpus']} processors ({machine['cpu']}) with {machine['file_system']}, "
+        f"load {machine['load_before']:.1f} before and {machine['load_after']:.1f} after, in turns; medians, with the fastest "
+        "and the slowest.",
+        "",
+    ]
+    for name, titles in GRADIENTS.items():
+        memory = found[name].get("temporary_bytes")
+        lines += [f"| {about[name]} | s |" + (" MB |" if memory else ""), "|---" * (3 if memory else 2) + "|"]
+        for way, title in titles.items():
+            of_memory = f" {memory[way] / 1e6:,.0f} |" if memory else ""
+            lines.append(f"| {title} | {spread(found[name]['seconds'][way])} |{of_memory}")
+        lines.append("")
+    return lines
+
+
+def page(
+    state: dict[str, Any], torch_state: dict[str, Any], gradients_run: dict[str, Any], found: dict[str, Any]
+) -> str:
     parts = [
+        "### A state",
+        "",
         *times(state),
         "",
-        "The same with the manager for PyTorch in the store's place, in another run:",
+        "The same with the manager for PyTorch, in another run:",
         "",
         *times(torch_state),
         "",
-        "And what came of faults, where they were tried on others ([Reliability](reliability.md) says what each is; well: exact, an "
+        "### Gradients",
+        "",
+        *gradients(gradients_run),
+        "### Faults",
+        "",
+        "What came of faults, where they were tried on others ([Reliability](reliability.md) says what each is; well: exact, an "
         "older one exact, or a clear error):",
         "",
         *trials(found),

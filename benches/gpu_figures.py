@@ -67,6 +67,29 @@ def link_rows(found: dict) -> Iterable[Row]:
         yield told(f"bare pinned {words}", bare, " GB/s", GB)
 
 
+def peer_rows(found: dict) -> Iterable[Row]:
+    """Parts that failed have no row."""
+    for way in ("store", "load"):
+        bare = found.get(f"bare_{way}_bytes_per_s")
+        for key, words in (("", "one process"), ("two_processes_", "two processes")):
+            values = found.get(f"{key}{way}_bytes_per_s")
+            if bare and values:
+                name = f"{way} of a peer's memory over bare peer copy, {words}"
+                yield Row(name, ">= 95%", over(values, bare), at_least(0.95), percent=True)
+        if bare:
+            yield told(f"bare peer copy, {way}", bare, " GB/s", GB)
+    for way, words in (("down", "D2H"), ("up", "H2D")):
+        alone, both = (found.get(f"relay_{way}_{links}_bytes_per_s") for links in ("alone", "both"))
+        if alone and both:
+            yield Row(f"{words} over two links, by a relay, over one", ">= 1.8", over(both, alone), at_least(1.8))
+            yield told(f"{words} over two links", both, " GB/s", GB)
+    if host := found.get("burst_host_s"):
+        size = f"burst of {found['burst'] / GIB:g} GiB"
+        yield Row(f"{size}: host only over peer", ">= 6", over(host, found["burst_peer_s"]), at_least(6))
+        ratio = over(found["burst_both_s"], found["burst_least_s"])
+        yield Row(f"{size}: over the least time of both links", "<= 1.10", ratio, at_most(1.1))
+
+
 def file_rows(found: dict) -> Iterable[Row]:
     for way in ("write", "read"):
         yield Row(f"file {way}s from pinned memory over bare O_DIRECT", ">= 95%", found[f"{way}_ratio"], at_least(0.95),
@@ -161,6 +184,7 @@ SECTIONS = [
     Section("calls", "calls from C++", call_rows),
     Section("python_calls", "calls from Python", python_call_rows),
     Section("links", "background transfers", link_rows),
+    Section("peers", "memory of other GPUs", peer_rows),
     Section("files", "files from pinned memory", file_rows),
     Section("memory", "device memory", memory_rows),
     Section("digest", "checked commits", digest_rows),

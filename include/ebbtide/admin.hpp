@@ -166,8 +166,17 @@ struct Removal {
   std::uint64_t bytes = 0;  ///< in the file
 };
 
+/// An ended snapshot of which live ones needed less than half: that was packed anew, and the rest is gone.
+struct Repacked {
+  std::string history;
+  Version version = 0;
+  std::uint64_t bytes_before = 0, bytes_after = 0;
+  std::size_t needed_by = 0;  ///< live snapshots
+  std::string failed = {};    ///< why it was not; empty: it was
+};
 struct Collected {
   std::vector<Removal> removals;
+  std::vector<Repacked> repacked;
   std::vector<Damage> damages;                  ///< known damage that remains
   std::vector<std::filesystem::path> segments;  ///< files that were removed
   std::uint64_t left_over_files = 0;            ///< removed: files left by a crash

@@ -17,6 +17,8 @@ namespace ebb {
 inline constexpr std::string_view kReservedInNames = "/.ebbtide-file/";
 /// Likewise: what snapshots store (see Store::snapshot).
 inline constexpr std::string_view kReservedForSnapshots = "/.ebbtide-snapshot/";
+/// Likewise: the mark of a store that a signal suspended (see Store::suspend_on).
+inline constexpr std::string_view kReservedForSuspension = "/.ebbtide-suspended/";
 
 using Version = std::int64_t;
 /// A stream of the application on the store's GPU: a `cudaStream_t`, 0 or 1 for the legacy default stream, or 2 for the

@@ -72,6 +72,7 @@ typedef enum ebb_status {
   EBB_IN_USE = 16,        /* another process has this store open for writing */
   EBB_NOT_A_STORE = 17,   /* a directory with other contents */
   EBB_NOT_PERMITTED = 18, /* another user's store, or one that others can write to */
+  EBB_SUSPENDED = 19,     /* a signal asked for it (ebb_suspend_on): what was written is durable, the program may end */
   EBB_INTERNAL = 255      /* a bug in the library: please report it with the message */
 } ebb_status;
 
@@ -128,6 +129,8 @@ typedef struct ebb_options {
   int node_agent;      /* of a pool, 1 or below 0: a program writes the files; 0: a thread of one of the processes */
   uint64_t memory;     /* bytes of host memory in all, for host_cache (without a GPU device_cache too); 0: unset */
   int warm;            /* 1: all cache memory is touched at open, as with both arenas "direct"; 0: unset */
+  uint64_t lend;       /* bytes of the device's memory that other processes may use (ebb_lend()); 0: unset */
+  const char* borrow;  /* what this store may use of theirs: "auto": all that is lent; "8GiB"; "0": none; NULL: unset */
 } ebb_options;
 
 /* Marks every field as left out. */
@@ -153,6 +156,12 @@ ebb_status ebb_open_text(const char* const* keys_and_values, ebb_store** store);
  * checkpoints stay. */
 ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_store** history);
 
+/* Lends so many bytes of the device's memory to other processes from now on, in place of ebb_options.lend. Less than
+ * before: waits up to `timeout` seconds until the rest can be allocated here again. Errors: timed_out, with the
+ * processes that have not returned it and how much, invalid_argument (below 64 MiB, or a history), unsupported (this
+ * memory cannot be lent). */
+ebb_status ebb_lend(ebb_store* store, uint64_t bytes, double timeout);
+
 /* Ends every transfer and frees the caches. An ephemeral store drops what is pending. A persistent store first
  * waits, up to `close_timeout`, until its checkpoints are durable; otherwise the call returns timed_out, or the
  * error of what failed, naming a checkpoint that is not durable, and the store is closed all the same. Waiting calls
@@ -161,6 +170,32 @@ ebb_status ebb_close(ebb_store* store);
 /* Frees the handle, closing the store first if it is open. Loans and reservations keep their memory until they
  * end. */
 ebb_status ebb_store_free(ebb_store** store);
+
+/* --- a job that must end --- */
+
+/* From now on `signal` suspends the store: in the background, everything written so far becomes as durable as `level`
+ * ("process", "node" or "storage"; NULL: the store's durability), and then a mark is written. The next call waits for
+ * that and returns EBB_SUSPENDED, as every later one does, but for those that only look (ebb_versions, ebb_stat,
+ * ebb_suspended), what is in hand (commits, futures, ebb_file_close) and ebb_close: the program ends itself, the
+ * library never does. If it fails, or takes longer than `within` seconds (below 0: as long as it takes), there is no
+ * mark and older versions are as they were; the next call returns the error, and the ones after it go on.
+ *
+ * The handler of the signal that is there is called too; one that the program installs later takes this one's place.
+ * May be called for several signals. Errors: invalid_argument (a signal that cannot be caught or means a bug, a level),
+ * unsupported (an ephemeral store, a read-only one, a level that it does not have), in_use (16 stores of this process
+ * do this), closed.
+ *
+ *   ebb_suspend_on(store, SIGTERM, NULL, 20.0);
+ *   if (ebb_checkpoint(store, step, &source, 1, NULL, NULL) == EBB_SUSPENDED) return 0;
+ */
+ebb_status ebb_suspend_on(ebb_store* store, int signal, const char* level, double within);
+/* Does nothing but return what every other call would, for a program that makes few of them. */
+ebb_status ebb_check_suspended(ebb_store* store);
+/* When the store was suspended, in ns since 1970, also by an earlier process; -1: it was not. Error: closed. */
+ebb_status ebb_suspended(const ebb_store* store, int64_t* since);
+/* Removes the mark, durably, and lets calls begin again. Errors: unsupported (read-only), timed_out (the disk does not
+ * answer), closed. All four: invalid_argument on a history. */
+ebb_status ebb_clear_suspended(ebb_store* store);
 
 /* --- writing and reading --- */
 
@@ -370,7 +405,7 @@ typedef struct ebb_snapshot_options {
   const void* metadata; /* stored with the regions, opaque; may be NULL */
   size_t metadata_bytes;
   int full;  /* not 0: stores everything, whatever was written */
-  int dedup; /* not 0: stores equal zones of this snapshot once */
+  int dedup; /* not 0: stores no zone that is stored already, by it or by what it leans on */
   /* Arrays on the GPU are cut at this point of the stream (without one: of the legacy default stream). */
   ebb_stream stream;
   int fenced; /* not 0: ebb_before_write() is called before arrays on the GPU are written to (see SnapshotOptions) */

@@ -34,6 +34,7 @@ enum class Errc {
   in_use,            ///< another process has this store open for writing
   not_a_store,       ///< a directory with other contents
   not_permitted,     ///< another user's store, or one that others can write to
+  suspended,  ///< a signal asked for it (Store::suspend_on): what was written is durable, and the program may end
 };
 
 /// A reason's name, as in the enumeration: `"no_space"`.

@@ -52,6 +52,20 @@ struct LinkRates {
 /// invalid_argument, unsupported (no such GPU), out_of_memory, io_error.
 Result<LinkRates> link_rates(const std::string& device, std::size_t span = std::size_t{256} << 20);
 
+/// How one GPU uses the memory of another one: rates of bare copies, in bytes per second.
+struct PeerLink {
+  int from = 0, to = 0;  ///< `from` copies to and from memory of `to`
+  bool usable = false;
+  std::string reason;          ///< why it is not usable: no NVLink, MIG, bytes that did not arrive, ...
+  bool damaged = false;        ///< copies are said to work, and bytes did not arrive
+  double store = 0, load = 0;  ///< to the peer and from it; 0 if not usable
+};
+
+/// Every ordered pair of the GPUs that this process may use; none with fewer than two. Each pair is probed with bytes
+/// that are written and read back, then measured with copies of `span` bytes, a multiple of 2 MiB. Opens a context on
+/// each GPU. Temporarily allocates 2 x `span` of device memory and 16 MiB of pinned host memory.
+std::vector<PeerLink> peer_links(std::size_t span = std::size_t{128} << 20);
+
 /// Why io_uring cannot be used, according to an attempt; empty when it can.
 std::string io_uring_absent_reason();
 

@@ -1,6 +1,6 @@
 #pragma once
-// The pools of memory that this user's processes share on this node: what they hold, and how they are drained. The
-// command `ebbtide node`; docs/node.md says what a pool is.
+// The memory that this user's processes share on this node: pools, what they hold, and how they are drained; and what
+// they lend to one another. The command `ebbtide node`; docs/node.md says what a pool is, docs/peers.md what is lent.
 //
 //   for (const auto& pool : ebb::admin::pools().value()) std::cout << pool.job << " " << pool.checkpoints << "\n";
 //   ebb::admin::drain("slurm-4711", std::chrono::seconds(60)).value();
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ebbtide/error.hpp"
+#include "ebbtide/stats.hpp"
 
 namespace ebb::admin {
 
@@ -43,6 +44,18 @@ struct Pool {
 /// All pools of this user on this node, by job; none without a directory for them. Nothing is changed, and no process
 /// is waited for. Errors: those of the directory (not_permitted, unsupported, io_error).
 Result<std::vector<Pool>> pools();
+
+/// A store that lends memory of its device to other processes (Options::lend).
+struct Lender {
+  std::string group;  ///< the job whose processes may borrow it; "all"
+  pid_t pid = 0;
+  std::optional<int> gpu;     ///< whose memory it is; none: ordinary memory
+  std::uint64_t offered = 0;  ///< bytes that others may use
+  std::vector<LeaseInfo> leases;
+};
+
+/// All living lenders of this user on this node, by group and process. Errors: as pools().
+Result<std::vector<Lender>> lenders();
 
 struct Drained {
   std::uint64_t checkpoints = 0, bytes = 0;  ///< that were listed when it was called

@@ -12,6 +12,9 @@
 
 namespace ebb {
 
+/// `Options::borrow`: as much as others lend.
+inline constexpr std::uint64_t kBorrowAll = UINT64_MAX;
+
 /// ephemeral: nothing outlives the process; a consumed checkpoint is discarded.
 /// process: handed to the operating system; outlives the process, however it ends.
 /// storage: on stable storage; outlives a power loss too. docs/durability.md lists the faults that each survives.
@@ -66,7 +69,14 @@ struct Options {
   /// The agent is the program `ebbtide-agent` (default, if it is installed); false: a thread of one of the processes.
   std::optional<bool> node_agent = {};           ///< with node_pool alone
   std::optional<std::uint64_t> node_chunk = {};  ///< bytes, a power of two; default: 256 KiB; with node_pool alone
-  std::optional<bool> readonly = {};             ///< reads a persistent store at its own durability; writes nothing
+  /// Bytes of this device's memory, beside the device cache, that other processes of this user on this node may use for
+  /// their checkpoints (`borrow`): those of the scheduler's job, or of `EBBTIDE_JOB`, or else all. 0 (default): none;
+  /// else at least 64 MiB. It is allocated when it is lent. `Store::lend` changes it later. docs/peers.md.
+  std::optional<std::uint64_t> lend = {};
+  /// Bytes that the store may use of what others lend; kBorrowAll ("auto"): as much as there is. They are a tier,
+  /// "peer", between the device cache and the host cache. 0 (default): none; else at least 64 MiB, and a device cache.
+  std::optional<std::uint64_t> borrow = {};
+  std::optional<bool> readonly = {};  ///< reads a persistent store at its own durability; writes nothing
   /// For a persistent store, in each history: once a version is durable, earlier versions that are not among the newest
   /// `keep_last` are dropped, except multiples of `keep_every`. 0 (default): none is dropped.
   std::optional<std::uint64_t> keep_last = {}, keep_every = {};

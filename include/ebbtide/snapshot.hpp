@@ -54,7 +54,7 @@ struct ProtectOptions {
 struct SnapshotOptions {
   std::string metadata = {};  ///< stored with the regions, opaque
   bool full = false;          ///< stores everything, whatever was written
-  bool dedup = false;         ///< stores equal zones of this snapshot once
+  bool dedup = false;         ///< stores no zone that is stored already, by it or by what it leans on
   /// See Interrupt. Interrupted, there is no such version, and the next snapshot stores everything.
   Interrupt interrupted = {};
   /// Arrays on the GPU are cut at this point of the stream (none: of the legacy default stream); later work on it may

@@ -58,6 +58,22 @@ struct NodeStats {
   double last_drain_s = 0;           ///< t3 - t2
 };
 
+/// Memory of one process that another one uses.
+struct LeaseInfo {
+  int lender = 0, borrower = 0;  ///< processes; a lender of 0 has ended
+  std::uint64_t bytes = 0;
+  std::string state;  ///< "lent", "recalled", "overdue", "orphaned": docs/leases.md
+};
+
+/// Of a store that lends memory or borrows it, now.
+struct LeaseStats {
+  std::uint64_t offered = 0;   ///< that others may use
+  std::uint64_t lent = 0;      ///< that they have, until it can be allocated here again
+  std::uint64_t overdue = 0;   ///< of that, what was not returned in time
+  std::uint64_t borrowed = 0;  ///< that this store has of others
+  std::vector<LeaseInfo> leases = {};
+};
+
 struct Stats {
   std::vector<TierStats> tiers;
   std::vector<LinkStats> links;
@@ -72,9 +88,10 @@ struct Stats {
   static constexpr std::size_t kNewest = 1 << 14;
   /// At each restore (of at least the newest `kNewest`): hinted successors that were complete on the fastest tier.
   std::vector<std::uint32_t> prefetch_distance;
-  std::vector<std::int8_t> found_on;   ///< likewise: index of the fastest tier with a complete replica, -1: none
-  std::optional<NodeStats> node = {};  ///< none: not in a node's pool
-  std::string settings;                ///< the sizes and engines chosen, as in the log line at open
+  std::vector<std::int8_t> found_on;      ///< likewise: index of the fastest tier with a complete replica, -1: none
+  std::optional<NodeStats> node = {};     ///< none: not in a node's pool
+  std::optional<LeaseStats> leases = {};  ///< none: it neither lends nor borrows
+  std::string settings;                   ///< the sizes and engines chosen, as in the log line at open
 };
 
 }  // namespace ebb

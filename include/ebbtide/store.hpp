@@ -185,6 +185,14 @@ class History {
   std::string name_;
   std::shared_ptr<const runtime::InHand> in_hand_;  // while it is held, the id belongs to this name
   bool read_only_ = false;                          // the name is reserved, and a program gave it
+  /// Why a call may not begin, if so: this was moved from, or the store is suspended.
+  std::optional<Error> refusal(const Interrupt& interrupted = {}) const;
+  bool of_program_ = false;  // its calls are the program's, and end when the store is suspended
+};
+
+struct SuspendOptions {
+  std::optional<std::string> level = {};  ///< "process", "node" or "storage"; default: the store's durability
+  std::optional<Seconds> within = {};     ///< from the signal to the mark; default: as long as it takes
 };
 
 /// An open store; it is itself the history named "". Move-only; closing waits for transfers in flight.
@@ -196,8 +204,8 @@ class Store : public History {
   Store(const Store&) = delete;
   ~Store();
 
-  /// The history called `name`: any bytes, at most 65,536, without kReservedInNames and kReservedForSnapshots; another
-  /// name is refused by its first checkpoint.
+  /// The history called `name`: any bytes, at most 65,536, without kReservedInNames, kReservedForSnapshots and
+  /// kReservedForSuspension; another name is refused by its first checkpoint.
   History history(std::string name, Order order = Order::none);
 
   /// The names of the histories that have versions, as versions() has them, ascending; the store's own is "". Error
@@ -225,8 +233,8 @@ class Store : public History {
   /// another than before), unsupported (memory or a way of tracking that is not possible here, a read-only store),
   /// in_use (another userfaultfd has the memory), out_of_memory, closed.
   Result<void> protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options = {});
-  /// Errors: invalid_argument (it is not protected), closed.
-  Result<void> unprotect(std::uint32_t region);
+  /// Errors: invalid_argument (it is not protected), timed_out (it was interrupted, and is protected still), closed.
+  Result<void> unprotect(std::uint32_t region, const Interrupt& interrupted = {});
   /// These bytes were written, or will be stored again by the next snapshot anyway (see Track::declared). Errors:
   /// invalid_argument, closed.
   Result<void> touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes);
@@ -238,6 +246,34 @@ class Store : public History {
   Result<Snapshot> snapshot(Version version, const SnapshotOptions& options = {});
   SnapshotStats snapshot_stats() const;
 
+  /// From now on `signal` suspends the store: in the background, everything written so far becomes as durable as
+  /// `options.level`, and then a mark is written. The program's next call waits for that and ends with `suspended`, as
+  /// every later one does, but for those that only look (versions, histories, stats, suspended) and `close`: the
+  /// program ends itself, the library never does. If it fails, or takes longer than `options.within`, there is no mark
+  /// and older versions are as they were; the next call ends with the error, and the ones after it go on.
+  ///
+  /// The handler of the signal that is there is called too; one that the program installs later takes this one's place.
+  /// May be called for several signals. Errors: invalid_argument (a signal that cannot be caught or means a bug, a
+  /// level), unsupported (an ephemeral store, a read-only one, a level that it does not have), in_use (16 stores of the
+  /// process do this), closed.
+  ///
+  ///   store.suspend_on(SIGTERM, {.within = ebb::Seconds(20)}).value();
+  ///   if (auto written = store.checkpoint(step, sources); !written && written.error().code == ebb::Errc::suspended)
+  ///     return 0;                                            // started again, `suspended()` has a value
+  Result<void> suspend_on(int signal, const SuspendOptions& options = {});
+  /// Does nothing but end as every other call would, for a program that makes few of them.
+  Result<void> check_suspended(const Interrupt& interrupted = {});
+  /// When the store was suspended, in ns since 1970; none: it was not, or the mark was cleared. Error closed.
+  Result<std::optional<std::int64_t>> suspended() const;
+  /// Removes the mark, durably, and lets the program's calls begin again. Errors: unsupported (read-only), timed_out
+  /// (the disk does not answer), closed.
+  Result<void> clear_suspended();
+
+  /// Lends so many bytes of this device's memory to other processes from now on, in place of Options::lend. Less than
+  /// before: waits, up to `within`, until the rest can be allocated here again. Errors: timed_out, with the processes
+  /// that have not returned it and how much (it is not free until they have), invalid_argument (below 64 MiB),
+  /// unsupported (this memory cannot be lent), closed.
+  Result<void> lend(std::uint64_t bytes, Seconds within = Seconds(10));
   Stats stats() const;
   /// The ordinal of the GPU that has the device cache; none: it is in ordinary memory.
   std::optional<int> gpu() const;

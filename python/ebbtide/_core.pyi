@@ -442,10 +442,27 @@ class Store(History):
         ``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far,
         ``bytes_borrowed`` (now, of what other processes of the pool do not use), and of the checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
         them durable (``last_durable_s``), and between the two (``last_drain_s``).
+        ``leases``, of a store that lends memory or borrows it: bytes ``offered`` to others, ``lent`` (until they can be allocated
+        here again), of these ``overdue``, and ``borrowed``; and ``leases``, each with ``lender`` and ``borrower`` (processes; 0: it
+        has ended), ``bytes`` and ``state`` (``"lent"``, ``"recalled"``, ``"overdue"``, ``"orphaned"``).
         ``snapshots``, of protected arrays: ``zones`` that are protected now and how many of them are known to be ``dirty``,
         ``snapshots`` taken, ``failures`` after the cut, ``faults`` (first writes seen), ``duplicates`` (zones copied because a write
         came first), ``blocked_s`` (seconds that writers waited) and ``bytes_gathered`` (copied from protected arrays).
         ``settings``: the sizes and engines chosen at open.
+        """
+
+    def lend(self, bytes: int | str, timeout: float | None = 10.0) -> None:
+        """
+        Lend so much of this device's memory to other processes from now on, in place of ``lend`` of ``open``.
+
+        bytes: an int, or text such as ``"8GiB"``; 0, or at least 64 MiB. Less than before: the call returns once the rest can be
+        allocated here again. What others do not use is not allocated.
+        timeout: seconds to wait for that; None: as long as it takes.
+
+        Raises :class:`ebbtide.TimedOut`, with the processes that have not returned it and how much: it is not free until they have.
+
+        >>> store = ebbtide.open(device_cache="4GiB", lend="32GiB")
+        >>> store.lend("8GiB")      # 24 GiB can be allocated now
         """
 
     def close(self) -> None:
@@ -458,6 +475,58 @@ class Store(History):
         naming a checkpoint that is not durable. The store is closed all the same.
         A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
         and it must be closed again, though other threads may have received ``Closed`` meanwhile.
+        """
+
+    def suspend_on(self, signal: int, *, level: str | None = None, within: float | None = None) -> None:
+        """
+        From now on ``signal`` suspends the store, so that a job that must go can end and be started again (sc22, slide 53).
+
+        In the background, and whatever the program does meanwhile, everything written so far becomes as durable as ``level``, and
+        then a mark is written. The program's next call waits for that and raises :class:`ebbtide.Suspended`, as every later one
+        does, except those that only look (:meth:`versions`, :meth:`histories`, :meth:`stats`, :attr:`suspended`), what is in hand
+        (``commit`` of a reservation, ``close`` of a file, futures) and :meth:`close`. The program ends itself; the library never
+        does. If the store cannot be suspended, or not in time, there is no mark and older versions are as they were; the next call
+        raises the error, and the ones after it go on.
+
+        signal: such as ``signal.SIGTERM``. The handler that is there is called too, also one of :func:`signal.signal`; one that
+        is set later takes the place of this one. May be called for several signals.
+        level: ``"process"``, ``"node"`` or ``"storage"``; default: the store's durability.
+        within: seconds from the signal to the mark, such as a scheduler's grace period less some; default: as long as it takes.
+
+        Raises :class:`ebbtide.InvalidArgument` (a signal that cannot be caught or means a bug, a level),
+        :class:`ebbtide.Unsupported` (an ephemeral store, a read-only one, a level that it does not have),
+        :class:`ebbtide.InUse` (16 stores of this process do this already), :class:`ebbtide.Closed`.
+
+        >>> store.suspend_on(signal.SIGTERM, within=20)
+        >>> try:
+        ...     for step in range(first, 1000):
+        ...         state = advance(state)
+        ...         store.checkpoint(step, state)
+        ... except ebbtide.Suspended:
+        ...     sys.exit(0)              # started again, store.suspended is not None
+        """
+
+    def check_suspended(self) -> None:
+        """
+        Do nothing but raise what every other call would, for a program that makes few of them.
+
+        Waits while the store is being suspended. Raises :class:`ebbtide.Suspended`, or the error of an attempt that failed.
+        """
+
+    @property
+    def suspended(self) -> float | None:
+        """
+        When the store was suspended, in seconds since 1970, also by an earlier process; None: it was not.
+
+        Stays until :meth:`clear_suspended`. Raises :class:`ebbtide.Closed`.
+        """
+
+    def clear_suspended(self) -> None:
+        """
+        Remove the mark, durably, and let calls begin again: the program has taken up its work.
+
+        Raises :class:`ebbtide.Unsupported` (a read-only store), :class:`ebbtide.TimedOut` (the disk does not answer),
+        :class:`ebbtide.Closed`.
         """
 
     @property
@@ -558,7 +627,7 @@ class Store(History):
         not copied yet waits for its copy (with ``track="faults"``; ics19 sec. 4.3.2).
 
         full: store everything, whatever was written.
-        dedup: store equal zones of this snapshot once (not those of arrays on a GPU).
+        dedup: store no zone that is stored already, by this snapshot or by one it leans on (not for arrays on a GPU).
         stream: where arrays on the GPU are cut, as for ``checkpoint``: they are what they are when the stream gets there, and later
         work on it may write to them. The host waits until the stream has read them.
         fenced: before arrays on the GPU are written to, ``before_write`` of what this returns is called. Until then they are copied
@@ -713,6 +782,14 @@ def link_rates(device: str, span: int = 268435456) -> dict[str, float]:
     ``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.
     """
 
+def peer_links(span: int = 134217728) -> list[dict[str, Any]]:
+    """
+    How each GPU uses the memory of each other one: ``from``, ``to``, ``usable``, ``reason`` (why not),
+    ``damaged`` (bytes that were probed did not arrive), ``store`` and ``load`` (bytes/s to and from it).
+
+    Each ordered pair is probed with bytes that are read back. Empty with fewer than two GPUs.
+    """
+
 def io_uring_absent_reason() -> str:
     """
     Why io_uring cannot be used, according to an attempt; empty when it can.
@@ -745,6 +822,11 @@ def planned(options: dict[str, str]) -> dict[str, Any]:
 def pools() -> list[dict[str, Any]]:
     """
     The pools of this user on this node, each as `ebbtide node --json` has it.
+    """
+
+def lenders() -> list[dict[str, Any]]:
+    """
+    The stores of this user on this node that lend memory, each as `ebbtide node --json` has it.
     """
 
 def drain(job: str, timeout: float) -> dict[str, Any]:
@@ -805,6 +887,9 @@ class Simulation:
     def run(self) -> None:
         """Step to the end."""
 
+    def run_until(self, time: int) -> None:
+        """Step until that time, or to the end."""
+
     def append(self, client: int, op: SimOp) -> None:
         """Give a client one more operation."""
 
@@ -822,6 +907,9 @@ class Simulation:
 
     def fastest(self, history: int, version: int) -> int:
         """The index of the fastest tier with a complete replica; -1: none."""
+
+    def slowest(self, rank: int, history: int, version: int) -> int:
+        """The index of the slowest tier with a complete replica; -1: none."""
 
     def used(self, tier: int) -> int:
         """Bytes held on a tier."""
@@ -847,3 +935,40 @@ class SimPeers:
         """
         Transfers (from, route, peer, bytes), when each GPU's end, and how long it took to plan them; nanoseconds.
         """
+
+class SimZoneProgram:
+    """What a program writes around a cut; see ebbtide.sim.ZoneProgram."""
+
+    @staticmethod
+    def of_pattern(memory: int, dirty: float, filled: float, reuse: float, order: str, pace: float, seed: int) -> SimZoneProgram: ...
+
+    @staticmethod
+    def of_trace(memory: int, before: Sequence[int], times: Sequence[int], pages: Sequence[int]) -> SimZoneProgram: ...
+
+    @property
+    def memory(self) -> int: ...
+
+class SimZoneHardware:
+    """The memory-zone hardware; see ebbtide.sim.ZoneHardware."""
+
+    @staticmethod
+    def make(channels: int, table_cache: int, link_rate: float, link_half: float, memory_rate: float, round_trip: int, buffer: int, slots: int, reserve: float, held_zones: int) -> SimZoneHardware: ...
+
+    def run(self, mode: str, program: SimZoneProgram) -> dict[str, Any]:
+        """One cut; times are nanoseconds."""
+
+class SimWriteRecorder:
+    """Records first writes to pages; see ebbtide.sim.WriteRecorder."""
+
+    @staticmethod
+    def start(address: int, bytes: int) -> SimWriteRecorder: ...
+
+    def cut(self) -> None: ...
+
+    def stop(self) -> list[tuple[int, int]]:
+        """Nanoseconds since the cut and page, of each."""
+
+def sim_zone_patterns() -> list[tuple[Any, ...]]:
+    """
+    Name, words, adversarial, dirty, filled, reuse, order, pace and seed of each known pattern.
+    """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import difflib
-import logging
 import os
 import signal
 import sys
@@ -17,7 +15,6 @@ from typing import Literal
 from ebbtide._core import Store
 from ebbtide.errors import InvalidArgument
 
-_log = logging.getLogger("ebbtide")
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 _process = os.getpid()
 
@@ -38,6 +35,8 @@ _OPTIONS = (
     "node_pool",
     "node_agent",
     "node_chunk",
+    "lend",
+    "borrow",
     "verify",
     "prefetch",
     "eviction",
@@ -80,6 +79,8 @@ def open(
     node_pool: Size | None = None,
     node_agent: bool | None = None,
     node_chunk: Size | None = None,
+    lend: Size | None = None,
+    borrow: Size | None = None,
     verify: Literal["files", "all"] | None = None,
     prefetch: Literal["auto", "manual"] | None = None,
     eviction: Literal["score", "score_paper", "lru", "fifo"] | None = None,
@@ -122,6 +123,11 @@ def open(
     share the memory alone, and have a file each.
     node_agent: whether the agent is a program of its own (default) or a thread of one of the processes. node_chunk: bytes of
     a chunk of the pool, a power of two (default: 256 KiB).
+    lend: bytes of the device's memory, beside the device cache, that other processes of this user on this node may use for their
+    checkpoints; 0 (default): none; else at least 64 MiB. It is allocated when it is lent; ``store.lend`` changes it later.
+    borrow: what this store may use of theirs: ``"auto"`` (as much as is lent), bytes, or 0 (default). It is a tier,
+    ``"peer"``, between the device cache and the host cache (SC'22, ``docs/peers.md``). Who lends to whom: the processes of
+    the scheduler's job, or of ``EBBTIDE_JOB``, or else all.
     verify: ``"files"`` (default: bytes from a file are checked against their checksum) or ``"all"`` (bytes are hashed when
     written and checked when they are returned, from any tier; not on a GPU).
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
@@ -143,6 +149,8 @@ def open(
     >>> with ebbtide.open("run-7", durability="storage", keep_last=3, keep_every=100) as store:
     ...     print(store.latest())     # None, or the newest intact version of an earlier run
     >>> store = ebbtide.open("/scratch", memory="8GiB")    # no more than that of host memory, whatever is stored
+    >>> idle = ebbtide.open(device="cuda:3", lend="40GiB")              # in a process that leaves memory free
+    >>> store = ebbtide.open("/scratch", device_cache="4GiB", borrow="auto")    # in one that needs more
     >>> store = ebbtide.open(host_cache="32GiB", host_arena="direct")     # wait now, not while it runs
     >>> [tier["arena"]["ready"] for tier in store.stats()["tiers"] if tier["name"] == "host"]
     [34359738368]
@@ -166,6 +174,8 @@ def open(
         "node_pool": node_pool,
         "node_agent": node_agent,
         "node_chunk": node_chunk,
+        "lend": lend,
+        "borrow": borrow,
         "verify": verify,
         "prefetch": prefetch,
         "eviction": eviction,
@@ -187,10 +197,14 @@ def _tell(severity: str, text: str) -> None:
         if os.environ["EBBTIDE_LOG"].strip().lower() == "info":
             print(f"ebbtide: {'warning: ' if warning else ''}{text}", file=sys.stderr, flush=True)
     else:
-        _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
+        import logging  # by the first open, not by the import of this package
+
+        logging.getLogger("ebbtide").log(logging.WARNING if warning else logging.INFO, "%s", text)
 
 
 def _unknown_option(name: str) -> str:
+    import difflib  # for this message alone
+
     near = difflib.get_close_matches(name, _OPTIONS, n=1, cutoff=0.0)
     return f"unknown option {name}: did you mean {near[0]}? The options are {', '.join(_OPTIONS)}"
 
@@ -215,6 +229,8 @@ def _as_text(key: str, value: object) -> str:
         "warm": "True or False",
         "node_pool": 'bytes as an int, or text such as "8GiB"',
         "node_chunk": 'bytes as an int, or text such as "4MiB"',
+        "lend": 'bytes as an int, or text such as "8GiB"',
+        "borrow": '"auto", or bytes as an int, or text such as "8GiB"',
         "keep_last": "a number of versions, or 0 for no limit",
         "keep_every": "a number of versions, or 0 for no limit",
         "close_timeout": 'seconds, not negative, or text such as "30s"',
@@ -262,7 +278,9 @@ def _try_to_close(store: Store) -> None:
     try:
         store.close()
     except Exception:
-        _log.exception("closing a store at exit failed")
+        import logging
+
+        logging.getLogger("ebbtide").exception("closing a store at exit failed")
 
 
 @contextlib.contextmanager

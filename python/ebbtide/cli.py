@@ -46,9 +46,9 @@ def _register(name: str, where: str) -> None:
 for _name in ("demo", "bench", "doctor"):
     if importlib.util.find_spec(f"ebbtide.{_name}") is not None:
         _register(_name, f"ebbtide.{_name}.command")
-_register("sim", "ebbtide.spill.command")
+_register("sim", "ebbtide.spill.sim")
 _register("plan", "ebbtide.plan.command")
-for _name in ("estimate", "ls", "verify", "export", "gc", "node", "run"):
+for _name in ("estimate", "ls", "verify", "export", "gc", "node", "lend", "run", "suspend"):
     _register(_name, f"ebbtide.commands.{_name}")
 
 

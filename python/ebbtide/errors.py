@@ -125,6 +125,12 @@ class NotPermitted(Error, PermissionError):
     reason = "not_permitted"
 
 
+class Suspended(Error):
+    """A signal asked for it (:meth:`ebbtide.Store.suspend_on`): what was written is durable, and the program may end."""
+
+    reason = "suspended"
+
+
 class DamagedWarning(UserWarning):
     """Damage on the disk was skipped; the message names file, offset and damage."""
 
@@ -148,5 +154,6 @@ _CLASSES: tuple[type[Error], ...] = (
     InUse,
     NotAStore,
     NotPermitted,
+    Suspended,
 )
 BY_REASON: dict[str, type[Error]] = {kind.reason: kind for kind in _CLASSES}

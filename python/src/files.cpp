@@ -54,7 +54,7 @@ nb::object file_object(StoreObject& self, Result<ebb::File> opened) {
 
 template <class Call>
 auto unlocked(StoreObject& self, Call call) {
-  self.state->check();
+  self.state->admit();
   Unlocked without(self.state->inside());
   return call(self.state->store());
 }

@@ -8,7 +8,7 @@ namespace ebb::python {
 namespace {
 
 void wait(HistoryObject& self, const std::string& level, nb::handle version, std::optional<double> timeout) {
-  self.state->check();
+  self.state->admit();
   std::optional<Version> number;
   if (!version.is_none()) number = to_version(version);
   const auto limit = to_timeout(timeout);
@@ -21,19 +21,19 @@ void wait(HistoryObject& self, const std::string& level, nb::handle version, std
 }
 
 void hint(HistoryObject& self, nb::handle order, bool replace) {
-  self.state->check();
+  self.state->admit();
   check(self.history.hint(std::span<const Version>(to_versions(order, "order")), replace));
 }
 
 void unhint(HistoryObject& self, nb::handle which) {
-  self.state->check();
+  self.state->admit();
   if (which.is_none()) return check(self.history.unhint());
   const auto list = to_versions(which, "versions");
   if (!list.empty()) check(self.history.unhint(std::span<const Version>(list)));
 }
 
 void drop(HistoryObject& self, nb::handle version) {
-  self.state->check();
+  self.state->admit();
   std::optional<Version> number;
   if (!version.is_none()) number = to_version(version);
   check([&] {
@@ -75,7 +75,7 @@ replace: forget earlier hints.)")
       .def(
           "hint_front",
           [](HistoryObject& self, nb::handle version) {
-            self.state->check();
+            self.state->admit();
             check(self.history.hint_front(to_version(version)));
           },
           nb::arg("version").none(), nb::sig("def hint_front(self, version: int) -> None"),
@@ -86,7 +86,7 @@ replace: forget earlier hints.)")
       .def(
           "start_prefetch",
           [](HistoryObject& self) {
-            self.state->check();
+            self.state->admit();
             check(self.history.start_prefetch());
           },
           "Start prefetching, in a store opened with ``prefetch=\"manual\"``.")

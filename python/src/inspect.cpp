@@ -197,7 +197,19 @@ nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last
     removals.append(removal);
   }
   for (const auto& path : got.segments) segments.append(text_of(path));
+  nb::list repacked;
+  for (const admin::Repacked& one : got.repacked) {
+    nb::dict entry;
+    entry["history"] = bytes_of(one.history);
+    entry["version"] = one.version;
+    entry["bytes_before"] = one.bytes_before;
+    entry["bytes_after"] = one.bytes_after;
+    entry["needed_by"] = one.needed_by;
+    entry["failed"] = one.failed.empty() ? nb::object(nb::none()) : nb::object(nb::str(one.failed.c_str()));
+    repacked.append(entry);
+  }
   out["removed"] = removals;
+  out["repacked"] = repacked;
   out["segments"] = segments;
   out["damages"] = to_list(got.damages);
   out["left_over"] = got.left_over_files;

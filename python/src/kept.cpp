@@ -70,7 +70,7 @@ void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, Histo
       .def(
           "info",
           [](HistoryObject& self, nb::handle version) {
-            self.state->check();
+            self.state->admit();
             Signals signals;
             const CheckpointInfo info = info_of(self, to_version(version), signals);
             nb::dict result;
@@ -102,7 +102,7 @@ Raises :class:`ebbtide.Closed`.)")
       .def(
           "latest",
           [](HistoryObject& self, nb::handle at_most) {
-            self.state->check();
+            self.state->admit();
             return latest_of(*self.state, self.history, at_most);
           },
           nb::kw_only(), nb::arg("at_most") = nb::none(),
@@ -167,7 +167,7 @@ In a persistent store also those of earlier processes. Raises :class:`ebbtide.Cl
       .def(
           "latest",
           [](StoreObject& self, std::string name, nb::handle at_most) {
-            self.state->check();
+            self.state->admit();
             return latest_of(*self.state, named(self, std::move(name)), at_most);
           },
           nb::arg("name") = "", nb::arg("at_most") = nb::none(),

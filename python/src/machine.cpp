@@ -60,6 +60,26 @@ nb::dict link_rates(const std::string& device, std::size_t span) {
   return all;
 }
 
+nb::list peer_links(std::size_t span) {
+  const auto found = [&] {
+    nb::gil_scoped_release unlocked;
+    return machine::peer_links(span);
+  }();
+  nb::list all;
+  for (const machine::PeerLink& link : found) {
+    nb::dict one;
+    one["from"] = link.from;
+    one["to"] = link.to;
+    one["usable"] = link.usable;
+    one["reason"] = nb::str(link.reason.c_str());
+    one["damaged"] = link.damaged;
+    one["store"] = link.store;
+    one["load"] = link.load;
+    all.append(one);
+  }
+  return all;
+}
+
 nb::dict write_tracking() {
   const machine::WriteTracking found = [] {
     nb::gil_scoped_release unlocked;
@@ -133,6 +153,11 @@ void bind_machine(nb::module_& module) {
              nb::sig("def link_rates(device: str, span: int = 268435456) -> dict[str, float]"),
              "Bytes/s of bare copies on a device (``\"cuda:0\"``, ``\"cpu\"``): ``device_copy`` within it,\n"
              "``device_to_host`` and ``host_to_device`` between it and pinned memory, ``both`` at once, together.");
+  module.def("peer_links", &peer_links, nb::arg("span") = std::size_t{128} << 20,
+             nb::sig("def peer_links(span: int = 134217728) -> list[dict[str, Any]]"),
+             "How each GPU uses the memory of each other one: ``from``, ``to``, ``usable``, ``reason`` (why not),\n"
+             "``damaged`` (bytes that were probed did not arrive), ``store`` and ``load`` (bytes/s to and from it).\n\n"
+             "Each ordered pair is probed with bytes that are read back. Empty with fewer than two GPUs.");
   module.def("io_uring_absent_reason", &machine::io_uring_absent_reason,
              "Why io_uring cannot be used, according to an attempt; empty when it can.");
   module.def(

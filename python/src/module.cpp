@@ -25,4 +25,5 @@ NB_MODULE(_core, module) {
   bind_node(module);
   bind_sim(module);
   bind_spill(module);
+  bind_zones(module);
 }

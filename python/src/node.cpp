@@ -64,6 +64,22 @@ nb::list pools() {
   return all;
 }
 
+nb::list lenders() {
+  nb::list all;
+  for (const admin::Lender& lender : check(admin::lenders())) {
+    nb::dict one;
+    one["group"] = nb::str(lender.group.c_str());
+    one["pid"] = lender.pid;
+    one["gpu"] = lender.gpu ? nb::object(nb::int_(*lender.gpu)) : nb::none();
+    one["offered"] = lender.offered;
+    nb::list leases;
+    for (const LeaseInfo& lease : lender.leases) leases.append(python::to_dict(lease));
+    one["leases"] = leases;
+    all.append(one);
+  }
+  return all;
+}
+
 nb::dict drain(const std::string& job, double timeout) {
   constexpr double kMost = 1e9;  // seconds
   const std::chrono::milliseconds limit(static_cast<std::int64_t>(std::min(timeout, kMost) * 1000));
@@ -83,6 +99,8 @@ nb::dict drain(const std::string& job, double timeout) {
 void bind_node(nb::module_& module) {
   module.def("pools", &pools, nb::sig("def pools() -> list[dict[str, typing.Any]]"),
              "The pools of this user on this node, each as `ebbtide node --json` has it.");
+  module.def("lenders", &lenders, nb::sig("def lenders() -> list[dict[str, typing.Any]]"),
+             "The stores of this user on this node that lend memory, each as `ebbtide node --json` has it.");
   module.def("drain", &drain, nb::arg("job"), nb::arg("timeout"),
              nb::sig("def drain(job: str, timeout: float) -> dict[str, typing.Any]"),
              "Waits until what a pool's processes have handed over is written; see ``ebbtide node drain``.");

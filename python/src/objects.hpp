@@ -111,6 +111,7 @@ class LoanObject : public Lent {
 };
 
 nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots);
+nb::dict to_dict(const LeaseInfo& lease);
 
 void bind_future(nb::module_& module);
 void bind_lease(nb::module_& module);
@@ -128,5 +129,6 @@ void bind_machine(nb::module_& module);
 void bind_node(nb::module_& module);
 void bind_sim(nb::module_& module);
 void bind_spill(nb::module_& module);
+void bind_zones(nb::module_& module);
 
 }  // namespace ebb::python

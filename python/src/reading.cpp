@@ -28,7 +28,7 @@ Reading prepare(const CheckpointInfo& info, Version version, nb::handle out, con
 
 nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool keep, std::optional<double> timeout,
                    nb::handle stream, nb::handle have) {
-  self.state->check();
+  self.state->admit();
   self.state->sweep();
   const Version number = to_version(version);
   Signals signals;
@@ -61,7 +61,7 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
 }
 
 nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {
-  self.state->check();
+  self.state->admit();
   const Version number = to_version(version);
   Signals signals;
   RestoreOptions options;
@@ -94,7 +94,7 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
 
 nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optional<double> timeout,
                   nb::handle stream) {
-  self.state->check();
+  self.state->admit();
   const Version number = to_version(version);
   const Reach reach = reach_of(*self.state, stream);
   refuse_stream(reach);

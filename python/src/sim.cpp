@@ -236,6 +236,12 @@ class SimulationObject {
     }
     return true;
   }
+  /// Until then, or until nothing is in progress any more.
+  void run_until(std::int64_t time) {
+    nb::gil_scoped_release unlocked;
+    while (simulation_->now() < time && simulation_->step()) {
+    }
+  }
   void check() const { simulation_->planner().check(); }
   std::size_t pending() const { return simulation_->planner().pending(); }
   nb::list take_answers() {
@@ -250,6 +256,11 @@ class SimulationObject {
   int fastest(std::uint32_t history, std::int64_t version) const {
     const auto found = simulation_->planner().find(history, version);
     return found ? simulation_->planner().fastest_complete(*found) : policy::kNoTier;
+  }
+  int slowest(int rank, std::uint32_t history, std::int64_t version) const {
+    const policy::Planner& planner = simulation_->planner(rank);
+    const auto found = planner.find(history, version);
+    return found ? planner.lowest_complete(*found) : policy::kNoTier;
   }
   std::uint64_t used(int tier) const { return simulation_->planner().use(static_cast<policy::TierIndex>(tier)).used; }
 
@@ -375,6 +386,7 @@ unanswered while nothing moves, or hands out bytes that are not those asked for 
       .def("step", &SimulationObject::step,
            "Carry out what comes next: one event or operation. False when everything has ended.")
       .def("run", &SimulationObject::run, "Step to the end.")
+      .def("run_until", &SimulationObject::run_until, nb::arg("time"), "Step until that time, or to the end.")
       .def("append", &SimulationObject::append, nb::arg("client"), nb::arg("op"), "Give a client one more operation.")
       .def("run_client", &SimulationObject::run_client, nb::arg("client"),
            "Step until a client has nothing left to do.")
@@ -385,6 +397,8 @@ unanswered while nothing moves, or hands out bytes that are not those asked for 
            "Whether a version can be restored or is being written.")
       .def("fastest", &SimulationObject::fastest, nb::arg("history"), nb::arg("version"),
            "The index of the fastest tier with a complete replica; -1: none.")
+      .def("slowest", &SimulationObject::slowest, nb::arg("rank"), nb::arg("history"), nb::arg("version"),
+           "The index of the slowest tier with a complete replica; -1: none.")
       .def("used", &SimulationObject::used, nb::arg("tier"), "Bytes held on a tier.")
       .def_prop_ro("now", &SimulationObject::now)
       .def_prop_ro("pending", &SimulationObject::pending, "Transfers in flight, or waiting for a link or for room.")

@@ -21,9 +21,17 @@ std::uint64_t to_zone(nb::handle zone) {
         "zone=" + repr_text(zone) + " is not valid: expected bytes, or a size such as \"64KiB\"");
 }
 
+// Error closed goes before that: a store that is closed protects nothing.
+const Bundle& demand_protected(State& state) {
+  const Bundle* const held = state.protected_arrays();
+  if (held) return *held;
+  check(state.store().versions());
+  raise(Errc::invalid_argument, "nothing is protected: call protect with the arrays first");
+}
+
 void protect(StoreObject& self, nb::handle arrays, nb::handle zone, const std::string& track, bool hints,
              bool duplicate) {
-  self.state->check();
+  self.state->admit();
   const ProtectOptions options{to_zone(zone), check(parse_track(track)), hints, duplicate};
   if (self.state->protected_arrays()) {
     raise(Errc::invalid_argument,
@@ -48,14 +56,15 @@ void protect(StoreObject& self, nb::handle arrays, nb::handle zone, const std::s
 }
 
 void unprotect(StoreObject& self) {
-  self.state->check();
-  const Bundle* const held = self.state->protected_arrays();
-  if (!held) raise(Errc::invalid_argument, "nothing is protected");
-  for (std::uint32_t region = 0; region < held->leaves.size(); ++region) {
-    check([&] {
-      Unlocked unlocked(self.state->inside());
-      return self.state->store().unprotect(region);
-    }());
+  self.state->admit();
+  const std::size_t regions = demand_protected(*self.state).leaves.size();
+  for (std::uint32_t region = 0; region < regions; ++region) {
+    Signals signals;
+    waiting(*self.state, signals, [&] {
+      auto done = self.state->store().unprotect(region, signals.interrupt());
+      const bool gone = !done && done.error().code == Errc::invalid_argument;  // by a call that was interrupted
+      return gone ? Result<void>() : done;
+    });
   }
   self.state->protect(nullptr);
 }
@@ -75,20 +84,19 @@ struct Place {
 
 // Of a protected array, or of a slice of one; none: it has no bytes.
 std::optional<Place> place_of(State& state, const Leaf& leaf, nb::handle array) {
-  const Bundle* const held = state.protected_arrays();
-  if (!held) raise(Errc::invalid_argument, "nothing is protected");
+  const Bundle& held = demand_protected(state);
   const auto [first, end] = bounds_of(leaf, array);
   if (first == end) return {};
-  for (std::uint32_t region = 0; region < held->leaves.size(); ++region) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(held->leaves[region].data);
-    if (first < begin || end > begin + held->leaves[region].bytes) continue;
+  for (std::uint32_t region = 0; region < held.leaves.size(); ++region) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(held.leaves[region].data);
+    if (first < begin || end > begin + held.leaves[region].bytes) continue;
     return Place{region, first - begin, end - first};
   }
   raise(Errc::invalid_argument, "array is no part of a protected array: give one of them, or a slice of it");
 }
 
 void touch(StoreObject& self, nb::handle array) {
-  self.state->check();
+  self.state->admit();
   const Leaf leaf = describe(array, "array", Use::target, reach_of(*self.state, nb::none()));
   const auto place = place_of(*self.state, leaf, array);
   if (!place) return;
@@ -99,14 +107,13 @@ void touch(StoreObject& self, nb::handle array) {
 }
 
 nb::object snapshot(StoreObject& self, nb::handle version, bool full, bool dedup, nb::handle stream, bool fenced) {
-  self.state->check();
+  self.state->admit();
   self.state->sweep();
   const Version number = to_version(version);
-  const Bundle* const held = self.state->protected_arrays();
-  if (!held) raise(Errc::invalid_argument, "nothing is protected: call protect with the arrays first");
-  const auto on = stream_for(*self.state, *held, reach_of(*self.state, stream), true, true);
+  const Bundle& held = demand_protected(*self.state);
+  const auto on = stream_for(*self.state, held, reach_of(*self.state, stream), true, true);
   Signals signals;
-  const SnapshotOptions options{encode(*held), full, dedup, signals.interrupt(), on, fenced};
+  const SnapshotOptions options{encode(held), full, dedup, signals.interrupt(), on, fenced};
   auto taken = waiting(*self.state, signals, [&] { return self.state->store().snapshot(number, options); });
   return nb::cast(new FutureObject(self.state, std::move(taken), nullptr), nb::rv_policy::take_ownership);
 }
@@ -187,7 +194,7 @@ It is stored in the background, as a version like any other: :meth:`restore` rea
 not copied yet waits for its copy (with ``track="faults"``; ics19 sec. 4.3.2).
 
 full: store everything, whatever was written.
-dedup: store equal zones of this snapshot once (not those of arrays on a GPU).
+dedup: store no zone that is stored already, by this snapshot or by one it leans on (not for arrays on a GPU).
 stream: where arrays on the GPU are cut, as for ``checkpoint``: they are what they are when the stream gets there, and later
 work on it may write to them. The host waits until the stream has read them.
 fenced: before arrays on the GPU are written to, ``before_write`` of what this returns is called. Until then they are copied

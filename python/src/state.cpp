@@ -35,6 +35,24 @@ void State::check() const {
             " was forked from it: a fork shares neither its threads nor its files; open a store of its own");
 }
 
+void State::admit() {
+  check();
+  if (!suspends_) return;
+  Signals signals;
+  const auto admitted = [&] {
+    Unlocked unlocked(inside_);
+    return store_->check_suspended(signals.interrupt());
+  }();
+  signals.rethrow();
+  ebb::python::check(admitted);
+}
+
+void State::suspend_on(int signal, const SuspendOptions& options) {
+  check();
+  ebb::python::check(store_->suspend_on(signal, options));
+  suspends_ = true;
+}
+
 bool State::Pending::ended() const {
   try {
     return future.done(level);

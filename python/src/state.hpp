@@ -33,6 +33,11 @@ class State {
   std::atomic<int>& inside() { return inside_; }
   /// Refuses a forked child, by name.
   void check() const;
+  /// The same, and a suspended store, for calls of the program that do more than look. While the store is being
+  /// suspended this waits, and runs signal handlers.
+  void admit();
+  /// `signal` suspends the store from now on.
+  void suspend_on(int signal, const SuspendOptions& options);
   bool foreign() const;             ///< in a forked child
   int gpu() const { return gpu_; }  ///< -1: the store's device is host memory
   std::string_view durability() const { return durability_; }
@@ -60,6 +65,7 @@ class State {
   std::unique_ptr<Bundle> protected_;
   Kinds kinds_;
   std::atomic<int> inside_{0};
+  bool suspends_ = false;  ///< suspend_on was called
   long pid_;
   int gpu_ = -1;
   std::string_view durability_;

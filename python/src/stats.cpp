@@ -22,6 +22,15 @@ nb::dict to_dict(const ArenaStats& arena) {
 
 }  // namespace
 
+nb::dict to_dict(const LeaseInfo& lease) {
+  nb::dict one;
+  one["lender"] = lease.lender;
+  one["borrower"] = lease.borrower;
+  one["bytes"] = lease.bytes;
+  one["state"] = nb::str(lease.state.c_str());
+  return one;
+}
+
 nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots) {
   nb::dict result, blocked;
   nb::list tiers, links;
@@ -79,6 +88,17 @@ nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots) {
     node["last_durable_s"] = stats.node->last_durable_s;
     node["last_drain_s"] = stats.node->last_drain_s;
     result["node"] = node;
+  }
+  if (stats.leases) {
+    nb::dict leases;
+    leases["offered"] = stats.leases->offered;
+    leases["lent"] = stats.leases->lent;
+    leases["overdue"] = stats.leases->overdue;
+    leases["borrowed"] = stats.leases->borrowed;
+    nb::list all;
+    for (const LeaseInfo& lease : stats.leases->leases) all.append(to_dict(lease));
+    leases["leases"] = all;
+    result["leases"] = leases;
   }
   nb::dict cuts;
   cuts["zones"] = snapshots.zones;

@@ -1,4 +1,5 @@
 // An open store: its histories, counters and close.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include "arguments.hpp"
@@ -16,6 +17,19 @@ void tell_beside(nb::handle raised, nb::python_error& error) {
   }
   error.value().attr("__context__") = raised.attr("__context__");
   raised.attr("__context__") = error.value();
+}
+
+int to_signal(nb::handle signal) {
+  int number = 0;
+  const nb::object as_int = PyIndex_Check(signal.ptr()) ? nb::steal(PyNumber_Index(signal.ptr())) : nb::object();
+  if (as_int.is_valid() && nb::try_cast(as_int, number)) return number;
+  PyErr_Clear();
+  raise(Errc::invalid_argument, "signal=" + repr_text(signal) + " is not valid: expected one such as signal.SIGTERM");
+}
+
+std::optional<Seconds> to_within(std::optional<double> within) {
+  if (!within) return std::nullopt;
+  return Seconds(*within);
 }
 
 }  // namespace
@@ -74,10 +88,43 @@ fastest tier. Both cover the newest restores, at least 16384.
 ``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far,
 ``bytes_borrowed`` (now, of what other processes of the pool do not use), and of the checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
 them durable (``last_durable_s``), and between the two (``last_drain_s``).
+``leases``, of a store that lends memory or borrows it: bytes ``offered`` to others, ``lent`` (until they can be allocated
+here again), of these ``overdue``, and ``borrowed``; and ``leases``, each with ``lender`` and ``borrower`` (processes; 0: it
+has ended), ``bytes`` and ``state`` (``"lent"``, ``"recalled"``, ``"overdue"``, ``"orphaned"``).
 ``snapshots``, of protected arrays: ``zones`` that are protected now and how many of them are known to be ``dirty``,
 ``snapshots`` taken, ``failures`` after the cut, ``faults`` (first writes seen), ``duplicates`` (zones copied because a write
 came first), ``blocked_s`` (seconds that writers waited) and ``bytes_gathered`` (copied from protected arrays).
 ``settings``: the sizes and engines chosen at open.)")
+      .def(
+          "lend",
+          [](StoreObject& self, nb::handle bytes, std::optional<double> timeout) {
+            self.state->check();
+            std::uint64_t size = 0;
+            if (nb::isinstance<nb::str>(bytes)) {
+              size = check(parse_bytes("bytes", nb::cast<std::string>(bytes)));
+            } else if (!nb::try_cast(bytes, size)) {
+              raise(Errc::invalid_argument,
+                    "bytes=" + repr_text(bytes) + " is not valid: expected bytes as an int, or text such as \"8GiB\"");
+            }
+            const Seconds within = to_timeout(timeout).value_or(Seconds(1e9));
+            const Result<void> done = [&] {
+              Unlocked unlocked(self.state->inside());
+              return self.state->store().lend(size, within);
+            }();
+            check(done);
+          },
+          nb::arg("bytes"), nb::arg("timeout").none() = 10.0,
+          nb::sig("def lend(self, bytes: int | str, timeout: float | None = 10.0) -> None"),
+          R"(Lend so much of this device's memory to other processes from now on, in place of ``lend`` of ``open``.
+
+bytes: an int, or text such as ``"8GiB"``; 0, or at least 64 MiB. Less than before: the call returns once the rest can be
+allocated here again. What others do not use is not allocated.
+timeout: seconds to wait for that; None: as long as it takes.
+
+Raises :class:`ebbtide.TimedOut`, with the processes that have not returned it and how much: it is not free until they have.
+
+>>> store = ebbtide.open(device_cache="4GiB", lend="32GiB")
+>>> store.lend("8GiB")      # 24 GiB can be allocated now)")
       .def(
           "close", [](StoreObject& self) { self.state->close(); },
           R"(End every transfer and free the caches. Waiting calls end with :class:`ebbtide.Closed`. Calling it twice is fine.
@@ -88,6 +135,72 @@ Raises :class:`ebbtide.TimedOut`, or the error of what failed (:class:`ebbtide.N
 naming a checkpoint that is not durable. The store is closed all the same.
 A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
 and it must be closed again, though other threads may have received ``Closed`` meanwhile.)")
+      .def(
+          "suspend_on",
+          [](StoreObject& self, nb::handle signal, std::optional<std::string> level, std::optional<double> within) {
+            self.state->suspend_on(to_signal(signal), {std::move(level), to_within(within)});
+          },
+          nb::arg("signal"), nb::kw_only(), nb::arg("level") = nb::none(), nb::arg("within") = nb::none(),
+          nb::sig(
+              "def suspend_on(self, signal: int, *, level: str | None = None, within: float | None = None) -> None"),
+          R"(From now on ``signal`` suspends the store, so that a job that must go can end and be started again (sc22, slide 53).
+
+In the background, and whatever the program does meanwhile, everything written so far becomes as durable as ``level``, and
+then a mark is written. The program's next call waits for that and raises :class:`ebbtide.Suspended`, as every later one
+does, except those that only look (:meth:`versions`, :meth:`histories`, :meth:`stats`, :attr:`suspended`), what is in hand
+(``commit`` of a reservation, ``close`` of a file, futures) and :meth:`close`. The program ends itself; the library never
+does. If the store cannot be suspended, or not in time, there is no mark and older versions are as they were; the next call
+raises the error, and the ones after it go on.
+
+signal: such as ``signal.SIGTERM``. The handler that is there is called too, also one of :func:`signal.signal`; one that
+is set later takes the place of this one. May be called for several signals.
+level: ``"process"``, ``"node"`` or ``"storage"``; default: the store's durability.
+within: seconds from the signal to the mark, such as a scheduler's grace period less some; default: as long as it takes.
+
+Raises :class:`ebbtide.InvalidArgument` (a signal that cannot be caught or means a bug, a level),
+:class:`ebbtide.Unsupported` (an ephemeral store, a read-only one, a level that it does not have),
+:class:`ebbtide.InUse` (16 stores of this process do this already), :class:`ebbtide.Closed`.
+
+>>> store.suspend_on(signal.SIGTERM, within=20)
+>>> try:
+...     for step in range(first, 1000):
+...         state = advance(state)
+...         store.checkpoint(step, state)
+... except ebbtide.Suspended:
+...     sys.exit(0)              # started again, store.suspended is not None)")
+      .def(
+          "check_suspended", [](StoreObject& self) { self.state->admit(); },
+          R"(Do nothing but raise what every other call would, for a program that makes few of them.
+
+Waits while the store is being suspended. Raises :class:`ebbtide.Suspended`, or the error of an attempt that failed.)")
+      .def_prop_ro(
+          "suspended",
+          [](StoreObject& self) -> std::optional<double> {
+            self.state->check();
+            const auto since = check([&] {
+              Unlocked unlocked(self.state->inside());
+              return self.state->store().suspended();
+            }());
+            if (!since) return std::nullopt;
+            return static_cast<double>(*since) * 1e-9;
+          },
+          nb::sig("def suspended(self) -> float | None"),
+          R"(When the store was suspended, in seconds since 1970, also by an earlier process; None: it was not.
+
+Stays until :meth:`clear_suspended`. Raises :class:`ebbtide.Closed`.)")
+      .def(
+          "clear_suspended",
+          [](StoreObject& self) {
+            self.state->check();
+            check([&] {
+              Unlocked unlocked(self.state->inside());
+              return self.state->store().clear_suspended();
+            }());
+          },
+          R"(Remove the mark, durably, and let calls begin again: the program has taken up its work.
+
+Raises :class:`ebbtide.Unsupported` (a read-only store), :class:`ebbtide.TimedOut` (the disk does not answer),
+:class:`ebbtide.Closed`.)")
       .def_prop_ro(
           "durability", [](StoreObject& self) { return to_text(self.state->durability()); },
           nb::sig("def durability(self) -> str"),

@@ -13,7 +13,7 @@ namespace {
 
 nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout,
                       nb::handle stream) {
-  self.state->check();
+  self.state->admit();
   self.state->sweep();
   const Version number = to_version(version);
   const Reach reach = reach_of(*self.state, stream);
@@ -46,7 +46,7 @@ Library library_named(nb::handle like) {
 
 nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb::handle dtype,
                    std::optional<double> timeout, nb::handle stream, nb::handle like) {
-  self.state->check();
+  self.state->admit();
   const Version number = to_version(version);
   const Reach reach = reach_of(*self.state, stream);
   refuse_stream(reach);

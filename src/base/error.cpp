@@ -23,6 +23,7 @@ std::string_view name_of(Errc code) noexcept {
     case Errc::in_use: return "in_use";
     case Errc::not_a_store: return "not_a_store";
     case Errc::not_permitted: return "not_permitted";
+    case Errc::suspended: return "suspended";
   }
   return "unknown";
 }

@@ -29,6 +29,7 @@ static_assert(number(Errc::damaged) == EBB_DAMAGED);
 static_assert(number(Errc::in_use) == EBB_IN_USE);
 static_assert(number(Errc::not_a_store) == EBB_NOT_A_STORE);
 static_assert(number(Errc::not_permitted) == EBB_NOT_PERMITTED);
+static_assert(number(Errc::suspended) == EBB_SUSPENDED);
 
 }  // namespace
 

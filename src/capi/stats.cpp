@@ -54,6 +54,17 @@ constexpr Field<ebb::NodeStats> kNode[] = {EBB_FIELD(ebb::NodeStats, bytes_hande
                                            EBB_FIELD(ebb::NodeStats, last_blocked_s),
                                            EBB_FIELD(ebb::NodeStats, last_durable_s),
                                            EBB_FIELD(ebb::NodeStats, last_drain_s)};
+constexpr Field<ebb::LeaseStats> kLeases[] = {
+    EBB_FIELD(ebb::LeaseStats, offered),
+    EBB_FIELD(ebb::LeaseStats, lent),
+    EBB_FIELD(ebb::LeaseStats, overdue),
+    EBB_FIELD(ebb::LeaseStats, borrowed),
+};
+constexpr Field<ebb::LeaseInfo> kLease[] = {
+    EBB_FIELD(ebb::LeaseInfo, lender),
+    EBB_FIELD(ebb::LeaseInfo, borrower),
+    EBB_FIELD(ebb::LeaseInfo, bytes),
+};
 constexpr Field<ebb::SnapshotStats> kSnapshots[] = {
     EBB_FIELD(ebb::SnapshotStats, zones),     EBB_FIELD(ebb::SnapshotStats, dirty),
     EBB_FIELD(ebb::SnapshotStats, snapshots), EBB_FIELD(ebb::SnapshotStats, failures),
@@ -120,7 +131,14 @@ std::string object(const Field<T> (&fields)[N], const T& from) {
   return "{" + members(fields, from).substr(2) + "}";
 }
 
-// "node" is null when the store is in no node's pool.
+std::string json_of(const ebb::LeaseStats& stats) {
+  const auto one = [](const ebb::LeaseInfo& lease) {
+    return "{" + members(kLease, lease).substr(2) + ", \"state\": " + json_text(lease.state) + "}";
+  };
+  return "{" + members(kLeases, stats).substr(2) + ", \"leases\": " + listed('[', stats.leases, ']', one) + "}";
+}
+
+// "node" is null when the store is in no node's pool, "leases" when it neither lends nor borrows.
 std::string json_of(const ebb::Stats& stats, const ebb::SnapshotStats& snapshots) {
   return "{\"tiers\": " +
          listed('[', stats.tiers, ']',
@@ -133,6 +151,7 @@ std::string json_of(const ebb::Stats& stats, const ebb::SnapshotStats& snapshots
          listed('[', stats.prefetch_distance, ']', [](auto distance) { return std::to_string(distance); }) +
          ", \"found_on\": " + listed('[', stats.found_on, ']', [](auto tier) { return std::to_string(int{tier}); }) +
          ", \"node\": " + (stats.node ? object(kNode, *stats.node) : "null") +
+         ", \"leases\": " + (stats.leases ? json_of(*stats.leases) : "null") +
          ", \"snapshots\": " + object(kSnapshots, snapshots) + ", \"settings\": " + json_text(stats.settings) + "}";
 }
 

@@ -70,6 +70,8 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
         if (given->node_chunk != 0 && given->node_chunk != EBB_UNSET) options.node_chunk = given->node_chunk;
         if (given->node_agent >= 0) options.node_agent = given->node_agent != 0;
       }
+      if (given->lend != 0 && given->lend != EBB_UNSET) options.lend = given->lend;
+      if (given->borrow) set(options, "borrow", given->borrow);
       if (given->verify) set(options, "verify", given->verify);
       if (given->log) {
         options.log = [log = given->log, context = given->log_context](std::string_view line) {
@@ -103,6 +105,15 @@ ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_stor
     if (!name) return refuse("the history's name is NULL");
     *history = new ebb_store(store->root->history(name, reverse ? ebb::Order::reverse : ebb::Order::none));
     return EBB_OK;
+  });
+}
+
+ebb_status ebb_lend(ebb_store* store, uint64_t bytes, double timeout) {
+  return guarded([&]() -> ebb_status {
+    if (!valid(store)) return refuse(kNoStore);
+    if (!store->root) return refuse("a history lends nothing: give the store that was opened");
+    check_seconds(timeout);
+    return status_of(store->root->lend(bytes, ebb::Seconds(timeout)));
   });
 }
 

@@ -23,6 +23,10 @@ class Directory {
   explicit Directory(std::shared_ptr<runtime::Engine> engine) : engine_(std::move(engine)) {}
 
   History history(std::string name) const { return engine_->view(std::move(name)); }
+  /// Why a call of the program may not begin, if so.
+  std::optional<Error> suspended(const Interrupt& interrupted) const {
+    return engine_->suspender().refusal(interrupted);
+  }
   /// The cache's memory is the host's, and can be filled by the application.
   bool lends() const { return !engine_->gpu(); }
   PieceLayout layout() const;

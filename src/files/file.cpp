@@ -8,6 +8,10 @@ namespace {
 
 Error no_file() { return {Errc::closed, "this file was moved from"}; }
 
+std::optional<Error> refusal(const files::OpenFile* open, const Interrupt& interrupted) {
+  return open == nullptr ? no_file() : open->suspended(interrupted);
+}
+
 }  // namespace
 
 File::File(std::unique_ptr<files::OpenFile> open) : open_(std::move(open)) {}
@@ -27,15 +31,17 @@ std::uint64_t File::tell() const { return open_ ? open_->position() : 0; }
 std::uint64_t File::size() const { return open_ ? open_->size() : 0; }
 
 Result<std::uint64_t> File::read(std::span<std::byte> to, const Interrupt& interrupted) {
-  if (!open_) return no_file();
+  if (auto refused = refusal(open_.get(), interrupted)) return *refused;
   return open_->read(to, interrupted);
 }
 Result<void> File::write(std::span<const std::byte> from, const Interrupt& interrupted) {
-  return open_ ? open_->write(from, interrupted) : no_file();
+  if (auto refused = refusal(open_.get(), interrupted)) return *refused;
+  return open_->write(from, interrupted);
 }
 Result<void> File::seek(std::uint64_t position) { return open_ ? open_->seek(position) : no_file(); }
 Result<void> File::truncate(std::uint64_t bytes, const Interrupt& interrupted) {
-  return open_ ? open_->truncate(bytes, interrupted) : no_file();
+  if (auto refused = refusal(open_.get(), interrupted)) return *refused;
+  return open_->truncate(bytes, interrupted);
 }
 Result<void> File::close(const Interrupt& interrupted) { return open_ ? open_->close(interrupted) : Result<void>(); }
 void File::abandon() {

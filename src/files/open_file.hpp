@@ -28,6 +28,7 @@ class OpenFile {
 
   const FileName& name() const { return name_; }
   bool writable() const { return writable_; }
+  std::optional<Error> suspended(const Interrupt& interrupted) const { return directory_.suspended(interrupted); }
   Result<std::uint64_t> read(std::span<std::byte> to, const Interrupt& interrupted);
   Result<void> write(std::span<const std::byte> from, const Interrupt& interrupted);
   Result<void> seek(std::uint64_t position);

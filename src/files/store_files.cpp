@@ -10,12 +10,10 @@ namespace {
 
 constexpr std::size_t kMaxName = 65'000;
 
-Error no_store() { return {Errc::closed, "this store was moved from"}; }
-
 }  // namespace
 
 Result<File> Store::create_file(std::string name, Version version, Seconds timeout) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   if (name.empty() || name.size() > kMaxName)
     return Error{Errc::invalid_argument, "a file's name has 1 to " + std::to_string(kMaxName) +
                                              " bytes, and this one has " + std::to_string(name.size())};
@@ -39,7 +37,7 @@ Result<File> Store::create_file(std::string name, Version version, Seconds timeo
 }
 
 Result<File> Store::open_file(std::string name, std::optional<Version> version) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   Directory directory(engine_);
   if (!version) {
     const auto all = files(name);
@@ -54,7 +52,7 @@ Result<File> Store::open_file(std::string name, std::optional<Version> version) 
 }
 
 Result<std::vector<FileInfo>> Store::files(std::optional<std::string> name) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   const Directory directory(engine_);
   const auto all = directory.parts(name);
   if (!all) return all.error();
@@ -70,7 +68,7 @@ Result<std::vector<FileInfo>> Store::files(std::optional<std::string> name) {
 }
 
 Result<void> Store::drop_file(std::string name, Version version) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   const FileName file{std::move(name), version};
   const Directory directory(engine_);
   const auto all = directory.parts(file.name);

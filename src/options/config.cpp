@@ -62,6 +62,12 @@ Result<std::uint64_t> parse_count(std::string_view key, std::string_view text) {
   return count;
 }
 
+Result<std::uint64_t> parse_borrowed(std::string_view key, std::string_view text) {
+  if (runtime::lower(runtime::trimmed(text)) == "auto") return kBorrowAll;
+  if (auto bytes = parse_bytes(key, text)) return bytes;
+  return runtime::wrong_value(key, text, "\"auto\", or a size such as \"8GiB\"");
+}
+
 Result<void> store_device(std::optional<std::string>& field, std::string_view key, std::string_view text) {
   const std::string wanted = runtime::lower(runtime::trimmed(text));
   if (!runtime::parse_device(wanted)) return runtime::wrong_value(key, text, runtime::kDevices);
@@ -93,7 +99,8 @@ constexpr std::array kBool = {Choice<bool>{"true", true}, Choice<bool>{"false", 
                               Choice<bool>{"yes", true},  Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
     "device, directory, device_cache, host_cache, memory, device_arena, host_arena, warm, disk, durability, readonly, "
-    "keep_last, keep_every, node_pool, node_agent, node_chunk, verify, prefetch, eviction, io, direct_io, "
+    "keep_last, keep_every, node_pool, node_agent, node_chunk, lend, borrow, verify, prefetch, eviction, io, "
+    "direct_io, "
     "close_timeout, event_log";
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
@@ -115,6 +122,8 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
   if (key == "node_pool") return store(options.node_pool, parse_bytes(shown, text));
   if (key == "node_agent") return choose(options.node_agent, shown, text, kBool);
   if (key == "node_chunk") return store(options.node_chunk, parse_bytes(shown, text));
+  if (key == "lend") return store(options.lend, parse_bytes(shown, text));
+  if (key == "borrow") return store(options.borrow, parse_borrowed(shown, text));
   if (key == "verify") return choose(options.verify, shown, text, kVerify);
   if (key == "prefetch") return choose(options.prefetch, shown, text, kPrefetch);
   if (key == "eviction") return choose(options.eviction, shown, text, kEviction);
@@ -147,6 +156,8 @@ void prefer(Options& base, const Options& given) {
   take(base.node_pool, given.node_pool);
   take(base.node_agent, given.node_agent);
   take(base.node_chunk, given.node_chunk);
+  take(base.lend, given.lend);
+  take(base.borrow, given.borrow);
   take(base.verify, given.verify);
   take(base.prefetch, given.prefetch);
   take(base.eviction, given.eviction);

@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "os/memory_limits.hpp"
+#include "planner/lease_ledger.hpp"
 #include "planner/topology.hpp"
 #include "storage/scan/segment_scan.hpp"
 
@@ -118,6 +119,23 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
   return {};
 }
 
+// Memory that is lent to other processes, and borrowed of them.
+Result<void> choose_leases(const Options& options, std::uint64_t device_cache, EngineSetup& setup) {
+  setup.lend = options.lend.value_or(0);
+  setup.borrow = options.borrow.value_or(0);
+  constexpr const char* kLeast = "0, or at least 67108864 bytes (64 MiB), which is the smallest lease";
+  const auto too_small = [](std::uint64_t bytes) { return bytes > 0 && bytes < policy::kSmallestLease; };
+  if (too_small(setup.lend)) return wrong_value("lend", std::to_string(setup.lend), kLeast);
+  if (too_small(setup.borrow)) {
+    return wrong_value("borrow", std::to_string(setup.borrow), std::string("\"auto\", ") + kLeast);
+  }
+  if (setup.borrow > 0 && device_cache == 0) {
+    const std::string shown = setup.borrow == kBorrowAll ? "auto" : std::to_string(setup.borrow);
+    return wrong_value("borrow", shown, "0 without a device cache: it holds what that cannot");
+  }
+  return {};
+}
+
 // What the store's checkpoints occupy already; the free space comes on top of that.
 std::uint64_t held_in_store(platform::Files& files, const std::filesystem::path& directory) {
   std::vector<std::string> names;
@@ -165,7 +183,7 @@ const char* name_of_eviction(Eviction eviction) {
 const char* name_of(DeviceArena arena) { return arena == DeviceArena::mapped ? "mapped" : "direct"; }
 const char* name_of(HostArena arena) { return arena == HostArena::incremental ? "incremental" : "direct"; }
 
-constexpr double kPcieRate = 50e9;
+constexpr double kPcieRate = 50e9, kPeerRate = 300e9;
 
 // The application's copies are one command each: only background copies must let others overtake. On a GPU they are
 // enqueued, on as many streams as there are callers, and none may wait for another's.
@@ -187,9 +205,10 @@ void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memo
     link.window = 16'000'000;
     return;
   }
-  if (host_memory || link.from == link.to) return;  // else between the device and host memory
-  link.chunk = 16 * kMiB;                           // smaller PCIe transfers are slower
-  link.bytes_per_s = kPcieRate;
+  if (host_memory || link.from == link.to) return;
+  const bool of_peers = link.from != policy::kHost && link.to != policy::kHost;
+  link.chunk = 16 * kMiB;  // smaller PCIe transfers are slower
+  link.bytes_per_s = of_peers ? kPeerRate : kPcieRate;
 }
 // What is in a node's pool is handed over with a message: its agent decides when it is written.
 void hand_over(policy::Machine& machine) {
@@ -350,7 +369,9 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   const auto add = [&](const char* name, policy::Medium medium, std::uint64_t bytes) {
     if (bytes > 0) machine.tiers.push_back({name, medium, bytes, kGranule});
   };
+  if (auto refused = choose_leases(options, device, setup); !refused) return refused.error();
   add("device", policy::Medium::device, device);
+  if (setup.borrow > 0) machine.tiers.push_back({std::string(kPeerTier), policy::Medium::device, 0, kGranule});
   add("host", policy::Medium::host, host);
   add("local", policy::Medium::file, disk);
   if (machine.tiers.empty()) {
@@ -374,10 +395,15 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     setup.log = *options.log_with_severity;
   else if (options.log)
     setup.log = *options.log;
+  const auto leased = [](const char* what, std::uint64_t bytes) {
+    if (bytes == 0) return std::string();
+    return std::string(", ") + what + " " + (bytes == kBorrowAll ? "auto" : format_bytes(bytes));
+  };
   setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) +
-                   ", local " + format_bytes(disk) + on_disk + ", local ranks " + std::to_string(ranks) +
-                   ", eviction " + name_of_eviction(eviction) + ", prefetch " +
-                   (machine.manual_prefetch ? "manual" : "auto") + ", durability " +
+                   ", local " + format_bytes(disk) + on_disk + leased("lend", setup.lend) +
+                   leased("borrow", setup.borrow) + ", local ranks " + std::to_string(ranks) + ", eviction " +
+                   name_of_eviction(eviction) + ", prefetch " + (machine.manual_prefetch ? "manual" : "auto") +
+                   ", durability " +
                    (setup.readonly ? "as it was written (readonly)" : std::string(name_of(setup.durability))) +
                    ", verify " + (setup.verify_all ? "all" : "files") + ", device_arena " +
                    name_of(setup.device_arena) + ", host_arena " + name_of(setup.host_arena);

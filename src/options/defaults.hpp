@@ -70,8 +70,13 @@ struct EngineSetup {
       make_host_memory;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
   std::optional<PoolSetup> pool = {};
-  std::uint64_t local_ranks = 1;  // this job's processes on this node, this one included
+  std::uint64_t lend = 0, borrow = 0;  // bytes; kBorrowAll
+  std::string lending_group;           // node::lending_group()
+  std::uint64_t local_ranks = 1;       // this job's processes on this node, this one included
 };
+
+/// The tier of what other processes lend. Its own memory is none: all of it comes as segments.
+inline constexpr std::string_view kPeerTier = "peer";
 
 /// As the option's text: "storage".
 std::string_view name_of(Durability durability);

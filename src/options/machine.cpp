@@ -3,6 +3,7 @@
 
 #include "device/cuda.hpp"
 #include "device/link_rates.hpp"
+#include "device/peer_pairs.hpp"
 #include "options/defaults.hpp"
 #include "options/device_choice.hpp"
 #include "os/automatic_track.hpp"
@@ -48,6 +49,22 @@ Result<LinkRates> link_rates(const std::string& device, std::size_t span) {
   auto opened = runtime::open_device(device);
   if (!opened) return opened.error();
   return platform::measure_links(**opened, span);
+}
+
+std::vector<PeerLink> peer_links(std::size_t span) {
+  std::vector<PeerLink> all;
+  for (const platform::PeerPair& pair : platform::cuda_peer_pairs(span)) {
+    PeerLink link{.from = pair.from, .to = pair.to, .usable = static_cast<bool>(pair.rates), .reason = {}};
+    if (link.usable) {
+      link.store = pair.rates->store;
+      link.load = pair.rates->load;
+    } else {
+      link.reason = pair.rates.error().message;
+      link.damaged = pair.rates.error().code == Errc::damaged;
+    }
+    all.push_back(std::move(link));
+  }
+  return all;
 }
 
 std::string io_uring_absent_reason() {
@@ -99,7 +116,7 @@ Result<Plan> plan(const Options& options) {
   Plan plan{.directory = std::move(setup->directory), .settings = std::move(setup->settings)};
   for (const policy::TierSpec& tier : setup->machine.tiers) {
     switch (tier.medium) {
-      case policy::Medium::device: plan.device = tier.capacity; break;
+      case policy::Medium::device: plan.device += tier.capacity; break;  // what peers lend is not counted
       case policy::Medium::host: plan.host = tier.capacity; break;
       case policy::Medium::file: plan.disk = tier.capacity; break;
     }

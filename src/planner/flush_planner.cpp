@@ -32,9 +32,7 @@ void FlushPlanner::schedule() {
                           .costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t),
                           .self = key.slot};
         const bool started = start(key.slot, t, urgent ? Rights{.self = key.slot} : mine, context_.now, 0);
-        if (!started && !urgent &&
-            (context_.machine.ephemeral || !transfers_.room_for_more(t, context_.below(t), MoveKind::flush)))
-          break;
+        if (!started && !urgent && (context_.machine.ephemeral || !may_send(t))) break;
         it = list->upper_bound(key);  // a persistent store sends what there is room for, past what there is none for
       }
     }
@@ -62,7 +60,10 @@ bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time s
     // Someone waits for it at a file: straight there, without displacing anything on the way.
     if (wanted_there && context_.memory(t) && t < c.flush_to && space_.free_bytes(t) < space_.footprint(t, c.bytes))
       continue;
-    if (!demand && !transfers_.room_for_more(from, t, MoveKind::flush)) return false;
+    if (!demand && !transfers_.room_for_more(from, t, MoveKind::flush)) {
+      if (is_peer(t)) continue;  // the own link to the host is another way
+      return false;
+    }
     Rights there = rights;
     there.down = true;
     there.self = slot;
@@ -112,6 +113,13 @@ void FlushPlanner::hasten(Slot slot, TierIndex from, const Rights& rights, Time 
     start(slot, from, rights, since, depth);
   else if (rights.who == Rights::demand)
     transfers_.make_demand(flush, since);
+}
+
+// Whether the link that start() would use has room for more.
+bool FlushPlanner::may_send(TierIndex from) const {
+  TierIndex t = context_.below(from);
+  while (t != kNoTier && is_peer(t) && !transfers_.room_for_more(from, t, MoveKind::flush)) t = context_.below(t);
+  return t != kNoTier && transfers_.room_for_more(from, t, MoveKind::flush);
 }
 
 bool FlushPlanner::speculate() const {

@@ -13,6 +13,9 @@ void Outcomes::on(HistoryId, const event::Finished& e) {
   Move& m = transfers_[sent.move];
   if (m.cancelled) {
     transfers_.remove_chunk(m, sent.offset);
+    // Nothing is wrong with what a call has got so far: it must not be copied again, once the call may have returned.
+    const bool got = m.kind == MoveKind::read && !m.failed && !m.displaced && sent.hop == m.route.hops - 1;
+    if (got && sent.offset == m.done) m.done += sent.length;
     if (m.in_flight == 0) abort_move(sent.move);
     return;
   }

@@ -7,7 +7,8 @@ namespace ebb::policy {
 
 TierSpace::TierSpace(Context& context) : context_(context) {
   for (const TierSpec& t : context_.machine.tiers) {
-    if (t.capacity == 0 || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
+    const bool nothing = t.capacity == 0 && t.medium == Medium::file;  // memory may all be lent by others
+    if (nothing || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
     Tier& tier = tiers_.emplace_back(t.granule);
     tier.map.lend(0, t.capacity);
   }

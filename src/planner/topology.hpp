@@ -20,9 +20,9 @@ inline constexpr NodeIndex kApplication = 0;
 enum class Medium : std::uint8_t { device, host, file };
 
 struct TierSpec {
-  std::string name;  // "device", "host", "local"
+  std::string name;  // "device", "peer" (memory of other GPUs, which they lend), "host", "local"
   Medium medium = Medium::host;
-  Bytes capacity = 0;
+  Bytes capacity = 0;    // 0: all of its memory comes as segments that others lend
   Bytes granule = 4096;  // sizes and offsets are rounded up to it
   NodeIndex node = -1;
 };

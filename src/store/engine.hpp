@@ -17,12 +17,15 @@
 #include "store/lending.hpp"
 #include "store/lifetime.hpp"
 #include "store/link_queues.hpp"
+#include "store/neighbours.hpp"
 #include "store/persistence.hpp"
 #include "store/planner_port.hpp"
 #include "store/pump_thread.hpp"
 #include "store/recovery.hpp"
+#include "store/snapshot_delivery.hpp"
 #include "store/snapshot_reader.hpp"
 #include "store/streams.hpp"
+#include "store/suspender.hpp"
 #include "store/verifier.hpp"
 #include "store/waits.hpp"
 
@@ -56,6 +59,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<std::shared_ptr<Attached>> attach(std::shared_ptr<Attached> attached);
   /// nullptr: nothing is.
   std::shared_ptr<Attached> attached();
+
+  // For the suspender.
+  /// The level that it is to drain to: the store's, unless one is given. Errors: unsupported, invalid_argument.
+  Result<std::string> suspension_level(const std::optional<std::string>& level) const;
+  /// Waits until everything written so far is as durable as `level`; of snapshots in flight too.
+  Result<void> drain(std::string_view level, policy::Time until, const Interrupt& interrupted);
+  void log_suspension(const Result<void>& done) const;
 
   // engine_write.cpp
   Result<Future> checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
@@ -115,11 +125,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   platform::Device& device() { return *seams_.device; }
   const std::shared_ptr<platform::Device>& shared_device() const { return seams_.device; }
   const Streams& streams() const { return streams_; }
+  ZoneScratches& zone_scratches() { return zone_scratches_; }
   Stats stats();
   std::optional<int> gpu() const { return seams_.device->gpu(); }
 
   Waits& waits() { return waits_; }
+  Suspender& suspender() { return suspender_; }
   Lending& lending() { return lending_; }
+  Result<void> lend(std::uint64_t bytes, Seconds within);
 
   /// Tests with a clock of their own: looks at the time again.
   void poke();
@@ -167,8 +180,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   BackgroundWorker worker_;
   Waits waits_;
   Lending lending_;
+  ZoneScratches zone_scratches_;
   std::unique_ptr<Borrower> borrower_;  // of a store in a node's pool
+  Neighbours neighbours_;
   std::shared_ptr<Attached> attached_;  // by the port's mutex
+  Suspender suspender_;
 };
 
 }  // namespace ebb::runtime

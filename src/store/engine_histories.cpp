@@ -144,12 +144,19 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
     if (!newest) return newest;
     if (!*newest) break;
     const Version version = **newest;
+    const storage::ObjectId before = recovery_.object_of(port_.lock(), history, version);
     const auto stored = stored_info(history, version);
     if (!stored || !storage::is_snapshot(*stored)) return newest;
     const auto whole = SnapshotReader(*this, history, version, {.interrupted = interrupted}).check();
     if (whole) return newest;
     const Error& why = whole.error();
     if (why.code == Errc::timed_out || why.code == Errc::closed) return why;
+    if (setup_.readonly) {  // another process may have packed it anew meanwhile
+      locked.lock();
+      const bool changed = !recovery_.settle(locked, history, version, why, before);
+      locked.unlock();
+      if (changed) continue;
+    }
     if (setup_.log) setup_.log.warning("version " + std::to_string(version) + " is passed over: " + why.message);
     locked.lock();
     if (lifetime_.closed(locked)) return lifetime_.closed_error();
@@ -183,6 +190,7 @@ Stats Engine::stats() {
     stats.tiers[tier].arena = memory_.tiers().stats(static_cast<policy::TierIndex>(tier));
   }
   stats.node = files_.node_stats(locked);
+  stats.leases = neighbours_.stats();
   stats.settings = setup_.settings;
   return stats;
 }

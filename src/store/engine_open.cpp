@@ -3,10 +3,16 @@
 #include <system_error>
 
 #include "base/own_process.hpp"
+#include "base/text.hpp"
 #include "node/pool_header.hpp"
 #include "store/engine.hpp"
 
 namespace ebb::runtime {
+namespace {
+
+constexpr std::chrono::nanoseconds kRecall = std::chrono::seconds(10);  // what was lent, when the store closes
+
+}  // namespace
 
 Engine::Engine(Seams seams, EngineSetup setup)
     : seams_(std::move(seams)),
@@ -28,7 +34,9 @@ Engine::Engine(Seams seams, EngineSetup setup)
       pump_(port_, lifetime_, queues_, calls_),
       worker_(port_, lifetime_, queues_, copies_, calls_, verifier_),
       waits_(port_, lifetime_, catalog_, statistics_, files_, calls_, pump_, setup_),
-      lending_(port_, lifetime_, memory_, queues_, calls_) {}
+      lending_(port_, lifetime_, memory_, queues_, calls_),
+      neighbours_(lending_, seams_, setup_),
+      suspender_(*this) {}
 
 Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
   if (setup.pool) {
@@ -67,14 +75,15 @@ Result<void> Engine::start() {
   recovery_.register_recovered(locked);
   locked.unlock();
   files_.warn_of_damage();
-  if (files_.pool_memory() != nullptr) {
+  if (files_.pool_memory() != nullptr && files_.pool_memory()->loan_bytes() > 0) {
     const auto& tiers = setup_.machine.tiers;
     const auto host = std::ranges::find(tiers, policy::Medium::host, &policy::TierSpec::medium);
     const auto tier = static_cast<policy::TierIndex>(host - tiers.begin());
-    borrower_ =
-        std::make_unique<Borrower>(*files_.pool_memory(), lending_, *seams_.device_of(host->node), tier, setup_.log);
+    borrower_ = std::make_unique<Borrower>(*files_.pool_memory(), lending_, *seams_.device_of(host->node), tier,
+                                           /*pinned=*/true, "memory of the node's pool", setup_.log);
     borrower_->start();
   }
+  if (auto started = neighbours_.start(); !started) return started;
   setup_.log.info("open: " + setup_.settings);
   return {};
 }
@@ -84,6 +93,8 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   const policy::Time until = setup_.close_timeout ? later(port_.now(), *setup_.close_timeout) : policy::kNever;
   std::shared_ptr<Attached> attached;  // not destroyed with the mutex held
   Result<void> ended;
+  if (!suspender_.settle([&] { return port_.now() >= until || (interrupted && interrupted()); }) && port_.now() < until)
+    return Error{Errc::timed_out, "closing the store was interrupted: it is open still, and being suspended"};
   Locked locked = port_.lock();
   for (;;) {
     attached = attached_;
@@ -106,8 +117,9 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   if (interrupted) watched = [&] { return stop = stop || interrupted(); };
   Result<void> result;
   try {
-    result = waits_.drain(locked, until, watched);  // an ephemeral store drops what is pending
-  } catch (...) {                                   // it can be closed again, and does not drain then if it is poisoned
+    const Durability all = setup_.durability == Durability::node ? Durability::storage : setup_.durability;
+    result = waits_.drain(locked, runtime::name_of(all), until, watched);  // an ephemeral store drops what is pending
+  } catch (...) {  // it can be closed again, and does not drain then if it is poisoned
     lifetime_.stop_closing(locked);
     throw;
   }
@@ -117,6 +129,9 @@ Result<void> Engine::close(const Interrupt& interrupted) {
                                       (result ? std::string() : "; " + result.error().message)};
   }
   if (result && !ended) result = ended;
+  locked.unlock();
+  suspender_.stop();
+  locked.lock();
   lifetime_.set_closed(locked);
   attached_.reset();
   queues_.clear(locked);
@@ -126,6 +141,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   files_.drop_unreferenced(locked);
   locked.unlock();
   if (borrower_) borrower_->stop();
+  neighbours_.stop_borrowing();
   memory_.stop();
   pump_.join();
   worker_.join();
@@ -141,7 +157,47 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   lifetime_.set_ended(locked);
   locked.unlock();
   if (setup_.pool) setup_.pool->memory.reset();  // leaves the node's pool, unless the application has memory of it
+  neighbours_.forget_lenders();
+  const policy::Time left = std::clamp<policy::Time>(until - port_.now(), 0, kRecall.count());
+  if (const auto returned = neighbours_.stop_lending(std::chrono::nanoseconds(left)); result) result = returned;
   return result;
+}
+
+Result<std::string> Engine::suspension_level(const std::optional<std::string>& level) const {
+  if (lifetime_.forked()) return *lifetime_.forked();
+  if (setup_.readonly) return readonly_error();
+  if (setup_.durability == Durability::ephemeral)
+    return Error{Errc::unsupported,
+                 "an ephemeral store outlives no process: suspend_on needs one that was opened with a durability"};
+  std::string chosen = level.value_or(std::string(runtime::name_of(setup_.durability)));
+  if (auto known = waits_.check_durability(chosen); !known) return known.error();
+  return chosen;
+}
+
+Result<void> Engine::drain(std::string_view level, policy::Time until, const Interrupt& interrupted) {
+  if (const auto attached = this->attached()) {
+    std::optional<Seconds> left;
+    if (until != policy::kNever) left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - now())) * 1e-9);
+    if (auto settled = attached->settle({}, left, interrupted); !settled) return settled;
+  }
+  Locked locked = port_.lock();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  return waits_.drain(locked, level, until, interrupted);
+}
+
+void Engine::log_suspension(const Result<void>& done) const {
+  if (done)
+    setup_.log.info("suspended: what was written is durable");
+  else
+    setup_.log.warning("not suspended: " + done.error().message);
+}
+
+Result<void> Engine::lend(std::uint64_t bytes, Seconds within) {
+  if (auto error = lifetime_.forked()) return *error;
+  if (bytes > 0 && bytes < policy::kSmallestLease) {
+    return wrong_value("lend", std::to_string(bytes), "0, or at least 67108864 bytes (64 MiB)");
+  }
+  return neighbours_.lend(bytes, std::chrono::nanoseconds(nanoseconds(within)));
 }
 
 Result<std::shared_ptr<Attached>> Engine::attach(std::shared_ptr<Attached> attached) {

@@ -14,9 +14,11 @@ class Lending;            // memory that others lend
 class Lifetime;           // phases, and what is in flight
 class LinkQueues;         // commands between tiers, to the engines and back
 class Persistence;        // the files, and what is durable there
+class Neighbours;         // memory that is lent to other processes, and borrowed of them
 class PlannerPort;        // the planner, its mutex, clock and log
 class PumpThread;         // the thread for wake-ups, timers and what calls left behind
 class Recovery;           // what other processes wrote
+class Suspender;          // the thread that a signal wakes
 class Streams;            // the device's streams, as calls use them
 class Verifier;           // whether bytes are what was given
 class Waits;              // calls that only wait

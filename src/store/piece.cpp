@@ -64,4 +64,10 @@ Result<LoadedPiece> LoadedPiece::load(History& history, Version version, std::ui
   return loaded;
 }
 
+Result<void> LoadedPiece::give_back(StreamHandle stream) {
+  auto done = loan_->release(true, {.stream = stream});
+  loan_.reset();
+  return done;
+}
+
 }  // namespace ebb::runtime

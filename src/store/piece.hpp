@@ -34,6 +34,8 @@ class LoadedPiece {
                                   const Interrupt& interrupted);
   const std::byte* data() const { return loan_ ? loan_->data() : own_.get(); }
   bool lent() const { return loan_.has_value(); }
+  /// What was lent is read no more once `stream` has come to this point. Error lost: what was read may be wrong.
+  Result<void> give_back(StreamHandle stream);
 
  private:
   std::optional<Loan> loan_;

@@ -137,6 +137,7 @@ void Recovery::find_dropped(Locked& locked, policy::HistoryId history, Version v
       return;
     }
     discard_stale(locked, checkpoint, dropped_error(locked, history, version));
+    refresh(locked);  // since the last look at the store it may have been written anew
   }
 }
 
@@ -180,7 +181,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, policy::HistoryI
     if (!newest) return newest;
     below = newest;
     if (setup_.readonly) find_dropped(locked, history, *newest);
-    const Record* const record = catalog_.find(locked, history, *newest);
+    const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, *newest);
     if (setup_.readonly && record == nullptr) continue;
     if (record == nullptr || known_intact(locked, *record)) return newest;
     const policy::CheckpointRef checkpoint = record->checkpoint;

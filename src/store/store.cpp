@@ -1,6 +1,8 @@
 // The public calls: each names its event and leaves the rest to the engine.
 #include "ebbtide/store.hpp"
 
+#include <array>
+
 #include "node/job.hpp"
 #include "options/device_choice.hpp"
 #include "storage/format/snapshot_names.hpp"
@@ -12,16 +14,26 @@ namespace {
 
 Error no_store() { return {Errc::closed, "this history belongs to no open store: it was moved from"}; }
 
-bool is_reserved(std::string_view name) {
-  return name.find(kReservedInNames) != name.npos || name.find(kReservedForSnapshots) != name.npos;
+struct ReservedNames {
+  std::string_view part;
+  const char* what;
+};
+constexpr std::array<ReservedNames, 3> kReservedNames = {{{kReservedInNames, "files (create_file, drop_file)"},
+                                                          {kReservedForSnapshots, "snapshots"},
+                                                          {kReservedForSuspension, "its mark (suspend_on)"}}};
+
+const ReservedNames* reserved_part(std::string_view name) {
+  for (const ReservedNames& one : kReservedNames)
+    if (name.find(one.part) != name.npos) return &one;
+  return nullptr;
 }
+bool is_reserved(std::string_view name) { return reserved_part(name) != nullptr; }
 
 Error reserved(const std::string& name) {
-  const bool file = name.find(kReservedInNames) != name.npos;
-  return {Errc::invalid_argument,
-          "a history's name has \"" + std::string(file ? kReservedInNames : kReservedForSnapshots) +
-              "\" in it, where the store keeps " + (file ? "files (create_file, drop_file)" : "snapshots") +
-              ": expected a name without it, given: \"" + name + "\""};
+  const ReservedNames& part = *reserved_part(name);
+  return {Errc::invalid_argument, "a history's name has \"" + std::string(part.part) +
+                                      "\" in it, where the store keeps " + part.what +
+                                      ": expected a name without it, given: \"" + name + "\""};
 }
 
 // The map of a snapshot is known by its regions.
@@ -52,10 +64,15 @@ History::History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std:
                  std::shared_ptr<const runtime::InHand> in_hand)
     : engine_(std::move(engine)), id_(id), name_(std::move(name)), in_hand_(std::move(in_hand)) {}
 
+std::optional<Error> History::refusal(const Interrupt& interrupted) const {
+  if (!engine_) return no_store();
+  return of_program_ ? engine_->suspender().refusal(interrupted) : std::nullopt;
+}
+
 const std::string& History::name() const { return name_; }
 
 Result<Future> History::checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal(options.interrupted)) return *refused;
   if (read_only_) return reserved(name_);
   if (auto error = like_a_map(sources)) return *error;
   if (auto error = in_flight(*engine_, id_, version)) return *error;
@@ -67,7 +84,7 @@ Result<Future> History::checkpoint(Version version, std::initializer_list<Source
 }
 
 Result<void> History::restore(Version version, std::span<const Target> targets, const RestoreOptions& options) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal(options.interrupted)) return *refused;
   if (auto settled = settle(*engine_, id_, version, options.timeout, options.interrupted); !settled) return settled;
   const auto attached = id_ == 0 ? engine_->attached() : nullptr;
   return attached ? attached->restore(version, targets, options) : engine_->restore(id_, version, targets, options);
@@ -76,14 +93,14 @@ Result<void> History::restore(Version version, std::initializer_list<Target> tar
   return restore(version, std::span(targets.begin(), targets.size()), options);
 }
 Result<Future> History::restore_async(Version version, std::span<const Target> targets, const RestoreOptions& options) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   if (auto settled = settle(*engine_, id_, version); !settled) return settled.error();
   return engine_->restore_async(id_, version, targets, options);
 }
 
 Result<CheckpointInfo> History::info(Version version, std::optional<Seconds> timeout,
                                      const Interrupt& interrupted) const {
-  if (!engine_) return no_store();
+  if (auto refused = refusal(interrupted)) return *refused;
   if (auto settled = settle(*engine_, id_, version, timeout, interrupted); !settled) return settled.error();
   return engine_->info(id_, version);
 }
@@ -93,53 +110,53 @@ Result<std::vector<Version>> History::versions() const {
 }
 
 Result<std::optional<Version>> History::latest(std::optional<Version> at_most, const Interrupt& interrupted) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal(interrupted)) return *refused;
   return engine_->latest(id_, at_most, interrupted);
 }
 
 Result<void> History::hint(std::span<const Version> order, bool replace) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   return engine_->hint(id_, policy::event::Hint{replace, {order.begin(), order.end()}});
 }
 Result<void> History::hint(std::initializer_list<Version> order, bool replace) {
   return hint(std::span(order.begin(), order.size()), replace);
 }
 Result<void> History::hint_front(Version version) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   return engine_->hint(id_, policy::event::HintFront{version});
 }
 Result<void> History::unhint(std::span<const Version> versions) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   return engine_->hint(id_, policy::event::Unhint{{versions.begin(), versions.end()}});
 }
 Result<void> History::unhint() {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   return engine_->hint(id_, policy::event::UnhintAll{});
 }
 Result<void> History::start_prefetch() {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   return engine_->hint(id_, policy::event::StartPrefetch{});
 }
 
 Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal(interrupted)) return *refused;
   if (auto settled = settle(*engine_, id_, {}, timeout, interrupted); !settled) return settled;
   return engine_->waits().wait(id_, {}, level, timeout, interrupted);
 }
 Result<void> History::wait(Version version, std::string_view level, std::optional<Seconds> timeout,
                            const Interrupt& interrupted) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal(interrupted)) return *refused;
   if (auto settled = settle(*engine_, id_, version, timeout, interrupted); !settled) return settled;
   return engine_->waits().wait(id_, version, level, timeout, interrupted);
 }
 Result<void> History::drop(Version version) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   static_cast<void>(static_cast<bool>(settle(*engine_, id_, version)));  // one that failed is no more there
   if (const auto attached = id_ == 0 ? engine_->attached() : nullptr) attached->dropped(version);
   return engine_->drop(id_, version);
 }
 Result<void> History::drop() {
-  if (!engine_) return no_store();
+  if (auto refused = refusal()) return *refused;
   static_cast<void>(static_cast<bool>(settle(*engine_, id_, {})));
   if (const auto attached = id_ == 0 ? engine_->attached() : nullptr) attached->dropped({});
   return engine_->drop(id_, {});
@@ -147,14 +164,14 @@ Result<void> History::drop() {
 
 Result<Reservation> History::reserve(Version version, std::span<const Source> regions,
                                      const CheckpointOptions& options) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal(options.interrupted)) return *refused;
   if (read_only_) return reserved(name_);
   if (auto error = like_a_map(regions)) return *error;
   if (auto error = in_flight(*engine_, id_, version)) return *error;
   return engine_->reserve(id_, version, regions, options);
 }
 Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
-  if (!engine_) return no_store();
+  if (auto refused = refusal(options.interrupted)) return *refused;
   if (auto settled = settle(*engine_, id_, version, options.timeout, options.interrupted); !settled)
     return settled.error();
   return engine_->borrow(id_, version, options);
@@ -188,6 +205,11 @@ Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, c
     if (!job) return job.error();
     setup->pool->job = std::move(*job);
   }
+  if (auto group = node::lending_group(environment)) {
+    setup->lending_group = std::move(*group);
+  } else if (setup->lend > 0 || setup->borrow > 0) {
+    return group.error();
+  }
   auto engine = open(std::move(seams), std::move(*setup));
   if (!engine) return engine.error();
   return store_over(std::move(*engine));
@@ -198,7 +220,11 @@ void runtime::Engine::leave_open(std::shared_ptr<Engine> engine) {
   stays->self_ = std::move(engine);
 }
 
-Store runtime::Engine::store_over(std::shared_ptr<Engine> engine) { return Store(std::move(engine), 0, ""); }
+Store runtime::Engine::store_over(std::shared_ptr<Engine> engine) {
+  Store store(std::move(engine), 0, "");
+  store.of_program_ = true;
+  return store;
+}
 
 Store& Store::operator=(Store&& other) noexcept {
   if (this == &other) return *this;
@@ -228,10 +254,31 @@ History Store::history(std::string name, Order order) {
   const bool reserved = is_reserved(name);
   History history = engine_->view(std::move(name), order);
   history.read_only_ = reserved;
+  history.of_program_ = true;
   return history;
 }
 
 std::optional<int> Store::gpu() const { return engine_ ? engine_->gpu() : std::nullopt; }
+
+Result<void> Store::suspend_on(int signal, const SuspendOptions& options) {
+  return engine_ ? engine_->suspender().on(signal, options) : no_store();
+}
+
+Result<void> Store::check_suspended(const Interrupt& interrupted) {
+  const auto refused = refusal(interrupted);
+  return refused ? *refused : Result<void>();
+}
+
+Result<std::optional<std::int64_t>> Store::suspended() const {
+  if (!engine_) return no_store();
+  return engine_->suspender().mark();
+}
+
+Result<void> Store::clear_suspended() { return engine_ ? engine_->suspender().clear() : no_store(); }
+
+Result<void> Store::lend(std::uint64_t bytes, Seconds within) {
+  return engine_ ? engine_->lend(bytes, within) : Result<void>(no_store());
+}
 
 Stats Store::stats() const { return engine_ ? engine_->stats() : Stats{}; }
 

@@ -123,7 +123,14 @@ std::string Waits::missing_text(const Locked& locked, policy::HistoryId history,
   return text;
 }
 
-Result<void> Waits::drain(Locked& locked, policy::Time until, const Interrupt& interrupted) {
+Result<void> Waits::check_durability(std::string_view level) const {
+  if (const auto known = level_of(level); !known) return known.error();
+  if (is_durability(level)) return {};
+  return Error{Errc::invalid_argument,
+               "level=\"" + std::string(level) + "\" is not valid: expected one of \"process\", \"node\", \"storage\""};
+}
+
+Result<void> Waits::drain(Locked& locked, std::string_view level, policy::Time until, const Interrupt& interrupted) {
   if (files_.persistent() == nullptr || setup_.readonly || port_.poisoned(locked) || !lifetime_.opened(locked)) {
     return {};
   }
@@ -134,8 +141,7 @@ Result<void> Waits::drain(Locked& locked, policy::Time until, const Interrupt& i
     if (until != policy::kNever) {
       left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - port_.now())) * 1e-9);
     }
-    const Durability all = setup_.durability == Durability::node ? Durability::storage : setup_.durability;
-    const Result<void> one = wait(locked, history, {}, name_of(all), left, interrupted);
+    const Result<void> one = wait(locked, history, {}, level, left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
   return result ? files_.check_names(locked) : result;

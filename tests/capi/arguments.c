@@ -28,6 +28,7 @@ static void test_wrong_arguments(void) {
     ebb_store* none = no_stores[i];
     CHECK_STATUS(ebb_history(none, "x", 0, &history), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_close(none), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_lend(none, 0, 0.0), EBB_INVALID_ARGUMENT);
     ebb_future* out = NULL;
     CHECK_STATUS(ebb_checkpoint(none, 1, &source, 1, NULL, &out), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_restore(none, 1, &target, 1, NULL), EBB_INVALID_ARGUMENT);
@@ -40,6 +41,12 @@ static void test_wrong_arguments(void) {
     CHECK_STATUS(ebb_wait_version(none, 1, "host", 0), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_drop(none, 1), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_drop_all(none), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_suspend_on(none, 15, NULL, 1.0), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_check_suspended(none), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_clear_suspended(none), EBB_INVALID_ARGUMENT);
+    int64_t since = 99;
+    CHECK_STATUS(ebb_suspended(none, &since), EBB_INVALID_ARGUMENT);
+    CHECK(since == -1);
     CHECK_STATUS(ebb_versions(none, NULL, 0, &count), EBB_INVALID_ARGUMENT);
     int64_t newest = 99;
     CHECK_STATUS(ebb_latest(none, -1, &newest), EBB_INVALID_ARGUMENT);

@@ -56,6 +56,22 @@ static void test_opening(void) {
   OK(ebb_close(store));
   OK(ebb_store_free(&store));
 
+  OK(ebb_options_init(&options));
+  options.device = "cpu";
+  options.device_cache = options.host_cache = 1 << 20;
+  options.disk = 0;
+  options.lend = 64 << 20;
+  options.borrow = "auto";
+  OK(ebb_open(&options, &store));
+  OK(ebb_stat(store, "tier.peer.capacity", &capacity));
+  OK(ebb_lend(store, 0, 5.0));
+  CHECK_STATUS(ebb_lend(store, 4096, 0.0), EBB_INVALID_ARGUMENT);
+  OK(ebb_close(store));
+  OK(ebb_store_free(&store));
+  options.borrow = "1MiB";
+  CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
+  options.borrow = NULL;
+
   options.eviction = "best";
   CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
   CHECK(strstr(ebb_last_error(), "eviction") && strstr(ebb_last_error(), "best") && strstr(ebb_last_error(), "lru"));

@@ -12,11 +12,11 @@ typedef struct script {
   int64_t number;
   ebb_status status;
 } script;
-static script scripts[EBB_NOT_PERMITTED + 5];
+static script scripts[EBB_SUSPENDED + 5];
 static size_t script_count;
 
 static void write_scripts(void) {
-  for (int code = EBB_OK; code <= EBB_NOT_PERMITTED; ++code) scripts[script_count++] = (script){code, (ebb_status)code};
+  for (int code = EBB_OK; code <= EBB_SUSPENDED; ++code) scripts[script_count++] = (script){code, (ebb_status)code};
   scripts[script_count++] = (script){kThrowBadAlloc, EBB_OUT_OF_MEMORY};
   scripts[script_count++] = (script){kThrowLogicError, EBB_INTERNAL};
   scripts[script_count++] = (script){kThrowNumber, EBB_INTERNAL};
@@ -30,8 +30,8 @@ static void test_names(void) {
   CHECK(strcmp(ebb_status_name(EBB_INTERNAL), "internal") == 0);
   CHECK(strcmp(ebb_status_name((ebb_status)99), "unknown") == 0);
   CHECK(strcmp(ebb_status_name((ebb_status)-1), "unknown") == 0);
-  CHECK(strcmp(ebb_status_name((ebb_status)(EBB_NOT_PERMITTED + 1)), "unknown") == 0);
-  for (int code = EBB_OK; code <= EBB_NOT_PERMITTED; ++code)
+  CHECK(strcmp(ebb_status_name((ebb_status)(EBB_SUSPENDED + 1)), "unknown") == 0);
+  for (int code = EBB_OK; code <= EBB_SUSPENDED; ++code)
     CHECK(strcmp(ebb_status_name((ebb_status)code), "unknown") != 0);
   char version[32];
   snprintf(version, sizeof version, "%d.%d.%d", EBB_VERSION_MAJOR, EBB_VERSION_MINOR, EBB_VERSION_PATCH);
@@ -177,9 +177,16 @@ static void test_store_calls(void) {
     CHECK_STATUS(ebb_start_prefetch(store), status);
     CHECK_STATUS(ebb_wait(store, "local", EBB_FOREVER), status);
     CHECK_STATUS(ebb_drop_all(store), status);
+    CHECK_STATUS(ebb_lend(store, 0, 0.0), status);
     size_t count = 99;
     CHECK_STATUS(ebb_versions(store, NULL, 0, &count), thrown);
     CHECK(count == (status == EBB_OK ? 3 : 0));
+    CHECK_STATUS(ebb_suspend_on(store, 0, NULL, EBB_FOREVER), status);
+    CHECK_STATUS(ebb_check_suspended(store), status);
+    CHECK_STATUS(ebb_clear_suspended(store), status);
+    int64_t since = 99;
+    CHECK_STATUS(ebb_suspended(store, &since), status);
+    CHECK(since == (status == EBB_OK ? 17 : -1));
     int64_t newest = 99;
     CHECK_STATUS(ebb_latest(store, -1, &newest), status);
     CHECK(newest == (status == EBB_OK ? 3 : -1));
@@ -196,6 +203,9 @@ static void test_store_calls(void) {
     CHECK((history != NULL) == (status == EBB_OK));
     if (history) {
       CHECK_STATUS(ebb_close(history), EBB_INVALID_ARGUMENT);
+      CHECK_STATUS(ebb_suspend_on(history, 15, NULL, 1.0), EBB_INVALID_ARGUMENT);
+      CHECK_STATUS(ebb_suspended(history, &since), EBB_INVALID_ARGUMENT);
+      CHECK_STATUS(ebb_lend(history, 0, 0.0), EBB_INVALID_ARGUMENT);
       CHECK_STATUS(ebb_stat(history, "restores", &value), EBB_INVALID_ARGUMENT);
       ebb_store* nested = NULL;
       CHECK_STATUS(ebb_history(history, "x", 0, &nested), EBB_INVALID_ARGUMENT);

@@ -1,6 +1,7 @@
 /* A store that is kept, from C: written, closed, opened again, read beside its writer; damage is named and passed over.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -105,6 +106,34 @@ static void test_restart(const char* level) {
   OK(ebb_store_free(&store));
   remove_directory();
   make_directory();
+}
+
+/* A signal suspends a store: what was written is there for the next process, which is told. */
+static void test_suspension(void) {
+  ebb_store* store = open_kept("suspended", "storage");
+  int64_t since = 99;
+  OK(ebb_suspended(store, &since));
+  CHECK(since == -1);
+  CHECK_STATUS(ebb_suspend_on(store, SIGKILL, NULL, 60), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_suspend_on(store, SIGUSR1, "disk", 60), EBB_INVALID_ARGUMENT);
+  OK(ebb_suspend_on(store, SIGUSR1, NULL, 60));
+  OK(ebb_check_suspended(store));
+  write_version(store, 1);
+  CHECK(raise(SIGUSR1) == 0);
+  CHECK_STATUS(ebb_checkpoint(store, 2, NULL, 0, NULL, NULL), EBB_SUSPENDED);
+  CHECK_STATUS(ebb_check_suspended(store), EBB_SUSPENDED);
+  CHECK(strstr(ebb_last_error(), "SIGUSR1"));
+  OK(ebb_store_free(&store));
+
+  store = open_kept("suspended", "storage");
+  OK(ebb_suspended(store, &since));
+  CHECK(since > 0);
+  CHECK(latest(store, -1) == 1);
+  check_version(store, 1);
+  OK(ebb_clear_suspended(store));
+  OK(ebb_suspended(store, &since));
+  CHECK(since == -1);
+  OK(ebb_store_free(&store));
 }
 
 static void test_retention(void) {
@@ -223,6 +252,7 @@ int main(void) {
   make_directory();
   test_restart("process");
   test_restart("storage");
+  test_suspension();
   test_retention();
   test_refusals();
   test_damage();

@@ -218,7 +218,7 @@ Result<void> Store::drop_file(std::string, Version version) { return act(version
 Result<void> Store::protect(std::uint32_t region, void*, std::size_t, const ProtectOptions&) {
   return act(-static_cast<Version>(region));
 }
-Result<void> Store::unprotect(std::uint32_t region) { return act(-static_cast<Version>(region)); }
+Result<void> Store::unprotect(std::uint32_t region, const Interrupt&) { return act(-static_cast<Version>(region)); }
 Result<void> Store::touch(std::uint32_t region, std::uint64_t, std::uint64_t) {
   return act(-static_cast<Version>(region));
 }
@@ -252,6 +252,18 @@ History Store::history(std::string name, Order) {
   return History(engine_, 1, std::move(name));
 }
 Result<void> Store::close(const Interrupt&) { return act(engine_->code); }
+Result<void> Store::suspend_on(int signal, const SuspendOptions& options) {  // told as it was asked
+  if (signal == 0) return act(engine_->code);
+  return Error{Errc::unsupported, "signal " + std::to_string(signal) + ", level " + options.level.value_or("none") +
+                                      ", within " + std::to_string(options.within.value_or(Seconds(-1)).count())};
+}
+Result<void> Store::check_suspended(const Interrupt&) { return act(engine_->code); }
+Result<std::optional<std::int64_t>> Store::suspended() const {
+  if (auto result = act(engine_->code); !result) return result.error();
+  return std::optional<std::int64_t>(17);
+}
+Result<void> Store::clear_suspended() { return act(engine_->code); }
+Result<void> Store::lend(std::uint64_t, Seconds) { return act(engine_->code); }
 Stats Store::stats() const {
   act(engine_->code).value();
   Stats stats;

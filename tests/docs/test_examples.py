@@ -54,13 +54,13 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 def of(*languages: str):
     blocks = [block for block in BLOCKS if block.language in languages]
-    return pytest.mark.parametrize(
-        "block", [pytest.param(b, id=b.where, marks=marks(b.text.startswith("# needs a GPU\n"))) for b in blocks]
-    )
+    return pytest.mark.parametrize("block", [pytest.param(b, id=b.where, marks=marks(b.text)) for b in blocks])
 
 
-def marks(needs_gpu: bool):
-    return [pytest.mark.gpu] if needs_gpu else []
+def marks(text: str):
+    if text.startswith("# needs a GPU\n"):
+        return [pytest.mark.gpu]
+    return [pytest.mark.frameworks] if text.startswith("# needs ") else []
 
 
 def run(command, environment, limit=240, **options):
@@ -140,7 +140,10 @@ def test_compiled_block(block, library, environment, tmp_path):
     compile_and_run(source, library, environment, tmp_path)
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.*")), ids=lambda path: path.name)
+EXAMPLES = sorted((ROOT / "examples").glob("*.*"))
+
+
+@pytest.mark.parametrize("example", [pytest.param(e, id=e.name, marks=marks(e.read_text())) for e in EXAMPLES])
 def test_example(example, library, environment, tmp_path):
     if example.suffix == ".py":
         require_packages(example.read_text())
@@ -304,7 +307,9 @@ def commands():
                 words = shlex.split(line, comments=True)
                 if words:
                     words[0] = words[0].removeprefix(".venv/bin/")
-                    yield pytest.param(words, id=f"{block.where}+{offset}", marks=marks("cuda" in words))
+                    yield pytest.param(
+                        words, id=f"{block.where}+{offset}", marks=[pytest.mark.gpu] if "cuda" in words else []
+                    )
 
 
 @pytest.mark.parametrize("words", list(commands()))

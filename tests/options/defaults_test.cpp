@@ -266,6 +266,30 @@ TEST(Defaults, WhatSaysSomethingOfAPoolIsRefusedWithoutOne) {
   }
 }
 
+TEST(Defaults, WhatIsBorrowedIsATierBelowTheDeviceCache) {
+  FakeFiles files;
+  Options options;
+  options.device_cache = options.host_cache = 1 << 20;
+  options.disk = 0;
+  const auto tiers = [&] {
+    std::string names;
+    for (const policy::TierSpec& tier : choose_setup(options, files, *kMemory, {}).value().machine.tiers)
+      names += tier.name + " ";
+    return names;
+  };
+  EXPECT_EQ(tiers(), "device host ");
+  options.borrow = kBorrowAll;
+  EXPECT_EQ(tiers(), "device peer host ");
+  for (const auto& [borrow, device, word] :
+       {std::tuple{kBorrowAll, std::uint64_t{0}, "borrow=\"auto\""}, {std::uint64_t{5}, 1 << 20, "borrow=\"5\""}}) {
+    options.borrow = borrow;
+    options.device_cache = device;
+    const auto refused = choose_setup(options, files, *kMemory, {});
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+  }
+}
+
 TEST(Defaults, OneBudgetHoldsTheHostCacheAndTheRing) {
   FakeFiles files;
   for (std::uint64_t memory = 1 << 20; memory < 1ull << 42; memory += memory / 7 + 12345) {

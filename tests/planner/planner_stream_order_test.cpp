@@ -234,6 +234,39 @@ TEST_F(OnItsWayUp, WhatFailedBeforeTheCallSpoilsNothing) {
   EXPECT_EQ(d.reason(id), Reason::ok);
 }
 
+// The second chunk never comes to the device; the first has been copied on, and its call may have been told so.
+TEST(StreamOrder, WhatACallHasGotIsNotCopiedAgain) {
+  Driver d(machine_of(8, 0, 64));
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  d.wait_all(1);
+  d.run();
+  ASSERT_EQ(d.write(2, 8), Reason::ok);  // in place of version 1
+  d.run();
+  ASSERT_EQ(d.read(2), Reason::ok);
+  d.hint({1});
+  d.tell(event::StartPrefetch{});
+  const auto next = [&](std::string_view link, Bytes offset) {
+    for (std::size_t i = 0; i < d.under_way.size(); ++i) {
+      const Command& c = d.under_way[i];
+      if (d.planner.machine().links.at(static_cast<std::size_t>(c.link)).name == link && c.offset == offset) return i;
+    }
+    ADD_FAILURE() << "nothing goes over " << link;
+    return std::size_t{0};
+  };
+  d.finish(next("local>host", 0));
+  d.finish(next("host>device", 0));
+  const RequestId id = d.restore(1, false, true);
+  d.finish(next("local>host", 4 * kMiB));
+  d.finish(next("host>device", 4 * kMiB), true, true);
+  d.finish(next("device>app", 0));
+  d.tell(event::Ready{id});
+  while (!d.answered(id) && !d.under_way.empty()) {
+    for (const Command& c : d.out.commands) EXPECT_GE(c.offset, 4 * kMiB) << "again";
+    d.finish();
+  }
+  EXPECT_EQ(d.reason(id), Reason::ok);
+}
+
 TEST(StreamOrder, ARestoreComesAfterTheCheckpointThatIsStillOnItsStream) {
   Driver d(machine_of(16, 16, 0));
   const RequestId write = d.checkpoint(1, 4, 0, true);

@@ -60,7 +60,7 @@ def test_what_nobody_can_have_goes(place: pathlib.Path) -> None:
     done = run("gc", store, "--json")
     assert done.code == dry.code == OK
     assert list(done.json) == [
-        "store", "dry_run", "removed", "segments_removed", "left_over_removed", "allocated_before",
+        "store", "dry_run", "removed", "repacked", "segments_removed", "left_over_removed", "allocated_before",
         "allocated_after", "damaged",
     ]  # fmt: skip
     assert (dry.json["dry_run"], done.json["dry_run"]) == (True, False)

@@ -28,8 +28,8 @@ def test_ls_lists_what_is_offered(tmp_path: pathlib.Path) -> None:
     assert done.err == ""
     document = done.json
     assert list(document) == [
-        "store", "id", "format", "durability", "created", "checkpoints", "bytes", "files", "snapshots", "superseded", "segments",
-        "damaged", "left_over", "other_files",
+        "store", "id", "format", "durability", "created", "checkpoints", "bytes", "files", "snapshots", "suspended", "superseded",
+        "segments", "damaged", "left_over", "other_files",
     ]  # fmt: skip
     assert document["store"] == str(tmp_path / "store")
     assert (document["id"], document["format"], document["durability"]) == (bytes(range(16)).hex(), 1, "storage")

@@ -1,5 +1,9 @@
 """`ebbtide ls`, `verify`, `export` and `gc` of a store with snapshots."""
 
+import json
+import subprocess
+import sys
+
 import numpy
 import pytest
 from commands_support import DAMAGED, OK, run
@@ -104,3 +108,54 @@ def test_gc_frees_the_pieces_of_a_dropped_snapshot_that_no_other_needs(tmp_path)
         store.touch(again[5:6])
         store.snapshot(2).wait("process")
         assert numpy.array_equal(store.restore(2, keep=True), again)
+
+
+def test_gc_packs_anew_what_is_needed_of_a_dropped_one(tmp_path):
+    """Of the first one every fourth zone is needed, so none of its pieces goes as a whole."""
+    memory = numpy.arange((1 << 20) + 4096).astype(numpy.uint8)
+    field = memory[-memory.ctypes.data % 4096 :][: 1 << 20]  # whole pages, so its zones are those of the map
+    directory = tmp_path / "run"
+    with ebbtide.open(directory, device="cpu", durability="process", device_cache="16MiB", host_cache=0) as store:
+        store.protect(field, track="declared", zone="4KiB")
+        store.snapshot(0).wait("process")
+        for zone in (zone for zone in range(256) if zone % 4):
+            field[zone * 4096 : (zone + 1) * 4096] = zone
+            store.touch(field[zone * 4096 : (zone + 1) * 4096])
+        store.snapshot(1).wait("process")
+    assert run("gc", directory, "--keep-last", 1, "--dry-run", "--json").json["repacked"] == []
+    done = run("gc", directory, "--keep-last", 1, "--json")
+    assert done.code == OK
+    assert done.json["repacked"] == [
+        {"history": "", "version": 0, "bytes_before": 1 << 20, "bytes_after": 1 << 18, "needed_by": 1, "failed": None}
+    ]
+    assert done.json["allocated_before"] - done.json["allocated_after"] > 700_000
+    assert run("verify", directory).code == OK
+    with ebbtide.open(directory, durability="process", device="cpu") as store:
+        assert store.versions() == [1]
+        assert store.info(1)["leans_on"] == [0]
+        assert numpy.array_equal(store.restore(1, keep=True), field)
+    assert run("gc", directory, "--json").json["repacked"] == []
+
+
+def test_a_reader_beside_gc_finds_what_is_packed_anew(tmp_path):
+    memory = numpy.arange((8 << 20) + 4096).astype(numpy.uint8)
+    field = memory[-memory.ctypes.data % 4096 :][: 8 << 20]
+    directory = tmp_path / "run"
+    for round in range(4):
+        with ebbtide.open(directory, device="cpu", durability="process", device_cache="64MiB", host_cache=0) as store:
+            store.protect(field, track="declared", zone="4KiB")
+            store.snapshot(2 * round, full=True).wait("process")
+            for zone in (zone for zone in range(2048) if zone % 4):
+                field[zone * 4096 : (zone + 1) * 4096] = (round + zone) % 251
+                store.touch(field[zone * 4096 : (zone + 1) * 4096])
+            store.snapshot(2 * round + 1).wait("process")
+        with ebbtide.open(directory, durability="process", readonly=True, device="cpu") as reader:
+            assert reader.latest() == 2 * round + 1
+            words = ["gc", str(directory), "--keep-last", "1", "--json"]
+            command = [sys.executable, "-c", "from ebbtide.cli import main; main()", *words]
+            gc = subprocess.Popen(command, stdout=subprocess.PIPE)
+            while gc.poll() is None:
+                assert reader.latest() == 2 * round + 1
+                assert numpy.array_equal(reader.restore(2 * round + 1, keep=True), field)
+            assert len(json.load(gc.stdout)["repacked"]) == 1
+            assert numpy.array_equal(reader.restore(2 * round + 1, keep=True), field)

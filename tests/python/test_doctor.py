@@ -11,7 +11,7 @@ import pytest
 from ebbtide import _core
 from ebbtide.bench.rates import FileRate
 from ebbtide.cli import app
-from ebbtide.doctor import caches, disk, gpus, limits, snapshots
+from ebbtide.doctor import caches, disk, gpus, limits, peers, snapshots
 from ebbtide.doctor.finding import Finding, Level
 from typer.testing import CliRunner
 
@@ -47,7 +47,7 @@ def test_the_command_tells_every_section_and_ends_with_0(disk_directory: Path, t
     assert document["can_open"] is True
     assert 0 < document["seconds"] < 60
     sections = document["sections"]
-    assert list(sections) == ["build", "gpus", "links", "disk", "limits", "snapshots", "caches"]
+    assert list(sections) == ["build", "gpus", "links", "peers", "disk", "limits", "snapshots", "caches"]
     for title, findings in sections.items():
         assert title in result.output
         assert findings
@@ -305,6 +305,32 @@ def test_links_are_measured_on_any_device() -> None:
         _core.link_rates("cuda:4096")
 
 
+def pair(source: int, target: int, reason: str = "", damaged: bool = False) -> dict[str, object]:
+    rate = 0.0 if reason else 388e9
+    return {"from": source, "to": target, "usable": not reason, "reason": reason, "damaged": damaged,
+            "store": rate, "load": rate}  # fmt: skip
+
+
+@pytest.mark.parametrize(("devices", "text"), [(0, "none: there is no GPU"), (1, "none: there is one GPU")])
+def test_fewer_than_two_gpus_have_one_plain_line(devices: int, text: str) -> None:
+    (found,) = peers.findings(devices, [])
+    assert (found.level, found.text) == (Level.ok, text)
+
+
+def test_the_matrix_of_peers_has_a_row_for_each_gpu() -> None:
+    lost = "3 of 8388608 probed bytes arrived wrong, the first of them at 8"
+    links = [pair(a, b) for a in range(3) for b in range(3) if a != b]
+    links[2] = pair(1, 0, "no NVLink from cuda:1 to cuda:0")
+    links[5] = pair(2, 1, lost, damaged=True)
+    first, second, third = peers.findings(3, links)
+    assert [row.name for row in (first, second, third)] == [f"cuda:{gpu} to and from" for gpu in range(3)]
+    assert (first.level, second.level, third.level) == (Level.ok, Level.note, Level.change)
+    assert first.text == "cuda:1 388 GB/s, 388 GB/s; cuda:2 388 GB/s, 388 GB/s"
+    assert second.text == "cuda:2 388 GB/s, 388 GB/s; cuda:0 not used: no NVLink from cuda:1 to cuda:0"
+    assert lost in third.text
+    assert third.as_json()["values"]["pairs"] == links[4:]
+
+
 @pytest.mark.device
 @pytest.mark.skipif(bool(_core.cuda_absent_reason()), reason=f"no GPU: {_core.cuda_absent_reason()}")
 def test_a_real_gpu_is_found_and_measured(disk_directory: Path, tmp_path: Path) -> None:
@@ -321,6 +347,9 @@ def test_a_real_gpu_is_found_and_measured(disk_directory: Path, tmp_path: Path) 
         rates = links[f"cuda:{device['ordinal']} copies"]
         assert rates["device_copy"] > rates["device_to_host"] > 1e9
         assert rates["both"] > max(rates["device_to_host"], rates["host_to_device"]) * 0.9
+    pairs = [pair for finding in sections["peers"] for pair in finding["values"].get("pairs", [])]
+    assert len(pairs) == len(devices) * (len(devices) - 1)
+    assert all(pair["usable"] == (pair["store"] > 0) == (not pair["reason"]) for pair in pairs)
 
 
 # --- disk and caches --------------------------------------------------------------------------------------------------

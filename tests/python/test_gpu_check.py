@@ -57,6 +57,22 @@ def test_what_was_not_measured_has_its_row_and_its_reason():
     assert text.count("not measured") == len(gpu_figures.SECTIONS)
 
 
+def test_peers_have_rows_for_what_was_measured_of_them():
+    found = {"burst": 8 << 30, "relay_up_alone_bytes_per_s": [50e9] * 5, "relay_up_both_bytes_per_s": [80e9] * 5}
+    found |= {f"{where}{way}_bytes_per_s": [rate] * 5 for way in ("store", "load")
+              for where, rate in (("bare_", 390e9), ("", 389e9), ("two_processes_", 300e9))}  # fmt: skip
+    found |= {f"burst_{how}_s": [time] * 5 for how, time in (("peer", 2), ("host", 16), ("both", 1.8), ("least", 1.78))}
+    rows = verdicts({"peers": found})
+    assert rows["store of a peer's memory over bare peer copy, one process"] == "holds"
+    assert rows["load of a peer's memory over bare peer copy, two processes"] == "DOES NOT HOLD"
+    assert rows["H2D over two links, by a relay, over one"] == "DOES NOT HOLD"
+    assert rows["burst of 8 GiB: host only over peer"] == "holds"
+    assert rows["burst of 8 GiB: over the least time of both links"] == "holds"
+    assert not any("D2H" in row for row in rows)
+    text = harness.table(gpu_figures.rows_of({"peers": {"failed": "there is one GPU"}}))
+    assert "not measured: there is one GPU" in text
+
+
 def test_shots_are_merged_case_by_case():
     measured: dict = {}
     one, other = "disk 10ms reverse no wait", "disk 10ms irregular no wait"

@@ -20,6 +20,14 @@ def test_no_framework_is_imported() -> None:
     assert not set(FRAMEWORKS) & set(found)
 
 
+def test_what_few_programs_need_is_not_imported() -> None:
+    found = child(
+        "import json, sys, numpy; before = set(sys.modules); import ebbtide;"
+        "print(json.dumps({name: 1 for name in set(sys.modules) - before}))"
+    )
+    assert "ebbtide._core" in found and not {"logging", "difflib", "dataclasses", "asyncio"} & set(found)
+
+
 def test_the_simulator_is_imported_when_it_is_asked_for() -> None:
     found = child(
         "import ebbtide, json, sys; before = 'ebbtide.sim' in sys.modules; bytes = ebbtide.estimate.__name__;"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from memory_support import resident
 
 import ebbtide
 
@@ -81,14 +82,6 @@ def test_what_it_replaces_is_refused_by_name(disk: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("EBBTIDE_MEMORY", "1MiB")
     with ebbtide.open(disk, device="cpu", disk="8MiB") as store:
         store.checkpoint(0, np.ones(512 << 10, np.uint8))
-
-
-def resident() -> int:
-    """Bytes of this process, every mapping summed by the kernel."""
-    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
-        if line.startswith("Rss:"):
-            return int(line.split()[1]) << 10
-    raise OSError("/proc/self/smaps_rollup has no Rss line")
 
 
 @pytest.mark.parametrize("sizes", [{"memory": "64MiB"}, {"device_cache": "24MiB", "host_cache": "40MiB"}], ids=str)

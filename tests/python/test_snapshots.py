@@ -146,6 +146,10 @@ def test_mistakes_are_refused_and_nothing_is_protected_by_them(store):
         store.snapshot(1)
     store.unprotect()
     store.protect(field)  # again
+    store.close()
+    for call in (lambda: store.snapshot(2), store.unprotect, lambda: store.touch(field)):
+        with pytest.raises(ebbtide.Closed):
+            call()
 
 
 def test_a_snapshot_waits_for_the_levels_of_a_checkpoint(tmp_path):

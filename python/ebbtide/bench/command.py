@@ -12,7 +12,7 @@ import typer
 
 from .._units import format_rate, format_size
 from . import trace as traces
-from .options import check_device, size_of, time_of, wrong
+from .options import check_device, parsed, size_of, time_of, wrong
 
 app = typer.Typer(help="The papers' benchmark.", no_args_is_help=True)
 
@@ -46,11 +46,6 @@ class Prefetch(str, Enum):
     manual = "manual"
 
 
-def _option(name: str, parse, metavar: str, text: str, **more):
-    # Named outright: some versions of Typer take a metavar for the option's name.
-    return typer.Option(name, parser=parse, metavar=metavar, help=text, **more)
-
-
 @app.command()
 def shot(
     checkpoints: Annotated[
@@ -58,7 +53,7 @@ def shot(
         typer.Option(min=1, max=1_000_000, help="Checkpoints per rank (default: 384, or every row of the trace)."),
     ] = None,
     size: Annotated[
-        int | None, _option("--size", size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")
+        int | None, parsed("--size", size_of, "SIZE", "Bytes of each checkpoint (default: 128MiB).")
     ] = None,
     trace: Annotated[
         Path | None,
@@ -77,7 +72,7 @@ def shot(
     ] = Hints.all,
     interval: Annotated[
         float | None,
-        _option(
+        parsed(
             "--interval",
             time_of,
             "TIME",
@@ -85,18 +80,18 @@ def shot(
         ),
     ] = None,
     device_cache: Annotated[
-        int | None, _option("--device-cache", size_of, "SIZE", "Device cache of each rank (default: 4GiB).")
+        int | None, parsed("--device-cache", size_of, "SIZE", "Device cache of each rank (default: 4GiB).")
     ] = None,
     host_cache: Annotated[
-        int | None, _option("--host-cache", size_of, "SIZE", "Host cache of each rank (default: 32GiB).")
+        int | None, parsed("--host-cache", size_of, "SIZE", "Host cache of each rank (default: 32GiB).")
     ] = None,
     duration: Annotated[
         float,
-        _option("--time", time_of, "TIME", "About how long it takes if none of the options above is given."),
+        parsed("--time", time_of, "TIME", "About how long it takes if none of the options above is given."),
     ] = "60s",  # type: ignore
     disk: Annotated[
         int | None,
-        _option("--disk", size_of, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs)."),
+        parsed("--disk", size_of, "SIZE", "Disk tier of each rank, 0 for none (default: what its history needs)."),
     ] = None,
     directory: Annotated[
         Path | None,
@@ -238,10 +233,10 @@ def _check_room(config) -> None:
 
 @app.command("snapshots")
 def snapshot_modes(
-    size: Annotated[int, _option("--size", size_of, "SIZE", "Bytes of memory to take snapshots of.")] = "128MiB",  # type: ignore
+    size: Annotated[int, parsed("--size", size_of, "SIZE", "Bytes of memory to take snapshots of.")] = "128MiB",  # type: ignore
     snapshots: Annotated[int, typer.Option(min=1, max=1000, help="In each run.")] = 8,
     interval: Annotated[
-        float, _option("--interval", time_of, "TIME", "Writing and computing between two snapshots.")
+        float, parsed("--interval", time_of, "TIME", "Writing and computing between two snapshots.")
     ] = "50ms",  # type: ignore
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Of each run; the median counts.")] = 3,
     json: Annotated[

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import typer
 
 from .._units import parse_size, parse_time_with_unit
@@ -10,6 +13,11 @@ from .._units import parse_size, parse_time_with_unit
 def wrong(option: str, message: str) -> typer.BadParameter:
     """The refusal of `option`, to be raised."""
     return typer.BadParameter(message, param_hint=f"'{option}'")
+
+
+def parsed(name: str, parse: Callable[[str], object], metavar: str, text: str, **more: Any) -> Any:
+    """An option whose text `parse` reads. Named outright: some versions of Typer take a metavar for the option's name."""
+    return typer.Option(name, parser=parse, metavar=metavar, help=text, **more)
 
 
 def size_of(text: str) -> int:

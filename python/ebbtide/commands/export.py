@@ -72,6 +72,7 @@ def export(
         from .files import export_files
         from .snapshots import is_piece
         from .store import Store
+        from .suspend import is_mark
 
         wanted = Versions.parse(versions)
         store = Store(directory)
@@ -82,7 +83,7 @@ def export(
             return _tell(store, export_files(store, file, wanted, to, force), [], to, json, "file")
         chosen = [one for one in store.checkpoints if history in (None, one.history) and one.version in wanted]
         if history is None:  # pieces are in the snapshots that need them
-            chosen = [one for one in chosen if not is_piece(one)]
+            chosen = [one for one in chosen if not is_piece(one) and not is_mark(one)]
         damages = [damage for damage in store.damages if _concerns(damage, history, wanted)]
         _require(store, chosen, damages, history, wanted)
         written = _write(store, chosen, damages, to, form.value, force)

@@ -36,10 +36,11 @@ def gc(
 ) -> None:
     """Free the space of dropped, unfinished and replaced checkpoints, which can never be restored.
 
-    Nothing is moved. Files without live checkpoints are removed, others get holes, and the index is rewritten.
+    Files without live checkpoints are removed, others get holes, and the index is rewritten. What snapshots need of
+    dropped ones is packed anew where it is less than half.
     It takes the writer's lock. Damaged checkpoints stay unless --damaged is given.
 
-    Exit code 0; 1: done, but something damaged stays; 2: not done.
+    Exit code 0; 1: done, but something damaged stays, or could not be packed anew; 2: not done.
     """
     with outcome.exit_codes(json):
         from ebbtide import _core
@@ -58,7 +59,7 @@ def gc(
             outcome.show_json(document)
         else:
             outcome.say("\n".join([*_lines(document), *(damage.line() for damage in damages)]))
-        if damages:
+        if damages or any(one["failed"] for one in document["repacked"]):
             raise typer.Exit(outcome.DAMAGED)
 
 
@@ -71,6 +72,7 @@ def _document(directory: Path, done: dict[str, Any], damages: list[Any], dry_run
         "store": str(directory.absolute()),
         "dry_run": dry_run,
         "removed": removed,
+        "repacked": [one | {"history": names.text_of(one["history"])} for one in done["repacked"]],
         "segments_removed": done["segments"],
         "left_over_removed": done["left_over"],
         "allocated_before": done["allocated_before"],
@@ -105,6 +107,13 @@ def _lines(document: dict[str, Any]) -> list[str]:
     for what, sizes in sorted(pieces.items()):
         many = f"{len(sizes)} piece{'s' * (len(sizes) != 1)}"
         lines.append(f"{would}removed: {many} of {what}, {_core.format_bytes(sum(sizes))}")
+    for one in document["repacked"]:
+        before, after = (_core.format_bytes(one[key]) for key in ("bytes_before", "bytes_after"))
+        what = (
+            f"snapshot {one['version']} of history {names.shown(one['history'])}, which is dropped: {before} stored, "
+        )
+        what += f"{after} needed by {one['needed_by']} others"
+        lines.append(f"not packed anew: {what} ({one['failed']})" if one["failed"] else f"{would}packed anew: {what}")
     for path in document["segments_removed"]:
         lines.append(f"{would}removed: {names.line(path)}, which has no live checkpoints")
     before, after = document["allocated_before"], document["allocated_after"]

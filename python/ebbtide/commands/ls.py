@@ -64,6 +64,8 @@ def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str,
 def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbose: bool) -> dict[str, Any]:
     from .files import files_of
     from .snapshots import snapshots_of
+    from .store import time_text
+    from .suspend import is_mark
 
     checkpoints = []
     for one in chosen:
@@ -76,6 +78,7 @@ def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], v
         "bytes": sum(one.bytes for one in chosen),
         "files": [file.as_json() for file in files_of(store)],
         "snapshots": [snapshot.as_json() for snapshot in snapshots_of(store, chosen).values()],
+        "suspended": next((time_text(one.version) for one in store.checkpoints if is_mark(one)), None),
         "superseded": len(store.records) - len(store.checkpoints),
         "segments": store.about["segments"],
         "damaged": [damage.as_json() for damage in store.damages],
@@ -90,10 +93,11 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
     from .files import files_of, is_part
     from .snapshots import is_piece, snapshots_of
     from .store import time_text
+    from .suspend import is_mark
 
     whole = len(chosen) == len(store.checkpoints)  # no history was asked for
     if whole and not verbose:
-        chosen = [one for one in chosen if not is_part(one) and not is_piece(one)]
+        chosen = [one for one in chosen if not is_part(one) and not is_piece(one) and not is_mark(one)]
     snapshots = snapshots_of(store, chosen)
     sizes = {one.index: snapshots[one.index].stored if one.index in snapshots else one.bytes for one in chosen}
     rows = [["HISTORY", "VERSION", "SIZE", "WRITTEN"] + (["FILE", "OFFSET"] if verbose else [])]
@@ -124,6 +128,7 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
     )
     lines += [snapshot.line() for snapshot in snapshots.values()]
     lines += _stored_files(files_of(store)) if whole else []
+    lines += [f"suspended at {time_text(one.version)}" for one in store.checkpoints if whole and is_mark(one)]
     if verbose:
         lines += _file_lines(store)
     outcome.say("\n".join([*lines, *(damage.line() for damage in store.damages)]))

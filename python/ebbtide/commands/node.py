@@ -15,7 +15,7 @@ _Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout
 
 @app.callback()
 def _node(context: typer.Context, json: _Json = False) -> None:
-    """Show the pools of this user on this node, or drain them."""
+    """Show the pools of this user on this node and the memory that is lent, or drain pools."""
     if context.invoked_subcommand is None:
         show(json)
     elif json:
@@ -25,7 +25,7 @@ def _node(context: typer.Context, json: _Json = False) -> None:
 
 @app.command(cls=outcome.Command)
 def show(json: _Json = False) -> None:
-    """Show each pool: its job, store, agent and processes, and what is listed and not written yet.
+    """Show each pool: its job, store, agent and processes, and what is listed and not written yet; and who lends memory to whom.
 
     Nothing is changed, and no process is waited for.
 
@@ -34,11 +34,13 @@ def show(json: _Json = False) -> None:
     with outcome.exit_codes(json):
         from ebbtide import _core
 
-        pools = _core.pools()
+        pools, lenders = _core.pools(), _core.lenders()
         if json:
-            outcome.show_json({"pools": pools})
+            outcome.show_json({"pools": pools, "lenders": lenders})
         else:
-            outcome.say("\n".join(line for pool in pools for line in _lines(pool)) or "no pools")
+            lines = [line for pool in pools for line in _lines(pool)]
+            lines += [line for lender in lenders for line in _lender_lines(lender)]
+            outcome.say("\n".join(lines) or "no pools, and no process lends memory")
         if any(pool["error"] for pool in pools):
             raise typer.Exit(outcome.DAMAGED)
 
@@ -95,6 +97,17 @@ def _counted(number: int, size: int) -> str:
 def _drained(done: dict[str, Any]) -> str:
     end = "; the pool is removed" if done["removed"] else ""
     return f"{done['job']}: {_counted(done['checkpoints'], done['bytes'])} written{end}"
+
+
+def _lender_lines(lender: dict[str, Any]) -> list[str]:
+    from ebbtide import _core
+
+    size = _core.format_bytes
+    whose = "ordinary memory" if lender["gpu"] is None else f"memory of GPU {lender['gpu']}"
+    lines = [f"{lender['group']}: process {lender['pid']} lends {size(lender['offered'])}, {whose}"]
+    for lease in lender["leases"]:
+        lines.append(f"  {size(lease['bytes'])} to process {lease['borrower']}, {lease['state']}")
+    return lines
 
 
 def _lines(pool: dict[str, Any]) -> list[str]:

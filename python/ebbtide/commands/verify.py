@@ -56,13 +56,14 @@ def _read(store: Any) -> dict[str, int]:
     from .progress import bar
     from .snapshots import is_piece
     from .store import Damage
+    from .suspend import is_mark
 
     with bar("verify", sum(one.record_bytes for one in store.records)) as advance:
         verdicts = store.inspection.verify(advance)
     told = {(damage.file, damage.offset) for damage in store.damages}
     whole = [one for one, verdict in zip(store.records, verdicts) if verdict["verdict"] == "intact"]
     intact = [one for one in whole if not one.superseded]
-    pieces = sum(is_part(one) or is_piece(one) for one in intact)
+    pieces = sum(is_part(one) or is_piece(one) or is_mark(one) for one in intact)
     for verdict in verdicts:
         if verdict["verdict"] not in ("damaged", "unreadable"):
             continue

@@ -1,11 +1,14 @@
-// A user's program that looks after stores, and asks what the machine has: ebbtide/admin.hpp and ebbtide/machine.hpp.
+// A user's program that looks after stores, and asks what the machine has: ebbtide/admin.hpp and ebbtide/machine.hpp,
+// and lent pages and a recorder of writes, which C does not have.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ebbtide/admin.hpp>
 #include <ebbtide/lent_pages.hpp>
 #include <ebbtide/machine.hpp>
 #include <ebbtide/store.hpp>
+#include <ebbtide/write_recorder.hpp>
 
 namespace {
 
@@ -92,11 +95,21 @@ bool lend() {
   return store.borrow(0).value().region(0)[4095] == std::byte{5};
 }
 
+bool record() {
+  auto* const memory = static_cast<unsigned char*>(std::aligned_alloc(4096, 8 * 4096));
+  ebb::WriteRecorder recorder = ebb::WriteRecorder::start(memory, 8 * 4096).value();
+  recorder.cut().value();
+  memory[3 * 4096] = 1;
+  const std::vector<ebb::RecordedWrite> writes = recorder.stop().value();
+  std::free(memory);
+  return writes.size() == 1 && writes[0].page == 3 && writes[0].nanoseconds >= 0;
+}
+
 }  // namespace
 
 int main() {
   write_three();
-  const bool right[] = {look(), read(), damage_and_collect(), machine(), lend()};
+  const bool right[] = {look(), read(), damage_and_collect(), machine(), lend(), record()};
   for (const bool one : right) std::printf("%d ", one);
   return std::all_of(std::begin(right), std::end(right), [](bool one) { return one; }) ? 0 : 1;
 }
