@@ -48,9 +48,9 @@ Invariants::Uses Invariants::check_moves() const {
       require(ending || !k.moving || k.hop > 0 || k.offset + k.length <= transfers_.readable(m),
               "only a call in stream order is ahead of what it reads");
     for (const Chunk& k : m.chunks)
-      for (int r = 0; r < rings_of(m); ++r)
+      for (int r = 0; r < rings_of(m, k.way); ++r)
         if (k.slot[static_cast<std::size_t>(r)] >= 0)
-          ++slots_used[static_cast<std::size_t>(transfers_.node_behind(m, r))][goes_down(m) ? 0 : 1];
+          ++slots_used[static_cast<std::size_t>(transfers_.node_behind(m, {k.way, r}))][goes_down(m) ? 0 : 1];
   }
   require(live == transfers_.live_ && held_back == transfers_.held_, "moves are counted");
   for (std::size_t node = 0; node < context_.machine.nodes.size(); ++node)
@@ -66,7 +66,7 @@ void Invariants::check_commands() const {
   std::vector<int> carried(links.size()), in_flight(links.size());
   for (const auto& [id, entry] : transfers_.commands_) {
     const Move& m = transfers_[entry.move];
-    const auto link = static_cast<std::size_t>(m.route[entry.hop]);
+    const auto link = static_cast<std::size_t>(entry.link);
     if (entry.carried)
       ++carried[link];
     else if (!on_its_stream(m))

@@ -5,6 +5,17 @@
 #include <tuple>
 
 namespace ebb::policy {
+namespace {
+
+// Of all ways of a move, those hops that are over the link; of each way the last first.
+template <class Visit>
+void for_each_hop(const Move& m, int link, Visit&& visit) {
+  for (int way = 0; way < static_cast<int>(m.routes.size()); ++way)
+    for (int hop = hops_of(m, way); hop-- > 0;)
+      if (route_of(m, way)[hop] == link) visit(Transfers::Hop{way, hop});
+}
+
+}  // namespace
 
 LinkScheduler::LinkScheduler(State& state) : Part(state) {
   const std::vector<Link>& links = transfers_.links();
@@ -48,11 +59,11 @@ void LinkScheduler::find_urgent() {
     if (queue.rivals.empty()) continue;
     for (MoveIndex i : transfers_.links()[l].moves) {
       const Move& m = transfers_[i];
-      for (int h = 0; h < m.route.hops; ++h) {
-        if (m.route[h] != static_cast<int>(l) || !transfers_.pending_on(m, h)) continue;
+      for_each_hop(m, static_cast<int>(l), [&](Transfers::Hop at) {
+        if (!transfers_.pending_on(m, at)) return;
         queue.pending = std::min(queue.pending, urgency(m));
-        if (transfers_.unsent_on(m, h)) queue.to_send = std::min(queue.to_send, urgency(m));
-      }
+        if (transfers_.unsent_on(m, at)) queue.to_send = std::min(queue.to_send, urgency(m));
+      });
     }
   }
 }
@@ -77,7 +88,8 @@ bool LinkScheduler::issue_round() {
     const int modest = depth < kTakesAll ? std::min(depth, 2) : depth;
     while (!link.moves.empty() && link.estimate.in_flight() < depth && link.carried < depth) {
       MoveIndex best = kNoMove;
-      int best_hop = 0, best_chunk = Transfers::kNothing;
+      Transfers::Hop best_hop;
+      int best_chunk = Transfers::kNothing;
       Bytes best_length = 0;
       std::tuple<int, Time, int> best_key;
       for (MoveIndex i : link.moves) {
@@ -85,16 +97,15 @@ bool LinkScheduler::issue_round() {
         const int urgent = urgency(m);
         if (urgent == 2 && link.estimate.in_flight() >= modest) continue;
         const bool behind = yields(l, urgent);
-        for (int h = m.route.hops; h-- > 0;) {
-          if (m.route[h] != l) continue;
-          if (behind && h == 0) continue;  // a later hop never yields: it frees a ring for others
-          const std::tuple key{urgent, m.demand ? m.since : 0, -h};
-          if (best != kNoMove && !(key < best_key)) continue;
+        for_each_hop(m, l, [&](Transfers::Hop at) {
+          if (behind && at.hop == 0) return;  // a later hop never yields: it frees a ring for others
+          const std::tuple key{urgent, m.demand ? m.since : 0, -at.hop};
+          if (best != kNoMove && !(key < best_key)) return;
           Bytes length = 0;
-          const int chunk = transfers_.next_chunk(m, h, length);
-          if (chunk == Transfers::kNothing) continue;
-          best = i, best_hop = h, best_chunk = chunk, best_length = length, best_key = key;
-        }
+          const int chunk = transfers_.next_chunk(m, at, length);
+          if (chunk == Transfers::kNothing) return;
+          best = i, best_hop = at, best_chunk = chunk, best_length = length, best_key = key;
+        });
       }
       if (best == kNoMove) break;
       transfers_.send(best, best_hop, best_chunk, best_length);

@@ -1,6 +1,7 @@
 #pragma once
 // A transfer of one checkpoint from one place to another, by chunk.
 #include <array>
+#include <span>
 #include <vector>
 
 #include "planner/checkpoint.hpp"
@@ -14,6 +15,7 @@ enum class MoveKind : std::uint8_t { write, read, flush, prefetch, check };
 // A chunk on its way: before its hop `hop` or (`moving`) on it. It is there once it has passed the last.
 struct Chunk {
   Bytes offset = 0, length = 0;
+  int way = 0;  // of the move's routes
   int hop = 0;
   bool moving = false;
   std::array<int, kMaxHops> slot{-1, -1, -1, -1};  // of the staging ring behind each hop
@@ -34,7 +36,7 @@ struct Move {
   Slot checkpoint = 0;
   RequestId request = 0;
   TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
-  Route route;
+  std::span<const Route> routes;           // the shortest first; each chunk takes one of them
   Bytes total = 0, issued = 0, done = 0;
   int in_flight = 0;
   int retries = 0;
@@ -42,11 +44,14 @@ struct Move {
   std::vector<Chunk> chunks;  // between `done` and `issued`, by offset
 };
 
-// How many staging rings it passes, each behind a hop. A check ends in the first.
-inline int rings_of(const Move& m) { return m.kind == MoveKind::check ? 1 : m.route.hops - 1; }
-inline bool arrived(const Move& m, const Chunk& k) { return k.hop == m.route.hops; }
+inline const Route& route_of(const Move& m, int way) { return m.routes[static_cast<std::size_t>(way)]; }
+// A check goes into the first ring, and no farther.
+inline int hops_of(const Move& m, int way) { return m.kind == MoveKind::check ? 1 : route_of(m, way).hops; }
+// How many staging rings a chunk passes, each behind a hop.
+inline int rings_of(const Move& m, int way) { return m.kind == MoveKind::check ? 1 : route_of(m, way).hops - 1; }
+inline bool arrived(const Move& m, const Chunk& k) { return k.hop == hops_of(m, k.way); }
 // Its copies take as long as the application likes: their link does not count them.
-inline bool on_its_stream(const Move& m) { return m.ordered && m.route.hops == 1; }
+inline bool on_its_stream(const Move& m) { return m.ordered && hops_of(m, 0) == 1; }
 inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
 
 }  // namespace ebb::policy

@@ -14,7 +14,7 @@ void Outcomes::on(HistoryId, const event::Finished& e) {
   if (m.cancelled) {
     transfers_.remove_chunk(m, sent.offset);
     // Nothing is wrong with what a call has got so far: it must not be copied again, once the call may have returned.
-    const bool got = m.kind == MoveKind::read && !m.failed && !m.displaced && sent.hop == m.route.hops - 1;
+    const bool got = m.kind == MoveKind::read && !m.failed && !m.displaced && sent.last;
     if (got && sent.offset == m.done) m.done += sent.length;
     if (m.in_flight == 0) abort_move(sent.move);
     return;
@@ -22,7 +22,8 @@ void Outcomes::on(HistoryId, const event::Finished& e) {
   Chunk& chunk = transfers_.chunk_of(m, sent.offset);
   chunk.moving = false;
   if (chunk.hop > 0) transfers_.return_slot(m, chunk, chunk.hop - 1);
-  if (++chunk.hop < m.route.hops) return;
+  ++chunk.hop;
+  if (!arrived(m, chunk)) return;
   transfers_.return_slots(m, chunk);
   context_.dirty |= transfers_.room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
   settle(sent.move);
@@ -47,14 +48,14 @@ void Outcomes::on(HistoryId, const event::Failed& e) {
     ++context_.counters.retries;
     Chunk& chunk = transfers_.chunk_of(m, sent.offset);
     chunk.moving = false;
-    if (sent.hop == 0) transfers_.return_slots(m, chunk);  // others may need them meanwhile
+    if (sent.first) transfers_.return_slots(m, chunk);  // others may need them meanwhile
     return;
   }
   if (!m.displaced) {
     ++context_.counters.failures;
     m.failed = true;
     // Memory can always be read; `source` says that its bytes are not those written.
-    const bool unreadable = sent.hop == 0 && m.from != kNoTier && e.cause != event::Failed::no_room;
+    const bool unreadable = sent.first && m.from != kNoTier && e.cause != event::Failed::no_room;
     m.unreadable |=
         unreadable && (context_.memory(m.from) ? e.cause == event::Failed::source : !context_.machine.ephemeral);
   }

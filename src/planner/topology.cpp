@@ -103,15 +103,31 @@ Route route(const Machine& machine, NodeIndex from, NodeIndex to) {
                          " to " + name(to));
 }
 
+std::vector<Route> detours(const Machine& machine, NodeIndex from, NodeIndex to) {
+  const auto link = [&](NodeIndex a, NodeIndex b) {
+    const auto found = std::ranges::find_if(machine.links, [&](const LinkSpec& l) { return l.from == a && l.to == b; });
+    return found == machine.links.end() ? -1 : static_cast<int>(found - machine.links.begin());
+  };
+  std::vector<Route> out;
+  if (from == to || from == kApplication || to == kApplication || link(from, to) < 0) return out;
+  for (NodeIndex by = 0; by < static_cast<NodeIndex>(machine.nodes.size()); ++by) {
+    if (by == from || by == to || by == kHost || machine.nodes[static_cast<std::size_t>(by)].staging == 0) continue;
+    if (const int there = link(from, by), on = link(by, to); there >= 0 && on >= 0) out.push_back({2, {there, on}});
+  }
+  return out;
+}
+
 std::vector<NodeIndex> nodes_passed(const Machine& machine) {
   std::vector<NodeIndex> ends{kApplication}, passed;
   for (const TierSpec& tier : machine.tiers) ends.push_back(tier.node);
   for (std::size_t i = 0; i < ends.size(); ++i)
     for (std::size_t j = 0; j < ends.size(); ++j) {
       if (i == j) continue;
-      const Route r = route(machine, ends[i], ends[j]);
-      for (int hop = 0; hop + 1 < r.hops; ++hop)
-        passed.push_back(machine.links[static_cast<std::size_t>(r.link[static_cast<std::size_t>(hop)])].to);
+      std::vector<Route> ways = detours(machine, ends[i], ends[j]);
+      ways.push_back(route(machine, ends[i], ends[j]));
+      for (const Route& r : ways)
+        for (int hop = 0; hop + 1 < r.hops; ++hop)
+          passed.push_back(machine.links[static_cast<std::size_t>(r.link[static_cast<std::size_t>(hop)])].to);
     }
   std::ranges::sort(passed);
   passed.erase(std::ranges::unique(passed).begin(), passed.end());

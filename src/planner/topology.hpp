@@ -104,6 +104,9 @@ struct Route {
 // Throws std::logic_error naming the nodes if there is none of at most kMaxHops links.
 Route route(const Machine& machine, NodeIndex from, NodeIndex to);
 
+// Beside the one link between two nodes, the ways by a third one: a peer with a staging ring relays over its own link.
+std::vector<Route> detours(const Machine& machine, NodeIndex from, NodeIndex to);
+
 // The nodes whose staging ring a route between the application and a tier, or between two tiers, passes, in order.
 std::vector<NodeIndex> nodes_passed(const Machine& machine);
 

@@ -17,7 +17,11 @@ Transfers::Transfers(Context& context, CheckpointTable& table) : context_(contex
   routes_.resize(static_cast<std::size_t>((n + 1) * (n + 1)));
   for (int a = 0; a <= n; ++a)
     for (int b = 0; b <= n; ++b)
-      if (a != b) routes_[static_cast<std::size_t>(a * (n + 1) + b)] = route(machine, node(a), node(b));
+      if (a != b) {
+        std::vector<Route>& ways = routes_[static_cast<std::size_t>(a * (n + 1) + b)];
+        ways = detours(machine, node(a), node(b));
+        ways.insert(ways.begin(), route(machine, node(a), node(b)));
+      }
   for (const NodeSpec& spec : machine.nodes) {
     auto& free = free_slots_.emplace_back();
     for (auto& ring : free)
@@ -45,20 +49,19 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
        .checkpoint = slot,
        .from = from,
        .to = to,
-       .route = route_of(from, to),
+       .routes = routes_of(from, to),
        .total = c.bytes,
        .since = since,
        .chunks = std::move(memory)};
-  if (kind == MoveKind::check) m.route.hops = 1;  // into the ring, and no farther
   if (call != nullptr) {
     m.request = call->id;
     m.ordered = call->ordered;
-    m.held = call->ordered && !call->ready && m.route.hops > 1;
+    m.held = call->ordered && !call->ready && hops_of(m, 0) > 1;
     held_ += m.held ? 1 : 0;
   }
   if (to != kNoTier) c.at[to].filler = index;
   if (from != kNoTier) ++c.at[from].uses;
-  for (int h = 0; h < m.route.hops; ++h) link(m.route[h]).moves.push_back(index);
+  for (const int l : links_of(m)) link(l).moves.push_back(index);
   c.moves.push_back(index);
   ++live_;
   return index;
@@ -96,7 +99,7 @@ bool Transfers::cancel(MoveIndex index) {
 void Transfers::end(MoveIndex index) {
   Move& m = (*this)[index];
   Checkpoint& c = table_[m.checkpoint];
-  for (int h = 0; h < m.route.hops; ++h) std::erase(link(m.route[h]).moves, index);
+  for (const int l : links_of(m)) std::erase(link(l).moves, index);
   std::erase(c.moves, index);
   if (m.to != kNoTier) c.at[m.to].filler = kNoMove;
   m.live = false;
@@ -109,14 +112,23 @@ void Transfers::end(MoveIndex index) {
 bool Transfers::all_out(const Move& m) const {
   if (m.issued < m.total) return false;
   return std::all_of(m.chunks.begin(), m.chunks.end(),
-                     [&](const Chunk& k) { return arrived(m, k) || (k.moving && k.hop == m.route.hops - 1); });
+                     [&](const Chunk& k) { return arrived(m, k) || (k.moving && k.hop == hops_of(m, k.way) - 1); });
 }
 
 // --- routes and links -----------------------------------------------------------------------------------------------
 
-const Route& Transfers::route_of(TierIndex from, TierIndex to) const {
+std::span<const Route> Transfers::routes_of(TierIndex from, TierIndex to) const {
   const int n = context_.tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
   return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
+}
+
+// Each once.
+std::vector<int> Transfers::links_of(const Move& m) const {
+  std::vector<int> out;
+  for (int way = 0; way < static_cast<int>(m.routes.size()); ++way)
+    for (int h = 0; h < hops_of(m, way); ++h)
+      if (const int l = policy::route_of(m, way)[h]; std::ranges::find(out, l) == out.end()) out.push_back(l);
+  return out;
 }
 
 // What the rest of it takes, of which something is left.
@@ -150,21 +162,21 @@ bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const
 
 // --- staging rings --------------------------------------------------------------------------------------------------
 
-std::vector<int>& Transfers::free_slots_behind(const Move& m, int hop) {
-  return free_slots_[static_cast<std::size_t>(node_behind(m, hop))][goes_down(m) ? 0 : 1];
+std::vector<int>& Transfers::free_slots_behind(const Move& m, Hop at) {
+  return free_slots_[static_cast<std::size_t>(node_behind(m, at))][goes_down(m) ? 0 : 1];
 }
-const std::vector<int>& Transfers::free_slots_behind(const Move& m, int hop) const {
-  return free_slots_[static_cast<std::size_t>(node_behind(m, hop))][goes_down(m) ? 0 : 1];
+const std::vector<int>& Transfers::free_slots_behind(const Move& m, Hop at) const {
+  return free_slots_[static_cast<std::size_t>(node_behind(m, at))][goes_down(m) ? 0 : 1];
 }
 
 void Transfers::return_slot(const Move& m, Chunk& k, int hop) {
   int& slot = k.slot[static_cast<std::size_t>(hop)];
-  if (slot >= 0) free_slots_behind(m, hop).push_back(slot);
+  if (slot >= 0) free_slots_behind(m, {k.way, hop}).push_back(slot);
   slot = -1;
 }
 
 void Transfers::return_slots(const Move& m, Chunk& k) {
-  for (int r = 0; r < rings_of(m); ++r) return_slot(m, k, r);
+  for (int r = 0; r < rings_of(m, k.way); ++r) return_slot(m, k, r);
 }
 
 // --- chunks and commands --------------------------------------------------------------------------------------------
@@ -172,7 +184,7 @@ void Transfers::return_slots(const Move& m, Chunk& k) {
 // Whether others can be ordered behind its copies on the device: those of a calling thread and of files are on no
 // stream.
 bool Transfers::on_streams(const Move& m) const {
-  return m.route.hops == 1 && (m.from == kNoTier ? m.ordered : context_.memory(m.from));
+  return hops_of(m, 0) == 1 && (m.from == kNoTier ? m.ordered : context_.memory(m.from));
 }
 
 // Up to where the bytes that a move reads can be had. A copy in stream order, which the device can make wait for
@@ -180,12 +192,12 @@ bool Transfers::on_streams(const Move& m) const {
 Bytes Transfers::readable(const Move& m) const {
   if (m.from == kNoTier) return m.total;
   const Replica& source = table_[m.checkpoint].at[m.from];
-  if (!m.ordered || m.route.hops != 1 || source.filler == kNoMove) return source.watermark;
+  if (!m.ordered || hops_of(m, 0) != 1 || source.filler == kNoMove) return source.watermark;
   const Move& filler = (*this)[source.filler];
   Bytes ready = source.watermark;
   if (!on_streams(filler)) return ready;
   for (const Chunk& k : filler.chunks) {
-    if (!k.moving && !arrived(filler, k)) break;
+    if (!arrived(filler, k) && (!k.moving || k.way != 0)) break;
     ready = k.offset + k.length;
   }
   return ready;
@@ -203,29 +215,37 @@ CommandId Transfers::coming_last(const Move& m, Bytes end) const {
 }
 
 // Whether anything could be sent, were there a slot of the ring for it.
-bool Transfers::unsent_on(const Move& m, int hop) const {
+bool Transfers::unsent_on(const Move& m, Hop at) const {
   if (m.cancelled || m.held) return false;
-  if (hop == 0 && m.issued < m.total && readable(m) > m.issued) return true;
-  return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.hop == hop && !k.moving; });
+  if (at.hop == 0 && at.way == 0 && m.issued < m.total && readable(m) > m.issued) return true;
+  return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.way == at.way && k.hop == at.hop && !k.moving; });
 }
 
-bool Transfers::pending_on(const Move& m, int hop) const {
-  if (unsent_on(m, hop)) return true;
+bool Transfers::pending_on(const Move& m, Hop at) const {
+  if (unsent_on(m, at)) return true;
   if (m.cancelled || m.held) return false;
-  return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.hop == hop; });
+  return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.way == at.way && k.hop == at.hop; });
 }
 
-int Transfers::next_chunk(const Move& m, int hop, Bytes& length) const {
+// Its own link has room for another chunk.
+bool Transfers::goes_straight(const Move& m) const {
+  const Link& own = link(policy::route_of(m, 0)[0]);
+  return own.estimate.in_flight() < own.depth();
+}
+
+int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   if (m.cancelled || m.held) return kNothing;
+  const auto [way, hop] = at;
+  if (way > 0 && hop == 0 && (m.ordered || goes_straight(m))) return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block.
-  for (int r = 0; hop == 0 && r < rings_of(m); ++r) {
-    const int slots = slots_behind(m, r);
-    const auto free = static_cast<int>(free_slots_behind(m, r).size());
+  for (int r = 0; hop == 0 && r < rings_of(m, way); ++r) {
+    const int slots = slots_behind(m, {way, r});
+    const auto free = static_cast<int>(free_slots_behind(m, {way, r}).size());
     if (free <= (m.demand ? 0 : std::min(2, slots / 4))) return kNothing;
   }
   for (std::size_t i = 0; i < m.chunks.size(); ++i)
-    if (m.chunks[i].hop == hop && !m.chunks[i].moving) {
+    if (m.chunks[i].way == way && m.chunks[i].hop == hop && !m.chunks[i].moving) {
       length = m.chunks[i].length;
       return static_cast<int>(i);
     }
@@ -233,47 +253,51 @@ int Transfers::next_chunk(const Move& m, int hop, Bytes& length) const {
   const Bytes ready = readable(m);
   if (ready <= m.issued) return kNothing;
   Bytes most = ready - m.issued;
-  for (int h = 0; h < m.route.hops; ++h) most = std::min(most, link(m.route[h]).spec.chunk);
-  if (rings_of(m) > 0) most = std::min(most, context_.machine.ring_slot);
+  const Route& route = policy::route_of(m, way);
+  for (int h = 0; h < hops_of(m, way); ++h) most = std::min(most, link(route[h]).spec.chunk);
+  if (rings_of(m, way) > 0) most = std::min(most, context_.machine.ring_slot);
   length = most;
   return kNewChunk;
 }
 
-void Transfers::send(MoveIndex index, int hop, int chunk, Bytes length) {
+void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
+  const auto [way, hop] = at;
   Move& m = (*this)[index];
   if (chunk == kNewChunk) {
-    m.chunks.push_back({.offset = m.issued, .length = length});
+    m.chunks.push_back({.offset = m.issued, .length = length, .way = way});
     m.issued += length;
     chunk = static_cast<int>(m.chunks.size()) - 1;
   }
   Chunk& k = m.chunks[static_cast<std::size_t>(chunk)];
   k.moving = true;
-  for (int r = 0; hop == 0 && r < rings_of(m); ++r) {
-    std::vector<int>& free = free_slots_behind(m, r);
+  const int rings = rings_of(m, way);
+  for (int r = 0; hop == 0 && r < rings; ++r) {
+    std::vector<int>& free = free_slots_behind(m, {way, r});
     k.slot[static_cast<std::size_t>(r)] = free.back();
     free.pop_back();
   }
   const Checkpoint& c = table_[m.checkpoint];
-  auto place = [&](TierIndex t) -> Place {
+  const auto place = [&](TierIndex t) -> Place {
     if (t == kNoTier) return {{Endpoint::application, kNoTier}, k.offset};
     const Bytes base = context_.memory(t) ? c.at[t].offset : 0;
     return {{Endpoint::tier, t}, base + k.offset};
   };
-  auto behind = [&](int h) -> Place {  // in the staging ring there
-    const int slot = (goes_down(m) ? 0 : slots_behind(m, h)) + k.slot[static_cast<std::size_t>(h)];
-    return {{Endpoint::ring, node_behind(m, h)}, static_cast<Bytes>(slot) * context_.machine.ring_slot};
+  const auto behind = [&](int h) -> Place {  // in the staging ring there
+    const int slot = (goes_down(m) ? 0 : slots_behind(m, {way, h})) + k.slot[static_cast<std::size_t>(h)];
+    return {{Endpoint::ring, node_behind(m, {way, h})}, static_cast<Bytes>(slot) * context_.machine.ring_slot};
   };
-  const Place from = hop == 0 ? place(m.from) : behind(hop - 1), to = hop < rings_of(m) ? behind(hop) : place(m.to);
+  const Place from = hop == 0 ? place(m.from) : behind(hop - 1), to = hop < rings ? behind(hop) : place(m.to);
   const bool of_call = from.at.kind == Endpoint::application || to.at.kind == Endpoint::application;
   const CommandId after = m.ordered && hop == 0 ? coming_last(m, k.offset + k.length) : 0;
   k.command = next_command_++;
-  commands_.emplace(k.command, Sent{index, hop, k.offset, k.length});
+  const int over = policy::route_of(m, way)[hop];
+  commands_.emplace(k.command, Sent{index, over, hop == 0, hop == hops_of(m, way) - 1, k.offset, k.length});
   ++m.in_flight;
   ++in_flight_;
   ++context_.counters.commands;
-  if (!on_its_stream(m)) link(m.route[hop]).estimate.issued(context_.now);
+  if (!on_its_stream(m)) link(over).estimate.issued(context_.now);
   context_.out->commands.push_back({.id = k.command,
-                                    .link = m.route[hop],
+                                    .link = over,
                                     .checkpoint = table_.ref(m.checkpoint),
                                     .request = of_call ? m.request : 0,
                                     .offset = k.offset,
@@ -298,7 +322,7 @@ void Transfers::carried(CommandId command) {
     throw std::logic_error("a command was reported twice, or never given");
   const Move& m = (*this)[it->second.move];
   if (on_its_stream(m)) throw std::logic_error("a copy on the application's stream is over when that says so");
-  Link& on = link(m.route[it->second.hop]);
+  Link& on = link(it->second.link);
   it->second.carried = true;
   on.estimate.finished(context_.now, it->second.length);
   ++on.carried;
@@ -313,7 +337,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
   --in_flight_;
   Move& m = (*this)[sent.move];
   delayed_ -= m.delayed ? 1 : 0;
-  Link& on = link(m.route[sent.hop]);
+  Link& on = link(sent.link);
   if (sent.carried)
     --on.carried;
   else if (!on_its_stream(m))

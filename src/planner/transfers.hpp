@@ -37,7 +37,7 @@ class Transfers {
   bool filling(const Replica& r) const { return r.filler != kNoMove && !(*this)[r.filler].cancelled; }
 
   // Routes and links.
-  const Route& route_of(TierIndex from, TierIndex to) const;
+  const Route& route_of(TierIndex from, TierIndex to) const { return routes_of(from, to).front(); }
   Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
   Time time_left(const Move& m) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
@@ -45,17 +45,21 @@ class Transfers {
   Link& link(int l) { return links_[static_cast<std::size_t>(l)]; }
   const Link& link(int l) const { return links_[static_cast<std::size_t>(l)]; }
 
-  // What could be sent next over hop `hop`: an index into chunks, or kNewChunk; kNothing.
+  // What could be sent next over hop `hop` of one of its ways: an index into chunks, or kNewChunk; kNothing.
   static constexpr int kNothing = -2, kNewChunk = -1;
-  int next_chunk(const Move& m, int hop, Bytes& length) const;
-  bool unsent_on(const Move& m, int hop) const;
-  bool pending_on(const Move& m, int hop) const;
-  void send(MoveIndex index, int hop, int chunk, Bytes length);
+  struct Hop {
+    int way = 0, hop = 0;
+  };
+  int next_chunk(const Move& m, Hop at, Bytes& length) const;
+  bool unsent_on(const Move& m, Hop at) const;
+  bool pending_on(const Move& m, Hop at) const;
+  void send(MoveIndex index, Hop at, int chunk, Bytes length);
 
   // What a driver reports of a command.
   struct Sent {
     MoveIndex move = kNoMove;
-    int hop = 0;
+    int link = 0;
+    bool first = false, last = false;  // hop of its way
     Bytes offset = 0, length = 0;
     bool carried = false;
   };
@@ -69,12 +73,15 @@ class Transfers {
  private:
   friend class Invariants;
 
-  NodeIndex node_behind(const Move& m, int hop) const { return link(m.route[hop]).spec.to; }
-  int slots_behind(const Move& m, int hop) const {
-    return context_.machine.nodes[static_cast<std::size_t>(node_behind(m, hop))].staging;
+  std::span<const Route> routes_of(TierIndex from, TierIndex to) const;
+  std::vector<int> links_of(const Move& m) const;
+  NodeIndex node_behind(const Move& m, Hop at) const { return link(policy::route_of(m, at.way)[at.hop]).spec.to; }
+  int slots_behind(const Move& m, Hop at) const {
+    return context_.machine.nodes[static_cast<std::size_t>(node_behind(m, at))].staging;
   }
-  std::vector<int>& free_slots_behind(const Move& m, int hop);
-  const std::vector<int>& free_slots_behind(const Move& m, int hop) const;
+  std::vector<int>& free_slots_behind(const Move& m, Hop at);
+  const std::vector<int>& free_slots_behind(const Move& m, Hop at) const;
+  bool goes_straight(const Move& m) const;
   bool on_streams(const Move& m) const;
   Bytes readable(const Move& m) const;
   CommandId coming_last(const Move& m, Bytes end) const;
@@ -90,7 +97,7 @@ class Transfers {
   int in_flight_ = 0;  // commands
   int delayed_ = 0;    // of those
   std::vector<Link> links_;
-  std::vector<Route> routes_;  // (tiers + 1)^2; the last row and column are the application
+  std::vector<std::vector<Route>> routes_;  // (tiers + 1)^2; the last row and column are the application
   std::vector<std::array<std::vector<int>, 2>> free_slots_;  // of each node's staging ring: down, up
 };
 

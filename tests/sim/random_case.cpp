@@ -7,6 +7,7 @@ namespace ebb::sim::testing {
 namespace {
 
 using policy::Medium;
+using policy::NodeIndex;
 
 MachineModel random_machine(Random& random, bool exact, bool peers) {
   policy::Machine planner;
@@ -44,6 +45,13 @@ MachineModel random_machine(Random& random, bool exact, bool peers) {
   for (GroupModel& group : out.groups)
     if (!exact && random.chance(0.5)) group.bytes_per_s = random.between(5, 60) * 10'000'000;
   return out;
+}
+
+// In two runs of three a peer has a staging ring, and chunks pass it on their way to the host and back.
+void draw_relay(policy::Machine& machine, std::uint64_t seed) {
+  Random apart(seed + 7);
+  const NodeIndex peer = std::ranges::find(machine.tiers, "peer", &policy::TierSpec::name)->node;
+  machine.nodes[static_cast<std::size_t>(peer)].staging = static_cast<int>(apart.below(3) * apart.between(1, 3));
 }
 
 class ProgramMaker {
@@ -314,6 +322,7 @@ RandomCase random_case(std::uint64_t seed, bool peers) {
   const bool exact = random.chance(0.7);
   out.timely = exact && !out.faulty;
   out.machine = random_machine(random, exact, peers);
+  if (peers) draw_relay(out.machine.planner, seed);
   ProgramMaker maker(random, out.machine, out.faulty);
   const std::uint64_t clients = random.between(1, 4);
   for (std::uint64_t c = 0; c < clients; ++c)

@@ -43,6 +43,49 @@ TEST(Simulation, RefusalsComeByName) {
   EXPECT_EQ(reasons, (std::vector{ok, version_exists, too_large, no_space, unknown_version, ok, consumed}));
 }
 
+// A GPU that writes, one that is idle, and the host, over a link of 50 GB/s from each (docs/design/peers.md).
+MachineModel with_idle_peer(int staging) {
+  constexpr std::uint64_t kPcie = 50'000'000'000;
+  policy::Machine planner;
+  planner.tiers.push_back({.name = "device", .medium = policy::Medium::device, .capacity = 256 * kMiB});
+  planner.tiers.push_back({.name = "peer", .medium = policy::Medium::device});  // it lends its link, and no memory
+  planner.tiers.push_back({.name = "host", .medium = policy::Medium::host, .capacity = 16384 * kMiB});
+  policy::connect(planner);
+  planner.nodes[static_cast<std::size_t>(planner.tiers[1].node)].staging = staging;
+  planner.ring_slot = 16 * kMiB;
+  for (policy::LinkSpec& link : planner.links) {
+    link.chunk = 16 * kMiB;
+    const bool host = link.from == policy::kHost || link.to == policy::kHost;
+    link.bytes_per_s = host ? kPcie : 8.0 * kPcie;
+  }
+  MachineModel out = model_of(planner);
+  out.groups = {{kPcie, false}, {kPcie, false}};  // the GPU's own link, down and up
+  for (const auto& [name, group] : {std::pair{"app>host", 0}, {"device>host", 0}, {"host>app", 1}, {"host>device", 1}})
+    out.link(name).group = group;
+  return out;
+}
+
+TEST(Simulation, AnIdlePeersLinkCarriesAsMuchAsTheOwn) {
+  constexpr std::size_t kCheckpoints = 64;
+  const auto took = [](int staging) {
+    const MachineModel machine = with_idle_peer(staging);
+    Program program;
+    for (Version v = 0; v < kCheckpoints; ++v) program.ops.push_back(op::checkpoint(v, 128 * kMiB));
+    std::vector<Version> order;
+    for (Version v = kCheckpoints; v-- > 0;) order.push_back(v);
+    program.ops.push_back(op::hint(order));
+    for (const Version v : order) program.ops.push_back(op::restore(v));
+    const Result r = run(machine, {program}, kVerified);
+    const Call &written = r.calls.at(kCheckpoints - 1), &read = r.calls.back();
+    for (const Call& call : r.calls) EXPECT_EQ(call.reason, policy::Reason::ok);
+    return std::pair{written.ended, read.ended - written.ended};
+  };
+  const auto [written, read] = took(4);
+  const auto [written_alone, read_alone] = took(0);
+  EXPECT_GE(seconds(written_alone), 1.8 * seconds(written));
+  EXPECT_GE(seconds(read_alone), 1.8 * seconds(read));
+}
+
 TEST(Simulation, TheSameSeedGivesTheSameRunAndAReplayTheSameCommands) {
   for (std::uint64_t seed : {3, 11, 26}) {
     testing::RandomCase c = testing::random_case(seed);
