@@ -31,6 +31,7 @@ int LinkScheduler::urgency(const Move& m) const {
 
 void LinkScheduler::issue(bool awaited) {
   awaited_ = awaited;
+  transfers_.hold_up_none();
   const auto to_send = [](const Queue& queue) { return queue.to_send; };
   find_urgent();
   for (std::vector<int> before; issue_round();) {
@@ -50,6 +51,9 @@ void LinkScheduler::find_urgent() {
       const Move& m = transfers_[i];
       for (int h = 0; h < m.route.hops; ++h) {
         if (m.route[h] != static_cast<int>(l) || !transfers_.pending_on(m, h)) continue;
+        // While a lender's pace holds it up, others go first.
+        if (transfers_.at_pace(m, h, Transfers::kNothing, transfers_.link(m.route[h]).spec.chunk) > context_.now)
+          continue;
         queue.pending = std::min(queue.pending, urgency(m));
         if (transfers_.unsent_on(m, h)) queue.to_send = std::min(queue.to_send, urgency(m));
       }
@@ -93,6 +97,10 @@ bool LinkScheduler::issue_round() {
           Bytes length = 0;
           const int chunk = transfers_.next_chunk(m, h, length);
           if (chunk == Transfers::kNothing) continue;
+          if (const Time at = transfers_.at_pace(m, h, chunk, length); at > context_.now) {
+            transfers_.hold_up(at);
+            continue;
+          }
           best = i, best_hop = h, best_chunk = chunk, best_length = length, best_key = key;
         }
       }
