@@ -157,6 +157,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/hpc.md: A job that is killed": ["python/test_node_pool.py", "python/test_node_model.py"],
     "docs/design/peers.md: What comes out": ["docs/test_generated.py"],
     "docs/design/peers.md: How it is tested": ["planner/flow_random_test.cpp"],
+    "docs/design/peers.md: Bandwidth": ["planner/pacer_test.cpp", "python/test_lending.py"],
     "docs/design/peers.md: Leases": ["leases/*_test.cpp", "planner/lease_ledger_test.cpp"],
     "docs/design/peers.md: Moving bytes between GPUs": ["device/peer_memory_test.cpp"],
     "docs/design/bound.md: How it is proved": ["sim/bound_test.cpp", "sim/exhaustive.cpp"],

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "ebbtide/error.hpp"
-#include "planner/ids.hpp"
 
 namespace ebb::node {
 
@@ -22,8 +21,8 @@ class LoanSource {
   virtual std::uint64_t loan_bytes(std::uint32_t loan) const = 0;
   /// Whose it is, and what this process may use of that one's bandwidth, in millionths.
   struct Terms {
-    policy::PartyId lender = 0;  // 0: of whom nothing is known
-    std::uint32_t link = policy::kWholeLink;
+    std::uint32_t lender = 0;  // a number; 0: of whom nothing is known
+    std::uint32_t link = 1'000'000;
   };
   virtual Terms terms(std::uint32_t /*loan*/) const { return {}; }
   /// Its memory, mapped as long as the pointer is held.

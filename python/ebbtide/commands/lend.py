@@ -43,7 +43,9 @@ def lend(
 
         before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            with ebbtide.open(device=where, device_cache=0, host_cache="4KiB", disk=0, lend=amount, lend_share=share) as store:
+            with ebbtide.open(
+                device=where, device_cache=0, host_cache="4KiB", disk=0, lend=amount, lend_share=share
+            ) as store:
                 offered = store.stats()["leases"]["offered"]
                 outcome.say(f"lending {_core.format_bytes(offered)} of {where}; Ctrl-C ends it")
                 ended.wait(seconds)
