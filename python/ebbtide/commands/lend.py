@@ -15,7 +15,7 @@ def lend(
     amount: Annotated[str, typer.Option("--bytes", metavar="SIZE", help='How much, such as "40GiB"; at least 64 MiB.')],
     gpu: Annotated[int | None, typer.Option("--gpu", metavar="N", min=0, help="Whose memory; the first GPU.")] = None,
     share: Annotated[
-        float | None, typer.Option("--share", metavar="X", help="Of its bandwidth, such as 0.25; no limit.")
+        float | None, typer.Option("--share", metavar="X", help="How much of its bandwidth, such as 0.25; all.")
     ] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", metavar="S", min=0, help="For so long.")] = None,
     device: Annotated[
