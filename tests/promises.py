@@ -116,7 +116,9 @@ GUARDS: dict[str, list[str]] = {
         "planner/fragment_map_test.cpp", "planner/eviction_test.cpp", "planner/restore_order_test.cpp", "planner/planner_shrink_test.cpp",
         "planner/segments_test.cpp",
     ],
-    "docs/design/planner.md: What moves when": ["planner/planner_test.cpp", "planner/planner_links_test.cpp"],
+    "docs/design/planner.md: What moves when": [
+        "planner/planner_test.cpp", "planner/planner_links_test.cpp", "planner/pacer_test.cpp",
+    ],
     "docs/design/planner.md: Persistent stores": [
         "planner/planner_kept_test.cpp", "planner/retention_test.cpp",
         "planner/keeping_test.cpp",
@@ -155,6 +157,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/hpc.md: A job that is killed": ["python/test_node_pool.py", "python/test_node_model.py"],
     "docs/design/peers.md: What comes out": ["docs/test_generated.py"],
     "docs/design/peers.md: How it is tested": ["planner/flow_random_test.cpp"],
+    "docs/design/peers.md: Bandwidth": ["planner/pacer_test.cpp", "python/test_lending.py"],
     "docs/design/peers.md: Leases": ["leases/*_test.cpp", "planner/lease_ledger_test.cpp"],
     "docs/design/peers.md: Moving bytes between GPUs": ["device/peer_memory_test.cpp"],
     "docs/design/bound.md: How it is proved": ["sim/bound_test.cpp", "sim/exhaustive.cpp"],

@@ -131,6 +131,7 @@ typedef struct ebb_options {
   int warm;            /* 1: all cache memory is touched at open, as with both arenas "direct"; 0: unset */
   uint64_t lend;       /* bytes of the device's memory that other processes may use (ebb_lend()); 0: unset */
   const char* borrow;  /* what this store may use of theirs: "auto": all that is lent; "8GiB"; "0": none; NULL: unset */
+  double lend_share;   /* of the bandwidth to and from what is lent, above 0, at most 1: no limit; 0: unset */
 } ebb_options;
 
 /* Marks every field as left out. */

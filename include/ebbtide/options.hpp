@@ -73,6 +73,10 @@ struct Options {
   /// their checkpoints (`borrow`): those of the scheduler's job, or of `EBBTIDE_JOB`, or else all. 0 (default): none;
   /// else at least 64 MiB. It is allocated when it is lent. `Store::lend` changes it later. docs/peers.md.
   std::optional<std::uint64_t> lend = {};
+  /// Of the bandwidth at which others may copy to and from the memory that is lent, as a share of the link's rate:
+  /// above 0, at most 1 (default: no limit). It is divided among the borrowers as the memory is. With `lend`, at open
+  /// or later.
+  std::optional<double> lend_share = {};
   /// Bytes that the store may use of what others lend; kBorrowAll ("auto"): as much as there is. They are a tier,
   /// "peer", between the device cache and the host cache. 0 (default): none; else at least 64 MiB, and a device cache.
   std::optional<std::uint64_t> borrow = {};

@@ -36,6 +36,7 @@ _OPTIONS = (
     "node_agent",
     "node_chunk",
     "lend",
+    "lend_share",
     "borrow",
     "verify",
     "prefetch",
@@ -80,6 +81,7 @@ def open(
     node_agent: bool | None = None,
     node_chunk: Size | None = None,
     lend: Size | None = None,
+    lend_share: float | str | None = None,
     borrow: Size | None = None,
     verify: Literal["files", "all"] | None = None,
     prefetch: Literal["auto", "manual"] | None = None,
@@ -125,6 +127,8 @@ def open(
     a chunk of the pool, a power of two (default: 256 KiB).
     lend: bytes of the device's memory, beside the device cache, that other processes of this user on this node may use for their
     checkpoints; 0 (default): none; else at least 64 MiB. It is allocated when it is lent; ``store.lend`` changes it later.
+    lend_share: of the bandwidth at which others may copy to and from this memory, as a share of the link's rate: above 0, at most 1
+    (default: no limit). The borrowers keep to it, each to as much of it as it has of the memory.
     borrow: what this store may use of theirs: ``"auto"`` (as much as is lent), bytes, or 0 (default). It is a tier,
     ``"peer"``, between the device cache and the host cache (SC'22, ``docs/peers.md``). Who lends to whom: the processes of
     the scheduler's job, or of ``EBBTIDE_JOB``, or else all.
@@ -175,6 +179,7 @@ def open(
         "node_agent": node_agent,
         "node_chunk": node_chunk,
         "lend": lend,
+        "lend_share": lend_share,
         "borrow": borrow,
         "verify": verify,
         "prefetch": prefetch,
@@ -218,6 +223,9 @@ def _as_text(key: str, value: object) -> str:
     elif key == "close_timeout" and isinstance(value, (int, float)):
         if value >= 0:
             return f"{min(value, _AS_LONG_AS_IT_TAKES):.9f}"
+    elif key == "lend_share" and isinstance(value, (int, float)):
+        if 0 < value <= 1:
+            return repr(float(value))
     elif hasattr(value, "__index__") and key not in _NAMES:
         number: int = value.__index__()
         if number.bit_length() <= _LONGEST:
@@ -230,6 +238,7 @@ def _as_text(key: str, value: object) -> str:
         "node_pool": 'bytes as an int, or text such as "8GiB"',
         "node_chunk": 'bytes as an int, or text such as "4MiB"',
         "lend": 'bytes as an int, or text such as "8GiB"',
+        "lend_share": "a number above 0, at most 1, as in lend_share=0.25",
         "borrow": '"auto", or bytes as an int, or text such as "8GiB"',
         "keep_last": "a number of versions, or 0 for no limit",
         "keep_every": "a number of versions, or 0 for no limit",

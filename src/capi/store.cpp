@@ -71,6 +71,7 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
         if (given->node_agent >= 0) options.node_agent = given->node_agent != 0;
       }
       if (given->lend != 0 && given->lend != EBB_UNSET) options.lend = given->lend;
+      if (given->lend_share != 0) options.lend_share = given->lend_share;
       if (given->borrow) set(options, "borrow", given->borrow);
       if (given->verify) set(options, "verify", given->verify);
       if (given->log) {

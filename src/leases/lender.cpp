@@ -53,7 +53,8 @@ Lender::Lender(const node::NodeSeams& seams, platform::Clock& clock, platform::P
       file_(std::move(file)) {
   const Lock lock(mutex_);
   offered_ = options_.bytes;
-  submit(policy::lease_event::Offer{.lender = kSelf, .bytes = offered_, .piece = piece_of(offered_)});
+  submit(policy::lease_event::Offer{
+      .lender = kSelf, .bytes = offered_, .piece = piece_of(offered_), .link = options_.link});
 }
 
 Lender::~Lender() {
@@ -71,7 +72,8 @@ Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within)
   std::unique_lock lock(mutex_);
   const std::int64_t until = clock_.now() + std::clamp<policy::Time>(within.count(), 0, policy::kNever / 2);
   offered_ = bytes;
-  submit(policy::lease_event::Offer{.lender = kSelf, .bytes = bytes, .piece = piece_of(bytes), .deadline = until});
+  submit(policy::lease_event::Offer{
+      .lender = kSelf, .bytes = bytes, .piece = piece_of(bytes), .link = options_.link, .deadline = until});
   ring();
   while (ledger_.lent_by(kSelf) > bytes) {
     const std::int64_t left = until - clock_.now();
@@ -212,7 +214,9 @@ void Lender::on(Peer& peer, const message::Any& message, platform::OwnDescriptor
 }
 
 void Lender::submit(const policy::lease_event::Any& event) {
-  for (const policy::LeaseCommand& command : ledger_.on(clock_.now(), event)) carry_out(command);
+  const std::vector<policy::LeaseCommand> commands = ledger_.on(clock_.now(), event);
+  tell_shares();
+  for (const policy::LeaseCommand& command : commands) carry_out(command);
   file_.write(state_now());
 }
 
@@ -230,6 +234,16 @@ void Lender::carry_out(const policy::LeaseCommand& command) {
       }
       return;
     case policy::LeaseCommand::free: lent_.erase(lease.id); returned_.notify_all();
+  }
+}
+
+// To those who have leases, what they may use of the bandwidth; nothing, if all of it is theirs.
+void Lender::tell_shares() {
+  if (options_.link >= policy::kWholeLink) return;
+  for (Peer& peer : peers_) {
+    const std::uint32_t link = ledger_.link_of(kSelf, peer.party);
+    if (link == 0 || link == std::exchange(peer.link, link)) continue;
+    tell(peer.party, message::Share{link});
   }
 }
 

@@ -27,6 +27,7 @@ std::uint64_t piece_of(std::uint64_t bytes);
 struct LenderOptions {
   std::string group;  // node::lending_group()
   std::uint64_t bytes = 0;
+  std::uint32_t link = policy::kWholeLink;                           // of its bandwidth, in millionths
   std::optional<int> gpu = {};                                       // whose memory it is; none: ordinary memory
   std::chrono::nanoseconds recall_within = std::chrono::seconds(5);  // of what is recalled when it ends
   /// Told on a thread of the lender's that a borrower has not returned in time what was recalled.
@@ -66,7 +67,8 @@ class Lender {
     policy::PartyId party = 0;
     std::unique_ptr<platform::LocalConnection> connection;  // null: it is closed
     platform::ProcessId process;
-    platform::OwnDescriptor lifeline;  // none: it has not said who it is
+    platform::OwnDescriptor lifeline;         // none: it has not said who it is
+    std::uint32_t link = policy::kWholeLink;  // what it was told that it may use
     std::deque<Outgoing> outgoing;
   };
   using Lock = std::lock_guard<std::mutex>;
@@ -84,6 +86,7 @@ class Lender {
   void flush(Peer& peer);
   void submit(const policy::lease_event::Any& event);
   void carry_out(const policy::LeaseCommand& command);
+  void tell_shares();
   void grant(const policy::Lease& lease);
   void tell(policy::PartyId borrower, const node::message::Any& message, std::optional<policy::LeaseId> lease = {});
   pid_t pid_of(policy::PartyId borrower) const;

@@ -81,6 +81,14 @@ std::uint64_t Lenders::loan_bytes(std::uint32_t loan) const {
   return found == ledger_.leases().end() ? 0 : found->second.bytes;
 }
 
+Lenders::Terms Lenders::terms(std::uint32_t loan) const {
+  const Lock lock(mutex_);
+  const auto taken = taken_.find(loan);
+  if (taken == taken_.end()) return {};
+  const auto of = std::ranges::find(peers_, taken->second.lender, &Peer::party);
+  return {taken->second.lender, of == peers_.end() ? policy::kWholeLink : of->link};
+}
+
 Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
   platform::OwnDescriptor descriptor;
   std::uint64_t bytes = 0;
@@ -234,6 +242,7 @@ void Lenders::hear(Peer& peer) {
 
 void Lenders::on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor) {
   if (const auto* lease = std::get_if<message::Granted>(&message)) return granted(peer, *lease, std::move(descriptor));
+  if (const auto* share = std::get_if<message::Share>(&message)) return limited(peer, share->link);
   if (const auto* recall = std::get_if<message::RecallLease>(&message)) {
     for (const auto& [loan, taken] : taken_) {
       if (taken.lender != peer.party || taken.lease != recall->lease) continue;
@@ -258,6 +267,13 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, platform::Own
   }
   ask(peer);
   send(peer, message::ReturnLease{granted.lease, false});
+}
+
+// Once for all that this lender has lent.
+void Lenders::limited(Peer& peer, std::uint32_t link) {
+  peer.link = link;
+  const auto one = std::ranges::find_if(taken_, [&](const auto& loan) { return loan.second.lender == peer.party; });
+  if (one != taken_.end()) to_tell_.emplace_back(one->first, true);
 }
 
 // What it lent is recalled, and readable until it is unmapped.

@@ -47,6 +47,7 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
 
   void borrow(LoanNews news) override;
   std::uint64_t loan_bytes(std::uint32_t loan) const override;
+  Terms terms(std::uint32_t loan) const override;
   Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) override;
   void return_loan(std::uint32_t loan) override;
   /// Its thread ends; what is mapped stays so, and is returned when it is not.
@@ -66,7 +67,8 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
     std::unique_ptr<platform::LocalConnection> connection;  // null: it is gone
     Lifeline lifeline;
     std::uint64_t asked = 0;
-    bool probed = false;  // what is copied there arrives
+    bool probed = false;                      // what is copied there arrives
+    std::uint32_t link = policy::kWholeLink;  // what this process may use of its bandwidth
     std::deque<std::vector<std::byte>> outgoing;
   };
   struct Taken {
@@ -87,6 +89,7 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
   void hear(Peer& peer);
   void on(Peer& peer, const node::message::Any& message, platform::OwnDescriptor descriptor);
   void granted(Peer& peer, const node::message::Granted& granted, platform::OwnDescriptor descriptor);
+  void limited(Peer& peer, std::uint32_t link);
   void lost(Peer& peer);
   void ask(Peer& peer);
   void give_back(std::uint32_t loan);

@@ -13,12 +13,18 @@ namespace ebb::node {
 class LoanSource {
  public:
   virtual ~LoanSource() = default;
-  /// Told, on a thread of the source, that memory of another process is lent to this one, or is to be returned. It must
-  /// not wait.
+  /// Told, on a thread of the source, that memory of another process is lent to this one, or is to be returned; that it
+  /// is lent, again: what its lender allows has changed. It must not wait.
   using LoanNews = std::function<void(std::uint32_t loan, bool lent)>;
   /// From now on the process takes loans. Empty: no more, and what is not in use is returned.
   virtual void borrow(LoanNews news) = 0;
   virtual std::uint64_t loan_bytes(std::uint32_t loan) const = 0;
+  /// Whose it is, and what this process may use of that one's bandwidth, in millionths.
+  struct Terms {
+    std::uint32_t lender = 0;  // a number; 0: of whom nothing is known
+    std::uint32_t link = 1'000'000;
+  };
+  virtual Terms terms(std::uint32_t /*loan*/) const { return {}; }
   /// Its memory, mapped as long as the pointer is held.
   virtual Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) = 0;
   /// Another process may use it: it is not mapped or registered here, and no transfer of it is under way.

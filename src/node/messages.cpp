@@ -196,6 +196,10 @@ void fields(F& f, Granted& m) {
   f(m.bytes);
 }
 template <class F>
+void fields(F& f, Share& m) {
+  f(m.link);
+}
+template <class F>
 void fields(F& f, RecallLease& m) {
   f(m.lease);
 }

@@ -128,6 +128,11 @@ struct Granted {
   std::uint32_t lease = 0;
   std::uint64_t bytes = 0;
 };
+/// What the borrower may use of the lender's bandwidth from now on, in millionths; before the first: all of it. It
+/// comes ahead of the lease that it is changed by.
+struct Share {
+  std::uint32_t link = 0;
+};
 /// The borrower is to return a lease.
 struct RecallLease {
   std::uint32_t lease = 0;
@@ -138,9 +143,9 @@ struct ReturnLease {
   bool unusable = false;
 };
 
-using Any =
-    std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage, Piece,
-                 Moved, Borrow, Returned, Lent, Recall, Delayed, Lifeline, Request, Granted, RecallLease, ReturnLease>;
+using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage,
+                         Piece, Moved, Borrow, Returned, Lent, Recall, Delayed, Lifeline, Request, Granted, Share,
+                         RecallLease, ReturnLease>;
 
 std::vector<std::byte> encode(const Any& message);
 /// Error damaged: it is none that encode() makes. Unsupported: a Hello of another version, with both versions.

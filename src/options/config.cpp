@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "ebbtide/options.hpp"
 #include "ebbtide/snapshot.hpp"
+#include "options/defaults.hpp"
 #include "options/device_choice.hpp"
 #include "options/environment.hpp"
 
@@ -68,6 +69,15 @@ Result<std::uint64_t> parse_borrowed(std::string_view key, std::string_view text
   return runtime::wrong_value(key, text, "\"auto\", or a size such as \"8GiB\"");
 }
 
+Result<double> parse_share(std::string_view key, std::string_view text) {
+  const std::string_view digits = runtime::trimmed(text);
+  double share = 0;
+  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), share);
+  const bool whole = failed == std::errc{} && end == digits.data() + digits.size();
+  if (!whole || !(share > 0 && share <= 1)) return runtime::wrong_value(key, text, runtime::kShares);
+  return share;
+}
+
 Result<void> store_device(std::optional<std::string>& field, std::string_view key, std::string_view text) {
   const std::string wanted = runtime::lower(runtime::trimmed(text));
   if (!runtime::parse_device(wanted)) return runtime::wrong_value(key, text, runtime::kDevices);
@@ -99,7 +109,8 @@ constexpr std::array kBool = {Choice<bool>{"true", true}, Choice<bool>{"false", 
                               Choice<bool>{"yes", true},  Choice<bool>{"no", false}};
 constexpr std::string_view kKeys =
     "device, directory, device_cache, host_cache, memory, device_arena, host_arena, warm, disk, durability, readonly, "
-    "keep_last, keep_every, node_pool, node_agent, node_chunk, lend, borrow, verify, prefetch, eviction, io, "
+    "keep_last, keep_every, node_pool, node_agent, node_chunk, lend, lend_share, borrow, verify, prefetch, eviction, "
+    "io, "
     "direct_io, "
     "close_timeout, event_log";
 
@@ -123,6 +134,7 @@ Result<void> set(Options& options, std::string_view key, std::string_view shown,
   if (key == "node_agent") return choose(options.node_agent, shown, text, kBool);
   if (key == "node_chunk") return store(options.node_chunk, parse_bytes(shown, text));
   if (key == "lend") return store(options.lend, parse_bytes(shown, text));
+  if (key == "lend_share") return store(options.lend_share, parse_share(shown, text));
   if (key == "borrow") return store(options.borrow, parse_borrowed(shown, text));
   if (key == "verify") return choose(options.verify, shown, text, kVerify);
   if (key == "prefetch") return choose(options.prefetch, shown, text, kPrefetch);
@@ -157,6 +169,7 @@ void prefer(Options& base, const Options& given) {
   take(base.node_agent, given.node_agent);
   take(base.node_chunk, given.node_chunk);
   take(base.lend, given.lend);
+  take(base.lend_share, given.lend_share);
   take(base.borrow, given.borrow);
   take(base.verify, given.verify);
   take(base.prefetch, given.prefetch);

@@ -123,6 +123,10 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
 Result<void> choose_leases(const Options& options, std::uint64_t device_cache, EngineSetup& setup) {
   setup.lend = options.lend.value_or(0);
   setup.borrow = options.borrow.value_or(0);
+  setup.lend_share = options.lend_share.value_or(1);
+  if (!(setup.lend_share > 0 && setup.lend_share <= 1)) {
+    return wrong_value("lend_share", std::to_string(setup.lend_share), kShares);
+  }
   constexpr const char* kLeast = "0, or at least 67108864 bytes (64 MiB), which is the smallest lease";
   const auto too_small = [](std::uint64_t bytes) { return bytes > 0 && bytes < policy::kSmallestLease; };
   if (too_small(setup.lend)) return wrong_value("lend", std::to_string(setup.lend), kLeast);
@@ -399,8 +403,10 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     if (bytes == 0) return std::string();
     return std::string(", ") + what + " " + (bytes == kBorrowAll ? "auto" : format_bytes(bytes));
   };
+  const std::string at_share =
+      setup.lend > 0 && setup.lend_share < 1 ? " at a share of " + std::to_string(setup.lend_share) : "";
   setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) +
-                   ", local " + format_bytes(disk) + on_disk + leased("lend", setup.lend) +
+                   ", local " + format_bytes(disk) + on_disk + leased("lend", setup.lend) + at_share +
                    leased("borrow", setup.borrow) + ", local ranks " + std::to_string(ranks) + ", eviction " +
                    name_of_eviction(eviction) + ", prefetch " + (machine.manual_prefetch ? "manual" : "auto") +
                    ", durability " +

@@ -71,9 +71,13 @@ struct EngineSetup {
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
   std::optional<PoolSetup> pool = {};
   std::uint64_t lend = 0, borrow = 0;  // bytes; kBorrowAll
-  std::string lending_group;           // node::lending_group()
-  std::uint64_t local_ranks = 1;       // this job's processes on this node, this one included
+  double lend_share = 1;
+  std::string lending_group;      // node::lending_group()
+  std::uint64_t local_ranks = 1;  // this job's processes on this node, this one included
 };
+
+/// What `lend_share` may be.
+inline constexpr std::string_view kShares = "a number above 0, at most 1, such as \"0.25\"";
 
 /// The tier of what other processes lend. Its own memory is none: all of it comes as segments.
 inline constexpr std::string_view kPeerTier = "peer";

@@ -178,6 +178,14 @@ struct Lend {
   TierIndex tier = kNoTier;
   SegmentId segment = 0;
   Bytes bytes = 0;
+  PartyId lender = 0;  // 0: of whom nothing is known
+};
+
+// From now on, of the time at which a link would carry them at its first estimate, copies to and from the memory of a
+// lender may take this share, in millionths. kWholeLink: all of it, as before the first of these events.
+struct Limit {
+  PartyId lender = 0;
+  std::uint32_t share = kWholeLink;
 };
 
 // A segment ends after `bytes`, no later than now. What is placed beyond leaves: a copy at once, the only one when it
@@ -203,7 +211,7 @@ struct Tick {};
 
 using Any = std::variant<Tick, Checkpoint, Reserve, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,
                          Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Drop, DropAll, Forget,
-                         Recovered, Durable, NotDurable, Carried, Finished, Failed, Lend, Recall, Lost>;
+                         Recovered, Durable, NotDurable, Carried, Finished, Failed, Lend, Limit, Recall, Lost>;
 
 }  // namespace ebb::policy::event
 

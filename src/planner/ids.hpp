@@ -13,8 +13,10 @@ using CommandId = std::uint64_t;
 using TierIndex = std::int8_t;    // 0 is the fastest
 using SegmentId = std::uint16_t;  // of a memory tier: numbered as they are lent, from 0
 using NodeIndex = std::int8_t;    // 0 is the application
+using PartyId = std::uint32_t;    // a lender or a borrower, chosen by the driver and never used again; 0: none
 inline constexpr TierIndex kNoTier = -1;
 inline constexpr Time kNever = INT64_MAX;
+inline constexpr std::uint32_t kWholeLink = 1'000'000;  // millionths of a lender's bandwidth
 
 // A checkpoint of the planner's table; a slot is used again with the next generation.
 struct CheckpointRef {

@@ -29,7 +29,7 @@ std::vector<LeaseCommand> LeaseLedger::on(Time now, const lease_event::Any& even
 void LeaseLedger::apply(const lease_event::Offer& e) {
   check_piece(e.piece);
   if (e.link > kWholeLink)
-    throw std::logic_error(std::to_string(e.link) + " thousandths of a link are lent: expected at most 1000");
+    throw std::logic_error(std::to_string(e.link) + " millionths of a link are lent: expected at most 1000000");
   lenders_[e.lender] = {e.bytes, e.piece, e.link};
   recall_beyond(e.lender, e.deadline);
 }
@@ -175,7 +175,8 @@ Bytes LeaseLedger::borrowed_by(PartyId borrower) const {
 
 std::uint32_t LeaseLedger::link_of(PartyId lender, PartyId borrower) const {
   const Bytes has = bytes_of([&](const Lease& lease) { return lease.lender == lender && lease.borrower == borrower; });
-  return has == 0 ? 0 : static_cast<std::uint32_t>(lenders_.at(lender).link * has / lent_by(lender));
+  if (has == 0) return 0;
+  return std::max(1u, static_cast<std::uint32_t>(lenders_.at(lender).link * has / lent_by(lender)));
 }
 
 }  // namespace ebb::policy

@@ -12,12 +12,10 @@
 
 namespace ebb::policy {
 
-using PartyId = std::uint32_t;  // a lender or a borrower, chosen by the driver and never used again
 using LeaseId = std::uint32_t;
 
 // The smallest lease. Memory is lent ahead in few large pieces: no checkpoint waits for one.
 inline constexpr Bytes kSmallestLease = Bytes{64} << 20;
-inline constexpr std::uint32_t kWholeLink = 1000;  // thousandths of a lender's bandwidth
 
 namespace lease_event {
 
@@ -27,7 +25,7 @@ struct Offer {
   PartyId lender = 0;
   Bytes bytes = 0;
   Bytes piece = kSmallestLease;     // at least kSmallestLease
-  std::uint32_t link = kWholeLink;  // what its borrowers may use of its bandwidth, in thousandths
+  std::uint32_t link = kWholeLink;  // what its borrowers may use of its bandwidth, in millionths
   Time deadline = kNever;           // of what is recalled
 };
 // What a process borrows in all, at most, in leases of at most `piece`.
@@ -99,8 +97,8 @@ class LeaseLedger {
   const std::map<LeaseId, Lease>& leases() const { return leases_; }
   Bytes lent_by(PartyId lender) const;
   Bytes borrowed_by(PartyId borrower) const;
-  // What a borrower may use of a lender's bandwidth, in thousandths: as much of what the lender offers as it has of the
-  // leases.
+  // What a borrower may use of a lender's bandwidth, in millionths: as much of what the lender offers as it has of the
+  // leases, at least one; 0: it has none.
   std::uint32_t link_of(PartyId lender, PartyId borrower) const;
 
  private:

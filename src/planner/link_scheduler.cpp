@@ -42,6 +42,7 @@ int LinkScheduler::urgency(const Move& m) const {
 
 void LinkScheduler::issue(bool awaited) {
   awaited_ = awaited;
+  transfers_.hold_up_none();
   const auto to_send = [](const Queue& queue) { return queue.to_send; };
   find_urgent();
   for (std::vector<int> before; issue_round();) {
@@ -61,6 +62,9 @@ void LinkScheduler::find_urgent() {
       const Move& m = transfers_[i];
       for_each_hop(m, static_cast<int>(l), [&](Transfers::Hop at) {
         if (!transfers_.pending_on(m, at)) return;
+        // While a lender's pace holds it up, others go first.
+        const Bytes chunk = transfers_.link(static_cast<int>(l)).spec.chunk;
+        if (transfers_.at_pace(m, at, Transfers::kNothing, chunk) > context_.now) return;
         queue.pending = std::min(queue.pending, urgency(m));
         if (transfers_.unsent_on(m, at)) queue.to_send = std::min(queue.to_send, urgency(m));
       });
@@ -104,6 +108,8 @@ bool LinkScheduler::issue_round() {
           Bytes length = 0;
           const int chunk = transfers_.next_chunk(m, at, length);
           if (chunk == Transfers::kNothing) return;
+          if (const Time ready = transfers_.at_pace(m, at, chunk, length); ready > context_.now)
+            return transfers_.hold_up(ready);
           best = i, best_hop = at, best_chunk = chunk, best_length = length, best_key = key;
         });
       }

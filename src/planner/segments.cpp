@@ -5,9 +5,14 @@
 namespace ebb::policy {
 
 void Segments::on(HistoryId, const event::Lend& e) {
-  const std::vector<Slot> stay = space_.lend(e.tier, e.segment, e.bytes);
+  const std::vector<Slot> stay = space_.lend(e.tier, e.segment, e.bytes, e.lender);
   context_.dirty = true;
   for (Slot s : stay) replicas_.refresh(s);
+}
+
+void Segments::on(HistoryId, const event::Limit& e) {
+  pacers_.limit(e.lender, e.share);
+  context_.dirty = true;
 }
 
 // Moves there that have more to give are off; where all is given, what becomes of it decides, since an application's

@@ -12,6 +12,7 @@ class Segments : Part {
   Segments(State& state, Outcomes& outcomes) : Part(state), outcomes_(outcomes) {}
 
   void on(HistoryId client, const event::Lend& e);
+  void on(HistoryId client, const event::Limit& e);
   void on(HistoryId client, const event::Recall& e);
   void on(HistoryId client, const event::Lost& e);
   // What is beyond the end of a segment goes once nothing uses it, if it is complete elsewhere.

@@ -5,6 +5,7 @@
 #include "planner/context.hpp"
 #include "planner/durability.hpp"
 #include "planner/flush_queue.hpp"
+#include "planner/pacer.hpp"
 #include "planner/replicas.hpp"
 #include "planner/tier_space.hpp"
 #include "planner/transfers.hpp"
@@ -16,9 +17,10 @@ struct State {
 
   Context context;
   TierSpace space{context};
+  Pacers pacers{context, space};
   CheckpointTable table{context, space};
   Calls calls{context, table};
-  Transfers transfers{context, table};
+  Transfers transfers{context, table, pacers};
   Durability durability{context, table, space, transfers};
   FlushQueue queue;
   Replicas replicas{context, table, space, transfers, durability, queue};
@@ -30,6 +32,7 @@ class Part {
   explicit Part(State& s)
       : context_(s.context),
         space_(s.space),
+        pacers_(s.pacers),
         table_(s.table),
         calls_(s.calls),
         transfers_(s.transfers),
@@ -39,6 +42,7 @@ class Part {
 
   Context& context_;
   TierSpace& space_;
+  Pacers& pacers_;
   CheckpointTable& table_;
   Calls& calls_;
   Transfers& transfers_;

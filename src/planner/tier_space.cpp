@@ -117,7 +117,7 @@ TierSpace::Lease& TierSpace::lease_of(Tier& tier, SegmentId segment) {
   return lease;
 }
 
-std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes) {
+std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender) {
   Tier& tier = with_segments(t);
   std::vector<Slot> stay;
   if (segment < tier.leases.size()) {
@@ -126,6 +126,8 @@ std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes) {
   }
   tier.map.lend(segment, bytes);
   tier.leases.resize(tier.map.segments());  // one that was recalled is still to be reported
+  tier.leases[segment].lender = lender;
+  tier.leases[segment].usable = bytes;
   return stay;
 }
 
@@ -134,7 +136,7 @@ void TierSpace::recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadlin
   Lease& lease = lease_of(tier, segment);
   // Of several recalls that are not over, the earliest deadline counts.
   const Time soonest = lease.recalled ? std::min(lease.deadline, deadline) : deadline;
-  lease = {.recalled = true, .deadline = soonest, .since = context_.now};
+  lease = {.recalled = true, .deadline = soonest, .since = context_.now, .lender = lease.lender, .usable = bytes};
   tier.map.recall(segment, bytes);
 }
 
@@ -142,6 +144,13 @@ void TierSpace::mark_lost(TierIndex t, SegmentId segment) {
   Tier& tier = with_segments(t);
   lease_of(tier, segment) = {.lost = true};
   tier.map.recall(segment, 0);
+}
+
+std::vector<PartyId> TierSpace::lenders_of(TierIndex t) const {
+  std::vector<PartyId> lenders;
+  for (const Lease& lease : at(t).leases)
+    if (lease.lender != 0 && lease.usable > 0) lenders.push_back(lease.lender);
+  return lenders;
 }
 
 // Recalled segments in which nothing is left beyond their end.

@@ -36,10 +36,13 @@ class TierSpace {
   Bytes spare_bytes(TierIndex t) const { return at(t).spare_bytes; }
 
   // Segments of memory tiers. `lend`: who stays, though it was to leave.
-  std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes);
+  std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender = 0);
   void recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline);
   void mark_lost(TierIndex t, SegmentId segment);
   void report_returned();
+  PartyId lender_of(const Checkpoint& c, TierIndex t) const { return context_.memory(t) ? lease_of(c, t).lender : 0; }
+  // Of the segments of which something can be used.
+  std::vector<PartyId> lenders_of(TierIndex t) const;
   // Its place is, in part, where the tier's memory has turned out to have ended.
   bool beyond(const Checkpoint& c, TierIndex t) const {
     return context_.memory(t) && map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
@@ -56,6 +59,8 @@ class TierSpace {
     bool lost = false;
     Time deadline = kNever;
     Time since = 0;
+    PartyId lender = 0;
+    Bytes usable = 0;
   };
   struct Tier {
     explicit Tier(Bytes granule) : map(granule), leases(1) {}

@@ -6,7 +6,8 @@
 
 namespace ebb::policy {
 
-Transfers::Transfers(Context& context, CheckpointTable& table) : context_(context), table_(table) {
+Transfers::Transfers(Context& context, CheckpointTable& table, Pacers& pacers)
+    : context_(context), table_(table), pacers_(pacers) {
   const Machine& machine = context_.machine;
   for (const LinkSpec& l : machine.links) {
     if (l.chunk == 0 || l.depth < 1) throw std::logic_error("link " + l.name + " has no chunk or no depth");
@@ -138,7 +139,8 @@ Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
   const Route& route = route_of(from, to);
   Time slowest = 0;
   for (int h = 0; h < route.hops; ++h) slowest = std::max(slowest, link(route[h]).estimate.time_for(bytes));
-  return slowest;
+  const auto at_pace = [&](TierIndex tier, int hop) { return pacers_.slowest(tier, link(route[hop]).spec, bytes); };
+  return std::max({slowest, at_pace(from, 0), at_pace(to, route.hops - 1)});
 }
 
 // False: enough is queued to keep the links busy until the next event.
@@ -260,9 +262,39 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   return kNewChunk;
 }
 
+// Of the memory that the hop reads and that it writes. Within that of one lender it counts once.
+std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at) {
+  const Checkpoint& c = table_[m.checkpoint];
+  Pacer* const read = at.hop == 0 ? pacers_.of(c, m.from) : nullptr;
+  Pacer* const written = at.hop == rings_of(m, at.way) ? pacers_.of(c, m.to) : nullptr;
+  return {read, written == read ? nullptr : written};
+}
+
+Time Transfers::at_pace(const Move& m, Hop at, int chunk, Bytes length) {
+  Time ready = context_.now;
+  const LinkSpec& over = link(policy::route_of(m, at.way)[at.hop]).spec;
+  for (Pacer* const pacer : pacers_of(m, at))
+    if (pacer != nullptr) ready = std::max(ready, pacer->ready(pacer->cost(over, length)));
+  // What waits in a ring for its lender's pace keeps others out of it: of each move, no more than two chunks.
+  const bool begins =
+      chunk == kNewChunk && rings_of(m, at.way) > 0 && pacers_.of(table_[m.checkpoint], m.to) != nullptr;
+  const auto on_its_way = [&](const Chunk& k) { return !arrived(m, k); };
+  if (begins && std::ranges::count_if(m.chunks, on_its_way) >= 2) ready = kNever;
+  return ready;
+}
+
+void Transfers::hold_up(Time until) {
+  if (until == kNever) return;  // the end of another chunk of its
+  paced_ = true;
+  context_.wake_by(until);
+}
+
 void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const auto [way, hop] = at;
   Move& m = (*this)[index];
+  const int over = policy::route_of(m, way)[hop];
+  for (Pacer* const pacer : pacers_of(m, at))
+    if (pacer != nullptr) pacer->give(context_.now, pacer->cost(link(over).spec, length));
   if (chunk == kNewChunk) {
     m.chunks.push_back({.offset = m.issued, .length = length, .way = way});
     m.issued += length;
@@ -290,7 +322,6 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const bool of_call = from.at.kind == Endpoint::application || to.at.kind == Endpoint::application;
   const CommandId after = m.ordered && hop == 0 ? coming_last(m, k.offset + k.length) : 0;
   k.command = next_command_++;
-  const int over = policy::route_of(m, way)[hop];
   commands_.emplace(k.command, Sent{index, over, hop == 0, hop == hops_of(m, way) - 1, k.offset, k.length});
   ++m.in_flight;
   ++in_flight_;

@@ -10,18 +10,19 @@
 #include "planner/context.hpp"
 #include "planner/link.hpp"
 #include "planner/move.hpp"
+#include "planner/pacer.hpp"
 
 namespace ebb::policy {
 
 class Transfers {
  public:
-  Transfers(Context& context, CheckpointTable& table);
+  Transfers(Context& context, CheckpointTable& table, Pacers& pacers);
 
   Move& operator[](MoveIndex i) { return moves_[static_cast<std::size_t>(i)]; }
   const Move& operator[](MoveIndex i) const { return moves_[static_cast<std::size_t>(i)]; }
   std::size_t count() const { return live_; }
-  // A command that is not delayed, or a move held for its stream, has yet to end.
-  bool in_flight() const { return in_flight_ > delayed_ || held_ > 0; }
+  // A command that is not delayed, or a move held for its stream, has yet to end, or a lender's pace holds one up.
+  bool in_flight() const { return in_flight_ > delayed_ || held_ > 0 || paced_; }
   void delay(MoveIndex index);
 
   // `call`: that it serves, if any.
@@ -55,6 +56,12 @@ class Transfers {
   bool pending_on(const Move& m, Hop at) const;
   void send(MoveIndex index, Hop at, int chunk, Bytes length);
 
+  // When a chunk that could be sent may be, at the pace that lenders of its memory allow. It counts when it is sent.
+  Time at_pace(const Move& m, Hop at, int chunk, Bytes length);
+  // Nothing is held up by a pace any more, or something is until that time.
+  void hold_up_none() { paced_ = false; }
+  void hold_up(Time until);
+
   // What a driver reports of a command.
   struct Sent {
     MoveIndex move = kNoMove;
@@ -82,12 +89,14 @@ class Transfers {
   std::vector<int>& free_slots_behind(const Move& m, Hop at);
   const std::vector<int>& free_slots_behind(const Move& m, Hop at) const;
   bool goes_straight(const Move& m) const;
+  std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
   bool on_streams(const Move& m) const;
   Bytes readable(const Move& m) const;
   CommandId coming_last(const Move& m, Bytes end) const;
 
   Context& context_;
   CheckpointTable& table_;
+  Pacers& pacers_;
   std::deque<Move> moves_;  // references stay good while moves are added
   std::vector<MoveIndex> free_moves_;
   std::size_t live_ = 0;
@@ -96,6 +105,7 @@ class Transfers {
   CommandId next_command_ = 1;
   int in_flight_ = 0;  // commands
   int delayed_ = 0;    // of those
+  bool paced_ = false;
   std::vector<Link> links_;
   std::vector<std::vector<Route>> routes_;  // (tiers + 1)^2; the last row and column are the application
   std::vector<std::array<std::vector<int>, 2>> free_slots_;  // of each node's staging ring: down, up

@@ -27,10 +27,11 @@ struct Op {
     barrier,    // until every client of every rank with barriers left has reached one
     break_link,
     mend_link,  // link: its transfers fail permanently from now on; or work again
-    lend,       // tier, segment, bytes: of a new segment, or a new size of an old one; nothing if it does not grow
-    recall,     // tier, segment, bytes, time = deadline: its new size; replicas beyond it at the deadline are lost.
-                // Nothing if it does not shrink
-    lose,       // tier, segment: its memory is gone
+    lend,    // tier, segment, bytes, lender: of a new segment, or a new size of an old one; nothing if it does not grow
+    limit,   // lender, share: event::Limit
+    recall,  // tier, segment, bytes, time = deadline: its new size; replicas beyond it at the deadline are lost.
+             // Nothing if it does not shrink
+    lose,    // tier, segment: its memory is gone
   };
   Kind kind = Kind::sleep;
   Version version = 0;
@@ -39,6 +40,8 @@ struct Op {
   Time deadline = 0;  // > 0: the call is cancelled if it is unanswered this long after it began
   TierIndex tier = policy::kNoTier;
   policy::SegmentId segment = 0;
+  policy::PartyId lender = 0;
+  std::uint32_t share = policy::kWholeLink;
   bool flag = false;
   bool async = false;  // the client continues at once (checkpoint, restore, wait)
   // checkpoint, restore, commit, release: ordered after the work on the client's stream, which first computes for
@@ -87,8 +90,11 @@ inline Op join() { return {.kind = Op::Kind::join, .versions = {}}; }
 inline Op barrier() { return {.kind = Op::Kind::barrier, .versions = {}}; }
 inline Op break_link(int link) { return {.kind = Op::Kind::break_link, .link = link, .versions = {}}; }
 inline Op mend_link(int link) { return {.kind = Op::Kind::mend_link, .link = link, .versions = {}}; }
-inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes) {
-  return {.kind = Op::Kind::lend, .bytes = bytes, .tier = tier, .segment = segment, .versions = {}};
+inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes, policy::PartyId lender = 0) {
+  return {.kind = Op::Kind::lend, .bytes = bytes, .tier = tier, .segment = segment, .lender = lender, .versions = {}};
+}
+inline Op limit(policy::PartyId lender, std::uint32_t share) {
+  return {.kind = Op::Kind::limit, .lender = lender, .share = share, .versions = {}};
 }
 // Its memory must be returned within `deadline`; by default the segment ends there.
 inline Op recall(TierIndex tier, policy::SegmentId segment, Bytes bytes, Time deadline = policy::kNever) {

@@ -35,6 +35,10 @@ void Simulation::State::act(std::size_t index) {
       lender_event(client.rank, lenders.lend(client.rank, op, rank.content));
       wake(index, now);
       return;
+    case Op::Kind::limit:
+      lender_event(client.rank, event::Limit{op.lender, op.share});
+      wake(index, now);
+      return;
     case Op::Kind::recall:
       lender_event(client.rank, lenders.recall(client.rank, op, now));
       wake(index, now);

@@ -2,6 +2,7 @@
 // Takes memory that other processes lend, for a tier, and returns it when it is asked for.
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -58,6 +59,7 @@ class Borrower {
   void run();
   void take(std::uint32_t loan);
   Result<void> use(std::uint32_t loan);
+  policy::PartyId keep_terms(std::uint32_t loan);
   void recall(std::uint32_t loan);
   bool return_what_can_be();
 
@@ -70,6 +72,7 @@ class Borrower {
   const ebb::runtime::Log log_;
   const std::shared_ptr<News> news_ = std::make_shared<News>();
   std::vector<Segment> segments_;
+  std::map<policy::PartyId, std::uint32_t> limits_;  // as the planner knows them
   bool told_why_ = false;
   std::thread thread_;
 };

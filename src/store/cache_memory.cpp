@@ -50,7 +50,7 @@ CacheMemory::Segment* CacheMemory::segment_of(const Locked& locked, policy::Tier
 }
 
 Result<policy::SegmentId> CacheMemory::lend(const Locked& locked, policy::TierIndex tier,
-                                            std::unique_ptr<memory::TierMemory> memory) {
+                                            std::unique_ptr<memory::TierMemory> memory, policy::PartyId lender) {
   if (!lifetime_.running(locked)) return lifetime_.closed_error();
   if (tier < 0 || static_cast<std::size_t>(tier) >= segments_.size() || !port_.in_memory(tier)) {
     return Error{Errc::invalid_argument,
@@ -67,15 +67,16 @@ Result<policy::SegmentId> CacheMemory::lend(const Locked& locked, policy::TierIn
   }
   const auto segment = static_cast<policy::SegmentId>(segments.size());
   segments.push_back({.usable = bytes});
-  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes});
+  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes, lender});
   return segment;
 }
 
-bool CacheMemory::extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes) {
+bool CacheMemory::extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+                         policy::PartyId lender) {
   Segment* const found = segment_of(locked, tier, segment);
   if (found == nullptr || bytes < found->usable || bytes > tiers_->limit(tier, segment)) return false;
   found->usable = bytes;
-  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes});
+  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes, lender});
   return true;
 }
 

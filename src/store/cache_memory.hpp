@@ -36,12 +36,13 @@ class CacheMemory {
   const std::shared_ptr<Tiers>& share() const { return tiers_; }
 
   // For lenders of memory. A segment's memory is valid until the store has closed, whatever becomes of the segment.
-  /// A new segment: memory that is all ready. Errors: invalid_argument (not a memory tier, or it has as many segments
-  /// as it may have), closed.
+  /// A new segment: memory that is all ready, of `lender` (event::Lend). Errors: invalid_argument (not a memory tier,
+  /// or it has as many segments as it may have), closed.
   Result<policy::SegmentId> lend(const Locked& locked, policy::TierIndex tier,
-                                 std::unique_ptr<memory::TierMemory> memory);
+                                 std::unique_ptr<memory::TierMemory> memory, policy::PartyId lender);
   /// More of a segment that was recalled may be used again. False: it was lost, or has no more.
-  bool extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes);
+  bool extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+              policy::PartyId lender);
   /// All but the first `bytes` will be taken back, at `deadline` if there is one. What is there leaves, and is moved if
   /// it is the only copy. False: no more than that is lent.
   bool recall(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,

@@ -9,16 +9,25 @@
 
 namespace ebb::runtime {
 
-Result<policy::SegmentId> Lending::lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory) {
+Result<policy::SegmentId> Lending::lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory,
+                                        policy::PartyId lender) {
   if (auto error = lifetime_.forked()) return *error;
   const Locked locked = port_.lock();
-  return memory_.lend(locked, tier, std::move(memory));
+  return memory_.lend(locked, tier, std::move(memory), lender);
 }
 
-bool Lending::extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes) {
+bool Lending::extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, policy::PartyId lender) {
   if (lifetime_.forked()) return false;
   const Locked locked = port_.lock();
-  return memory_.extend(locked, tier, segment, bytes);
+  return memory_.extend(locked, tier, segment, bytes, lender);
+}
+
+void Lending::limit(policy::PartyId lender, std::uint32_t link) {
+  if (lifetime_.forked()) return;
+  Locked locked = port_.lock();
+  if (!lifetime_.running(locked)) return;
+  port_.submit(locked, 0, policy::event::Limit{lender, link});
+  queues_.drain(locked);  // what may go sooner now
 }
 
 bool Lending::recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,

@@ -18,8 +18,11 @@ class Lending {
   Lending(PlannerPort& port, Lifetime& lifetime, CacheMemory& memory, LinkQueues& queues, CallTable& calls)
       : port_(port), lifetime_(lifetime), memory_(memory), queues_(queues), calls_(calls) {}
 
-  Result<policy::SegmentId> lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory);
-  bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes);
+  Result<policy::SegmentId> lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory,
+                                 policy::PartyId lender = 0);
+  bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, policy::PartyId lender = 0);
+  /// What this store may use of a lender's bandwidth from now on, in millionths.
+  void limit(policy::PartyId lender, std::uint32_t link);
   bool recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
               std::optional<Seconds> within = {});
   bool await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout);

@@ -1,12 +1,18 @@
 #include "store/neighbours.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <unistd.h>
 
 namespace ebb::runtime {
 namespace {
 
 node::NodeSeams node_seams(const Seams& seams) { return seams.node ? *seams.node : node::NodeSeams::usual(); }
+
+// In millionths, at least one.
+std::uint32_t link_of(double share) {
+  return std::max(1u, static_cast<std::uint32_t>(std::lround(share * policy::kWholeLink)));
+}
 
 }  // namespace
 
@@ -34,7 +40,11 @@ Result<std::shared_ptr<platform::PeerFabric>> Neighbours::fabric() {
 Result<void> Neighbours::start_lending(std::uint64_t bytes) {
   auto fabric = this->fabric();
   if (!fabric) return fabric.error();
-  leases::LenderOptions options{setup_.lending_group, bytes, seams_.device->gpu(), /*recall_within=*/{}};
+  leases::LenderOptions options{.group = setup_.lending_group,
+                                .bytes = bytes,
+                                .link = link_of(setup_.lend_share),
+                                .gpu = seams_.device->gpu(),
+                                .recall_within = {}};
   options.overdue = [log = setup_.log](const std::string& text) { log.warning(text); };
   auto lender = leases::Lender::open(node_seams(seams_), *seams_.files, *seams_.clock, **fabric, std::move(options));
   if (!lender) return lender.error();

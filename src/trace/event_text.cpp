@@ -15,7 +15,7 @@ namespace {
 using namespace policy;
 
 constexpr std::string_view kFormat = "ebbtide-events ";
-constexpr std::string_view kHeader = "ebbtide-events 5";
+constexpr std::string_view kHeader = "ebbtide-events 6";
 constexpr HistoryId kMostClients = 1 << 20;  // the planner has a table of them
 
 // How each event is named in a log, and its fields in their order there.
@@ -88,7 +88,10 @@ constexpr auto kText<event::Finished> = text("finished", &event::Finished::comma
 template <>
 constexpr auto kText<event::Failed> = text("failed", &event::Failed::command, &event::Failed::cause);
 template <>
-constexpr auto kText<event::Lend> = text("lend", &event::Lend::tier, &event::Lend::segment, &event::Lend::bytes);
+constexpr auto kText<event::Lend> =
+    text("lend", &event::Lend::tier, &event::Lend::segment, &event::Lend::bytes, &event::Lend::lender);
+template <>
+constexpr auto kText<event::Limit> = text("limit", &event::Limit::lender, &event::Limit::share);
 template <>
 constexpr auto kText<event::Recall> =
     text("recall", &event::Recall::tier, &event::Recall::segment, &event::Recall::bytes, &event::Recall::deadline);

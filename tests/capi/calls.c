@@ -61,6 +61,7 @@ static void test_opening(void) {
   options.device_cache = options.host_cache = 1 << 20;
   options.disk = 0;
   options.lend = 64 << 20;
+  options.lend_share = 0.25;
   options.borrow = "auto";
   OK(ebb_open(&options, &store));
   OK(ebb_stat(store, "tier.peer.capacity", &capacity));
@@ -71,6 +72,10 @@ static void test_opening(void) {
   options.borrow = "1MiB";
   CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
   options.borrow = NULL;
+  options.lend_share = 1.5;
+  CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
+  CHECK(strstr(ebb_last_error(), "lend_share"));
+  options.lend_share = 0;
 
   options.eviction = "best";
   CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);

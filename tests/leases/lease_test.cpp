@@ -55,6 +55,19 @@ TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
   EXPECT_LE(modest->loans().size(), 3u);
 }
 
+TEST(Leases, a_lenders_share_is_divided_as_its_memory_is) {
+  const Place place;
+  TestLender lender(place, 4, {}, policy::kWholeLink / 2);
+  TestBorrower first(place, 2 * kLease);
+  const std::uint32_t loan = *first.await_lent(2).begin();
+  EXPECT_EQ(first->terms(loan).link, policy::kWholeLink / 2) << "it comes before the lease";
+  TestBorrower second(place, 2 * kLease);
+  EXPECT_EQ(second->terms(*second.await_lent(2).begin()).link, policy::kWholeLink / 4);
+  lender.await([&] { return first->terms(loan).link == policy::kWholeLink / 4; });
+  EXPECT_NE(first->terms(loan).lender, 0u);
+  EXPECT_EQ(first->terms(loan + 1000).link, policy::kWholeLink) << "it has no such loan";
+}
+
 TEST(Leases, what_is_not_returned_in_time_is_named_and_stays_its_borrowers) {
   const Place place;
   TestLender lender(place, 1);

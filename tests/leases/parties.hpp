@@ -20,9 +20,10 @@ inline constexpr std::chrono::seconds kLong{60};
 
 class TestLender {
  public:
-  TestLender(const Place& place, std::uint64_t leases, std::shared_ptr<platform::PeerFabric> memory = {})
+  TestLender(const Place& place, std::uint64_t leases, std::shared_ptr<platform::PeerFabric> memory = {},
+             std::uint32_t link = policy::kWholeLink)
       : memory_(memory ? std::move(memory) : platform::make_host_fabric()) {
-    LenderOptions options{.group = "job-test", .bytes = leases * kLease, .recall_within = {}};
+    LenderOptions options{.group = "job-test", .bytes = leases * kLease, .link = link, .recall_within = {}};
     options.overdue = [this](const std::string& text) {
       const std::lock_guard lock(mutex_);
       overdue_.push_back(text);

@@ -41,6 +41,7 @@ inline std::vector<message::Any> message_samples() {
       message::Lifeline{kPoolVersion, {4711, 123456789}},
       message::Request{UINT64_MAX, 64 << 20},
       message::Granted{3, 1 << 30},
+      message::Share{250'000},
       message::RecallLease{UINT32_MAX},
       message::ReturnLease{3, true},
   };

@@ -38,6 +38,7 @@ auto values(const message::Delayed& m) { return std::tuple(m.object, values(m.er
 auto values(const message::Lifeline& m) { return std::tuple(m.version, m.process); }
 auto values(const message::Request& m) { return std::tuple(m.bytes, m.piece); }
 auto values(const message::Granted& m) { return std::tuple(m.lease, m.bytes); }
+auto values(const message::Share& m) { return std::tuple(m.link); }
 auto values(const message::RecallLease& m) { return std::tuple(m.lease); }
 auto values(const message::ReturnLease& m) { return std::tuple(m.lease, m.unusable); }
 auto values(const message::Moved& m) { return std::tuple(m.object, m.offset, values(m.error)); }

@@ -193,12 +193,36 @@ def test_a_store_that_closes_at_any_moment_returns_all_that_it_was_lent() -> Non
         ({"borrow": "auto", "device_cache": 0}, ['borrow="auto"', "0 without a device cache"]),
         ({"lend": True}, ["lend=True", 'such as "8GiB"']),
         ({"borrow": 1.5}, ["borrow=1.5", '"auto", or bytes']),
+        ({"lend": LEASE, "lend_share": 0}, ["lend_share=0", "above 0, at most 1"]),
+        ({"lend": LEASE, "lend_share": 1.5}, ["lend_share=1.5", "above 0, at most 1"]),
+        ({"lend": LEASE, "lend_share": "half"}, ['lend_share="half"', "above 0, at most 1"]),
     ],
 )
 def test_options_that_are_wrong_are_named(options: dict[str, object], words: list[str]) -> None:
     with pytest.raises(ebbtide.InvalidArgument) as caught:
         ebbtide.open(**({"device": "cpu", "device_cache": "8MiB", "host_cache": "8MiB", "disk": 0} | options))  # type: ignore[arg-type]
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_a_lenders_share_comes_to_its_borrowers_planners_and_is_divided_as_its_memory_is(
+    child: Callable[[], Child], tmp_path: Path
+) -> None:
+    lender = child().does(OPEN_LENDER.format(4 * LEASE)[:-1] + ", lend_share=0.5)")
+    log = tmp_path / "events"
+    with ebbtide.open(
+        device="cpu", device_cache="8MiB", host_cache="64MiB", disk="512MiB", borrow=2 * LEASE, event_log=log
+    ) as store:
+        until(lambda: tier(store)["capacity"] == 2 * LEASE)
+        child().does(OPEN_BORROWER.format(2 * LEASE))
+        until(lambda: lender.says('store.stats()["leases"]["lent"]') == str(4 * LEASE))
+        write(store, 30)
+        check(store, 30)
+        lender.does(f"store.lend({LEASE}, timeout=60)")  # it has heard of all before this
+    events = [line.split() for line in log.read_text().splitlines() if line.startswith("e ")]
+    shares = [int(words[5]) / 1e6 for words in events if words[2] == "limit"]
+    assert shares[:2] == [0.5, 0.25]  # half of it, since half of the memory
+    lenders = {words[4] for words in events if words[2] == "limit"}
+    assert {words[7] for words in events if words[2] == "lend" and words[7] != "0"} == lenders
 
 
 def test_what_a_stopped_borrower_has_is_named_and_not_free(child: Callable[[], Child]) -> None:
@@ -295,6 +319,9 @@ def test_the_command_refuses_by_name() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
     assert missing.code == REFUSED
     assert "cuda:97" in missing.err or "97" in missing.err, missing.err
+    share = run("lend", "--device", "cpu", "--bytes", "64MiB", "--share", "2")
+    assert share.code == REFUSED
+    assert "lend_share=2" in share.err and "at most 1" in share.err, share.err
     both = run("lend", "--gpu", "0", "--device", "cpu", "--bytes", "1GiB")
     assert both.code == REFUSED
     assert "--gpu and --device" in both.err

@@ -254,6 +254,24 @@ void draw_segments(RandomCase& out, std::uint64_t seed, bool always) {
   }
 }
 
+// Of whom a peer's memory is, and what share of their bandwidth they allow, from the beginning or from some time on.
+// Apart as well.
+void draw_limits(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0x11a17);
+  const std::uint64_t lenders = random.between(1, 3);
+  for (Program& p : out.programs)
+    for (Op& o : p.ops)
+      if (o.kind == Op::Kind::lend) o.lender = static_cast<policy::PartyId>(random.between(1, lenders));
+  std::vector<Op>& ops = out.programs[random.below(out.programs.size())].ops;
+  for (std::uint64_t n = random.below(6); n-- > 0;) {
+    const auto share =
+        static_cast<std::uint32_t>(random.chance(0.2) ? policy::kWholeLink : random.between(50'000, 900'000));
+    const std::size_t at = random.chance(0.7) ? 0 : random.below(ops.size() + 1);
+    ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at),
+               op::limit(static_cast<policy::PartyId>(random.between(1, lenders)), share));
+  }
+}
+
 // Some calls in stream order, after a computation; also drawn separately.
 void draw_order(RandomCase& out, std::uint64_t seed) {
   Random random(seed ^ 0x0de7);
@@ -338,6 +356,7 @@ RandomCase random_case(std::uint64_t seed, bool peers) {
   }
   draw_shrinks(out, seed);
   draw_segments(out, seed, peers);
+  if (peers) draw_limits(out, seed);
   draw_order(out, seed);
   draw_keeping(out, seed);
   draw_retention(out, seed);

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "tests/sim/pace_judge.hpp"
 #include "trace/event_text.hpp"
 
 namespace ebb::sim::testing {
@@ -336,6 +337,7 @@ double worst_delay(const RandomCase& c, const Result& result);
 Outcome run_checked(const RandomCase& c, bool trace) {
   Simulation simulation(c.machine, {c.programs}, c.options);
   Judge judge(c);
+  PaceJudge pace(c.machine.planner);
   simulation.feed = [&](policy::Planner& planner, const Event& e, policy::Output& out) {
     if (trace) {
       std::string line;
@@ -346,6 +348,7 @@ Outcome run_checked(const RandomCase& c, bool trace) {
     judge.before(e, planner);
     planner.on(e, out);
     judge.given(e, planner, out);
+    pace.given(e, out);
     if (trace) {
       for (const auto& k : out.commands)
         std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu after %lu\n",
@@ -371,6 +374,7 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   judge.at_rest(simulation.planner());
   const Result result = simulation.result();
   out.events = result.events;
+  out.paced = pace.counted();
   if (c.timely) out.worst = worst_delay(c, result);
   return out;
 }

@@ -18,13 +18,15 @@ struct RandomCase {
   bool ordered = false;  // some calls are made in stream order
 };
 
-/// `peers`: with a tier between the device and the host whose memory is lent, none at first.
+/// `peers`: with a tier between the device and the host whose memory is lent, none at first, and copied to and from at
+/// the pace that some of its lenders set.
 RandomCase random_case(std::uint64_t seed, bool peers = false);
 std::string describe(const RandomCase& c);
 
 struct Outcome {
   std::uint64_t events = 0, calls = 0, refused = 0;
-  double worst = 0;  // of the times that calls took, in units of what they may take
+  std::uint64_t paced = 0;  // copies to and from memory whose lender limits them
+  double worst = 0;         // of the times that calls took, in units of what they may take
 };
 
 // Runs it with Planner::check() after every event and bytes followed. Throws std::logic_error on the first broken

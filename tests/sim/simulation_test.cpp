@@ -66,7 +66,7 @@ MachineModel with_idle_peer(int staging) {
 }
 
 TEST(Simulation, AnIdlePeersLinkCarriesAsMuchAsTheOwn) {
-  constexpr std::size_t kCheckpoints = 64;
+  constexpr Version kCheckpoints = 64;
   const auto took = [](int staging) {
     const MachineModel machine = with_idle_peer(staging);
     Program program;
@@ -76,7 +76,7 @@ TEST(Simulation, AnIdlePeersLinkCarriesAsMuchAsTheOwn) {
     program.ops.push_back(op::hint(order));
     for (const Version v : order) program.ops.push_back(op::restore(v));
     const Result r = run(machine, {program}, kVerified);
-    const Call &written = r.calls.at(kCheckpoints - 1), &read = r.calls.back();
+    const Call &written = r.calls.at(static_cast<std::size_t>(kCheckpoints - 1)), &read = r.calls.back();
     for (const Call& call : r.calls) EXPECT_EQ(call.reason, policy::Reason::ok);
     return std::pair{written.ended, read.ended - written.ended};
   };

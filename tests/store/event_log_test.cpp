@@ -185,7 +185,8 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 Carried{UINT64_C(1) << 40},
                                 Finished{8},
                                 Failed{8, Failed::source},
-                                Lend{1, 2, 4096},
+                                Lend{1, 2, 4096, 3},
+                                Limit{3, 250000},
                                 Recall{1, 2, 4096, 7},
                                 Lost{1, 2}};
   ASSERT_EQ(all.size(), std::variant_size_v<Any>);
@@ -206,19 +207,19 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
 }
 
 TEST(EventLog, ALogOfAnotherFormatIsRefusedByItsName) {
-  const auto refused = replay("ebbtide-events 4\nnode app 0\n");
+  const auto refused = replay("ebbtide-events 5\nnode app 0\n");
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("\"ebbtide-events 4\""), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("\"ebbtide-events 5\""), std::string::npos) << refused.error().message;
   EXPECT_NE(refused.error().message.find("the version that wrote it"), std::string::npos) << refused.error().message;
 }
 
 TEST(EventLog, AnythingElseIsRefusedByLine) {
-  const std::string empty = "ebbtide-events 5\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\n";
+  const std::string empty = "ebbtide-events 6\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\n";
   const std::string memory = "memory a 4096 0 1 4096 4096 0 1 1 1\n";
   for (const std::string& text : std::vector<std::string>{
-           "", "something else\n", "ebbtide-events 5\n", "ebbtide-events 5\ntier a\n", empty + "x\n",
+           "", "something else\n", "ebbtide-events 6\n", "ebbtide-events 5\ntier a\n", empty + "x\n",
            empty + "e 0 dance 0\n", empty + "e 0 tick 4294967295\n",
-           "ebbtide-events 5\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n", empty + "p a 0 tick 0 0 0\n",
+           "ebbtide-events 6\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n", empty + "p a 0 tick 0 0 0\n",
            empty + "memory a 4096 0 1 4096 4096\n", empty + memory + memory, empty + memory + "p a 0 dance 0 0 0\n",
            empty + memory + "p a 0 tick 0 0 0 0\n", empty + memory + "p a 0 pinned 0 4096 1\n",
            empty + "memory a 4096 0 99999 1 1 0 1 1 1\n"}) {

@@ -14,6 +14,9 @@ from . import outcome
 def lend(
     amount: Annotated[str, typer.Option("--bytes", metavar="SIZE", help='How much, such as "40GiB"; at least 64 MiB.')],
     gpu: Annotated[int | None, typer.Option("--gpu", metavar="N", min=0, help="Whose memory; the first GPU.")] = None,
+    share: Annotated[
+        float | None, typer.Option("--share", metavar="X", help="How much of its bandwidth, such as 0.25; all.")
+    ] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", metavar="S", min=0, help="For so long.")] = None,
     device: Annotated[
         str | None, typer.Option("--device", metavar="DEVICE", help='In place of --gpu: "cuda:3", or "cpu", to try it.')
@@ -40,7 +43,9 @@ def lend(
 
         before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            with ebbtide.open(device=where, device_cache=0, host_cache="4KiB", disk=0, lend=amount) as store:
+            with ebbtide.open(
+                device=where, device_cache=0, host_cache="4KiB", disk=0, lend=amount, lend_share=share
+            ) as store:
                 offered = store.stats()["leases"]["offered"]
                 outcome.say(f"lending {_core.format_bytes(offered)} of {where}; Ctrl-C ends it")
                 ended.wait(seconds)

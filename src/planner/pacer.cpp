@@ -1,0 +1,36 @@
+#include "planner/pacer.hpp"
+
+#include <cmath>
+
+namespace ebb::policy {
+
+Time Pacer::cost(const LinkSpec& link, Bytes bytes) const {
+  constexpr double kLongest = 1e17;  // three years
+  const double bytes_per_s = std::max(1.0, link.bytes_per_s) * share_ / kWholeLink;
+  return static_cast<Time>(std::min(kLongest, std::ceil(static_cast<double>(bytes) * 1e9 / bytes_per_s)));
+}
+
+void Pacers::limit(PartyId lender, std::uint32_t share) {
+  if (share >= kWholeLink) {
+    limited_.erase(lender);
+  } else if (const auto [at, fresh] = limited_.try_emplace(lender, share); !fresh) {
+    at->second.set_share(share);
+  }
+}
+
+Pacer* Pacers::of(const Checkpoint& c, TierIndex tier) {
+  if (limited_.empty() || tier == kNoTier || space_.urgently_recalled(c, tier)) return nullptr;
+  const auto found = limited_.find(space_.lender_of(c, tier));
+  return found == limited_.end() ? nullptr : &found->second;
+}
+
+Time Pacers::slowest(TierIndex tier, const LinkSpec& link, Bytes bytes) const {
+  Time slowest = 0;
+  if (limited_.empty() || tier == kNoTier) return slowest;
+  for (const PartyId lender : space_.lenders_of(tier))
+    if (const auto found = limited_.find(lender); found != limited_.end())
+      slowest = std::max(slowest, found->second.cost(link, bytes));
+  return slowest;
+}
+
+}  // namespace ebb::policy
