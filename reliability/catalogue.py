@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability import access, full, fuzz, hurt, killed, native, node, signals, stalled
+from reliability import access, full, fuzz, hurt, killed, lending, native, node, signals, stalled
 from reliability.outcomes import CLEAR_ERROR, EXACT, OLDER_EXACT, Count
 from reliability.own import trial as own
 from reliability.results import SUBJECTS
@@ -88,6 +88,20 @@ TRIALS = (
         node.MUST,
         ours=node.trial,
         least={"": node.CASES},
+    ),
+    Trial(
+        "lending",
+        "kill -9 of a process that lends memory, and of those that borrow it",
+        'One process lends, and two borrow: one in two of their stores is at level "process", the others are ephemeral. They'
+        " write, restore and drop versions, far more than their own caches hold, while the lender may lend more or less. At"
+        " random moments the lender, a borrower or both are killed, or the lender is stopped and goes on or is killed then."
+        " Every version of a borrower that lives must then have its bytes; what a killed one had reported must be found by"
+        " the next; its memory must be lent to others again; and nobody may wait for a lender that is stopped. Ordinary"
+        " memory takes the place of a GPU's. `python reliability/lending.py SEED` plays a case again, as far as the moments"
+        " agree.",
+        lending.MUST,
+        ours=lending.trial,
+        least={"": lending.KILLS, lending.IN_USE: 100} | {kind: 50 for kind in lending.KINDS},
     ),
     Trial(
         "power",

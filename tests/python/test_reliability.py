@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
+import time
 from pathlib import Path
 
 from child import ended
@@ -13,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-from reliability import native, outcomes, page, results, signals, states
+from reliability import lending, lending_worker, native, outcomes, page, results, signals, states
 from reliability.catalogue import COMPARED, TRIALS, Trial
 from reliability.hurt import Written, flip
 from reliability.outcomes import Count, holds, lacking
@@ -292,6 +294,30 @@ def test_a_case_of_it_is_repeated_by_its_seed():
     assert "Traceback" not in ran.stdout + ran.stderr
     told = [line for line in ran.stdout.splitlines() if line.startswith("checkpoint")]
     assert told and told[: len(told) // 2] == told[len(told) // 2 :]
+
+
+def test_lenders_and_borrowers_are_killed_in_short(disk):
+    in_short("lending", disk)
+    assert [path.name for path in disk.iterdir()] == ["out"], "nothing is left behind"
+
+
+def test_a_wrong_byte_of_a_borrower_is_told(disk, monkeypatch):
+    really = lending_worker.value
+    monkeypatch.setattr(lending_worker, "value", lambda rank, version: really(rank, version) + (random.random() < 0.1))
+    turns, _ = lending.play(5, disk, 3)
+    assert turns[-1][1] == outcomes.SILENT_WRONG
+    assert "has other bytes" in turns[-1][3]
+
+
+@pytest.mark.parametrize(
+    ("does", "outcome"), [(lambda pipe: time.sleep(100), outcomes.HANG), (lambda pipe: os._exit(3), outcomes.CRASH)]
+)
+def test_a_process_that_hangs_or_ends_is_told(does, outcome, monkeypatch):
+    monkeypatch.setattr(lending, "ANSWER_S", 1.0)
+    child = lending.Child("one", does)
+    with pytest.raises(lending.Breach, match=f"{outcome}.*one"):
+        child.answer()
+    child.kill()
 
 
 def test_an_unknown_trial_is_refused_by_name():

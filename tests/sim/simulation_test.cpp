@@ -47,7 +47,7 @@ TEST(Simulation, RefusalsComeByName) {
 MachineModel with_idle_peer(int staging) {
   constexpr std::uint64_t kPcie = 50'000'000'000;
   policy::Machine planner;
-  planner.tiers.push_back({.name = "device", .medium = policy::Medium::device, .capacity = 256 * kMiB});
+  planner.tiers.push_back({.name = "device", .medium = policy::Medium::device, .capacity = 1024 * kMiB});
   planner.tiers.push_back({.name = "peer", .medium = policy::Medium::device});  // it lends its link, and no memory
   planner.tiers.push_back({.name = "host", .medium = policy::Medium::host, .capacity = 16384 * kMiB});
   policy::connect(planner);

@@ -116,6 +116,15 @@ def shot(
     ranks: Annotated[
         int, typer.Option(min=1, max=1024, help="Processes, each with its own caches; they share the disk.")
     ] = 1,
+    lend: Annotated[
+        int | None,
+        parsed(
+            "--lend",
+            size_of,
+            "SIZE",
+            "Memory that another process lends to each rank: of a GPU that no rank has, or ordinary memory (default: none).",
+        ),
+    ] = None,
     coupling: Annotated[
         Coupling, typer.Option(help="tight: the ranks meet at a barrier at each iteration.")
     ] = Coupling.free,
@@ -162,13 +171,17 @@ def shot(
         coupling=coupling.value,
         verify=verify,
         seed=seed,
+        lend=lend or 0,
         trace=str(trace) if trace else None,
         device=device,
     )
     _check_room(config)
+    _check_lent(config)
     with progress.calls(log, 2 * config.checkpoints) as advance:
         document = shots.run(config, lambda text: log.print(f"[dim]{text}[/dim]"), advance)
     console.print(report.table(document))
+    if config.lend or config.ranks > 1:
+        console.print(report.by_rank(document))
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
     if plot:
@@ -229,6 +242,31 @@ def _check_room(config) -> None:
         raise wrong("--disk", f"{format_size(need)} for all ranks, but {config.directory} has {format_size(free)} free")
     if config.wait and not config.disk:
         raise wrong("--wait", "there is no disk tier to wait for (--disk 0)")
+
+
+def _check_lent(config) -> None:
+    """The same of memory that is lent."""
+    from .device import NoDevice
+    from .lending import LEAST, lease_of, lender_devices
+
+    if not config.lend:
+        return
+    largest = max(map(max, config.sizes))
+    if config.lend < LEAST:
+        raise wrong("--lend", f"{format_size(config.lend)} are too few: at least {format_size(LEAST)}")
+    if largest > lease_of(config.lend):
+        enough = 8 * -(-largest // LEAST) * LEAST
+        raise wrong(
+            "--lend",
+            f"a checkpoint of {format_size(largest)} does not fit in a lease of {format_size(lease_of(config.lend))}, an eighth "
+            f"of what is lent; {format_size(enough)} are enough",
+        )
+    if not config.device_cache:
+        raise wrong("--lend", "there is no device cache, beside which memory is borrowed (--device-cache 0)")
+    try:
+        lender_devices(config.device, config.ranks)
+    except NoDevice as error:
+        raise wrong("--lend", f"NoDevice: {error}") from None
 
 
 @app.command("snapshots")

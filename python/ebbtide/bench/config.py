@@ -31,6 +31,7 @@ class Config:
     verify: bool
     seed: int
     trace: str | None = None
+    lend: int = 0  # bytes that another process lends to each rank; 0: none does
     device: str = "cpu"  # or "cuda", "cuda:N": the device of the program's arrays and of the device cache
 
     @property
@@ -65,7 +66,7 @@ class Config:
 
     def store_options(self) -> dict:
         """Keyword arguments of `ebbtide.open`, but for the device."""
-        return {
+        options = {
             "directory": str(self.directory),
             "device_cache": self.device_cache,
             "host_cache": self.host_cache,
@@ -73,6 +74,7 @@ class Config:
             "eviction": self.policy,
             "prefetch": self.prefetch,
         }
+        return options | ({"borrow": self.lend} if self.lend else {})
 
     def as_json(self) -> dict:
         fields = asdict(self) | {"directory": str(self.directory), "ranks": self.ranks, "checkpoints": self.checkpoints}

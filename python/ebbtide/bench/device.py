@@ -224,6 +224,11 @@ def select(text: str, rank: int = 0) -> Cpu:
     return make((number + rank) % count)
 
 
+def gpus() -> int:
+    """How many GPUs there are. Raises NoDevice."""
+    return _found()[0]
+
+
 def _found() -> tuple[int, Callable[[int], Cpu]]:
     """The number of GPUs, and a function that makes a device of one."""
     reasons = []

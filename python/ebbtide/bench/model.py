@@ -8,6 +8,7 @@ from __future__ import annotations
 from ebbtide import sim
 
 from .config import Config
+from .lending import borrowed_of
 from .rank import Outcome
 
 CALL_S = 3e-6  # of a copy beside moving its bytes
@@ -24,10 +25,13 @@ def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
         depth = {"depth": GPU_DISK_DEPTH} if config.on_gpu else {}
         links["host>local"] = sim.Link(bare["write"], FILE_S, group="disk", **depth)
         links["local>host"] = sim.Link(bare["read"], FILE_S, group="disk", **depth)
-    tiers = {"device": config.device_cache, "host": config.host_cache, "local": config.disk}
+    tiers = {"device": config.device_cache, "peer": 0, "host": config.host_cache, "local": config.disk}
+    if config.lend:
+        tiers["peer"] = borrowed_of(config.lend)
+        links |= _peer_links(config, bare)
     there = [name for name, capacity in tiers.items() if capacity]
     return sim.Machine(
-        [sim.Tier(name, tiers[name]) for name in there],
+        [sim.Tier(name, tiers[name], "device" if name == "peer" else None) for name in there],
         {name: link for name, link in links.items() if set(name.split(">")) <= {"app", "host", *there}},
         groups | {"disk": 0.0},
         eviction=config.policy,
@@ -51,6 +55,18 @@ def _gpu_links(config: Config, bare: dict[str, float]) -> tuple[dict[str, sim.Li
     together = config.ranks * max(bare["both"], bare["d2h"], bare["h2d"])  # a group is one for all ranks
     crossing = {name: sim.Link(rate, LAUNCH_S, BUS_CHUNK, group="bus") for name, rate in bus.items()}
     return device | crossing, {"bus": together}
+
+
+def _peer_links(config: Config, bare: dict[str, float]) -> dict[str, sim.Link]:
+    """To and from the lender's memory. What goes between it and the host crosses the lender's own bus."""
+    if not config.on_gpu:
+        like = {"app>peer": "app>device", "device>peer": "host>device", "peer>host": "device>host",
+                "host>peer": "host>device", "peer>device": "host>device", "peer>app": "device>app"}  # fmt: skip
+        host = _host_links(bare)[0]
+        return {name: host[other] for name, other in like.items()}
+    rates = {"app>peer": bare["peer_store"], "device>peer": bare["peer_store"], "peer>app": bare["peer_load"],
+             "peer>device": bare["peer_load"], "peer>host": bare["d2h"], "host>peer": bare["h2d"]}  # fmt: skip
+    return {name: sim.Link(rate, LAUNCH_S, BUS_CHUNK) for name, rate in rates.items()}
 
 
 def traces(config: Config, outcomes: list[Outcome]) -> list[sim.Shot]:

@@ -14,6 +14,7 @@ from typing import Any
 from .config import device_option
 from .content import Contents, Landing
 from .device import Cpu, select
+from .lending import in_group, wait_until_lent
 from .progress import Advance, nothing
 from .stats import since
 
@@ -33,6 +34,7 @@ class Job:
     verify: bool
     store: dict = field(default_factory=dict)  # keyword arguments of ebbtide.open, but for the device
     device: str = "cpu"  # as `device.select` takes it
+    group: str = ""  # as `lending.in_group` takes it
 
 
 @dataclass
@@ -126,8 +128,10 @@ def run(job: Job, begin: Callable[[], None], meet: Callable[[], None], advance: 
     with device.use():
         arrays = Arrays(device, job.rank, len(job.sizes), max(job.sizes))
         opening = time.perf_counter()
-        with ebbtide.open(**job.store, **device_option(device.name)) as store:
+        with in_group(job.group), ebbtide.open(**job.store, **device_option(device.name)) as store:
             open_s = time.perf_counter() - opening
+            if job.store.get("borrow"):
+                wait_until_lent(store, job.store["borrow"])
             begin()
             out = play(store, store, job, arrays, meet, advance=advance)
     out.open_s = open_s

@@ -17,9 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from .. import _core
 from .config import Config
 from .copies import DeviceCopies, HostCopies, device_copies, host_copies
 from .device import select
+from .lending import NotLent, lender_devices
 
 T = TypeVar("T")
 BLOCK = 4096
@@ -41,18 +43,29 @@ class FileRate:
 
 
 @dataclass
+class PeerRate:
+    """Copies of the first rank's GPU to and from the memory of the GPU that lends to it."""
+
+    store_bytes_per_s: float
+    load_bytes_per_s: float
+
+
+@dataclass
 class Rates:
     """Bare rates of the machine; `None` where there is no file tier."""
 
     copies: HostCopies | DeviceCopies
     write: FileRate | None
     read: FileRate | None
+    peer: PeerRate | None = None  # where GPUs lend
 
     def table(self) -> dict[str, float]:
         """Bytes/s by name."""
         rates = self.copies.table()
         if self.write and self.read:
             rates |= {"write": self.write.bytes_per_s, "read": self.read.bytes_per_s}
+        if self.peer:
+            rates |= {"peer_store": self.peer.store_bytes_per_s, "peer_load": self.peer.load_bytes_per_s}
         return rates
 
     def how(self) -> dict[str, str]:
@@ -192,4 +205,18 @@ def measure(config: Config) -> Rates:
     else:
         copies = host_copies(size, config.device_cache or config.host_cache or size, config.interval)
     write, read = file_rates(config.directory) if config.disk else (None, None)
-    return Rates(copies, write, read)
+    peer = peer_rate(device.name, lender_devices(config.device, config.ranks)[0]) if config.lend else None
+    return Rates(copies, write, read, peer)
+
+
+def peer_rate(device: str, lender: str) -> PeerRate | None:
+    """None for ordinary memory, whose copies are those of the host. Raises NotLent where the GPUs cannot do it."""
+    if device == "cpu":
+        return None
+    ends = {"from": int(device.partition(":")[2]), "to": int(lender.partition(":")[2])}
+    for link in _core.peer_links():
+        if {name: link[name] for name in ends} == ends and link["usable"]:
+            return PeerRate(link["store"], link["load"])
+        if {name: link[name] for name in ends} == ends:
+            raise NotLent(f"{device} cannot use the memory of {lender}: {link['reason']}")
+    raise NotLent(f"{device} and {lender} are no pair of GPUs")

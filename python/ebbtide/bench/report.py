@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 from rich.table import Table
 
@@ -53,14 +55,37 @@ def table(document: dict) -> Table:
     return out
 
 
+def by_rank(document: dict) -> Table:
+    """How long each rank was blocked, and the bytes that went each way between the program, the tiers and what is borrowed."""
+    total = document["total"]["moved_bytes"]
+    out = Table(title="bytes by route, and time blocked", title_justify="left")
+    for name in ("", "all", *(f"rank {rank}" for rank in range(len(document["ranks"])))):
+        out.add_column(name, justify="right" if name else "left", no_wrap=True)
+
+    def row(name: str, all_of: float, each: list[float], text: Callable[[Any], str]) -> None:
+        out.add_row(name, text(all_of), *map(text, each))
+
+    for name in ("checkpoint", "restore"):
+        each = [rank[f"{name}_s"] for rank in document["ranks"]]
+        row(f"{name}s blocked", sum(each), each, format_time)
+    if document["config"]["lend"]:
+        each = [rank["borrowed_bytes"] for rank in document["ranks"]]
+        row("borrowed", sum(each), each, format_size)
+    out.add_section()
+    for route, count in total.items():
+        row(route, count, [rank["moved_bytes"].get(route, 0) for rank in document["ranks"]], format_size)
+    return out
+
+
 def _title(config: dict) -> str:
     size = format_size(config["size"]) if config["size"] else config["trace"] or "sizes of a trace"
     ranks = f"{config['ranks']} ranks, {config['coupling']}, each " if config["ranks"] > 1 else ""
     caches = f"device {format_size(config['device_cache'])}, host {format_size(config['host_cache'])}"
+    lent = f", lent {format_size(config['lend'])}" if config["lend"] else ""
     device = "" if config["device"] == "cpu" else f"{config['device']}: "
     return (
         f"{device}{ranks}{config['checkpoints']} x {size}, {config['order']}, hints {config['hints']}, "
-        f"{format_time(config['interval'])}, {'wait' if config['wait'] else 'no wait'}, {config['policy']}; {caches}"
+        f"{format_time(config['interval'])}, {'wait' if config['wait'] else 'no wait'}, {config['policy']}; {caches}{lent}"
     )
 
 

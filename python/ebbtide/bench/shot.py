@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Callable
 
 from .._units import format_size, median
 from . import model, rates
 from .config import Config
 from .disk import Around
+from .lending import lenders
 from .progress import Advance, nothing
 from .rank import Job, Outcome
 from .ranks import run_all
@@ -17,7 +19,8 @@ from .ranks import run_all
 DRIFT = 0.10  # a raw rate that changed by more during a run makes the run doubtful
 
 
-def jobs(config: Config) -> list[Job]:
+def jobs(config: Config, groups: list[str] | None = None) -> list[Job]:
+    """One for each rank; groups: with whom each of them borrows."""
     order = config.restore_order()
     return [
         Job(
@@ -30,6 +33,7 @@ def jobs(config: Config) -> list[Job]:
             config.verify,
             config.store_options(),
             config.device,
+            groups[rank] if groups else "",
         )
         for rank, sizes in enumerate(config.sizes)
     ]
@@ -42,7 +46,8 @@ def run(config: Config, say: Callable[[str], None] = lambda text: None, advance:
     before = rates.measure(config)
     for attempt in (1, 2):
         say(f"shot: {config.ranks} x {config.checkpoints} checkpoints, {format_size(config.history())} a rank")
-        outcomes = run_all(jobs(config), config.coupling == "tight", advance)
+        with lenders(config.device, config.ranks, config.lend) as groups:
+            outcomes = run_all(jobs(config, groups), config.coupling == "tight", advance)
         say("measuring the bare machine again")
         after = rates.measure(config)
         worst, steady = drifted(before, after)
@@ -53,6 +58,14 @@ def run(config: Config, say: Callable[[str], None] = lambda text: None, advance:
             return document(config, outcomes, before, after, repeated=attempt == 2)
         before = after
     raise AssertionError
+
+
+def moved(outcomes: list[Outcome]) -> dict[str, int]:
+    """Bytes by route ("device>peer"), of those over which any went."""
+    total: Counter[str] = Counter()
+    for out in outcomes:
+        total.update({link["name"]: link["bytes"] for link in out.stats["links"]})
+    return {route: count for route, count in total.items() if count}
 
 
 def drifted(before: rates.Rates, after: rates.Rates) -> tuple[str, bool]:
@@ -99,7 +112,17 @@ def document(
         "total": {
             "blocked_s": sum(sum(out.checkpoint_s) + sum(out.restore_s) for out in outcomes),
             "wall_s": max(out.ended - out.aside_s for out in outcomes) - min(out.started for out in outcomes),
+            "moved_bytes": moved(outcomes),
         },
+        "ranks": [
+            {
+                "checkpoint_s": sum(out.checkpoint_s),
+                "restore_s": sum(out.restore_s),
+                "borrowed_bytes": out.stats.get("leases", {}).get("borrowed", 0),
+                "moved_bytes": moved([out]),
+            }
+            for out in outcomes
+        ],
         "open_s": max(out.open_s for out in outcomes),
         "flush_wait_s": max(out.flush_wait_s or 0.0 for out in outcomes),
         "host_cpu": {"cores": max(out.cores for out in outcomes)},

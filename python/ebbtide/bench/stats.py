@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 #: Fields that describe a moment, not counts.
-_STANDING = {"capacity", "used", "largest_gap", "replicas", "estimate_bytes_per_s"}
+_STANDING = {"capacity", "used", "largest_gap", "replicas", "estimate_bytes_per_s", "leases"}
 
 
 def since(before: Any, after: Any) -> Any:
