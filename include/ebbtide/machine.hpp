@@ -47,6 +47,10 @@ struct LinkRates {
   double both = 0;  ///< the sum of both directions at once
 };
 
+/// Copies between host memory as a store without a GPU does: large copies bypass the processor's caches. It is what a
+/// call's bare copy is there.
+void copy(void* to, const void* from, std::size_t bytes) noexcept;
+
 /// Medians of a few copies of `span` bytes on `device` ("cpu", "cuda", "cuda:N", "auto"), with no other transfers of
 /// this process in flight. Temporarily allocates 2 x `span` of device memory and of pinned host memory. Errors:
 /// invalid_argument, unsupported (no such GPU), out_of_memory, io_error.

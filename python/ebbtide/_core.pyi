@@ -776,6 +776,11 @@ def cuda_devices(open: bool = False) -> list[dict[str, Any]]:
 def cuda_absent_reason() -> str:
     """Why there is no GPU; empty when there is one."""
 
+def copy_bytes(to: int, source: int, bytes: int) -> None:
+    """
+    Copies between two addresses of host memory as a store without a GPU does.
+    """
+
 def link_rates(device: str, span: int = 268435456) -> dict[str, float]:
     """
     Bytes/s of bare copies on a device (``"cuda:0"``, ``"cpu"``): ``device_copy`` within it,

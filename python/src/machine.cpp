@@ -47,6 +47,11 @@ nb::list cuda_devices(bool open) {
   return all;
 }
 
+void copy_bytes(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) {
+  const nb::gil_scoped_release unlocked;
+  machine::copy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+}
+
 nb::dict link_rates(const std::string& device, std::size_t span) {
   const machine::LinkRates rates = check([&] {
     nb::gil_scoped_release unlocked;
@@ -149,6 +154,8 @@ void bind_machine(nb::module_& module) {
              "``free_bytes`` is None for a GPU that the process does not use yet, unless ``open``: then a context is\n"
              "opened on each to ask, and closed again.");
   module.def("cuda_absent_reason", &machine::gpu_absent_reason, "Why there is no GPU; empty when there is one.");
+  module.def("copy_bytes", &copy_bytes, nb::arg("to"), nb::arg("source"), nb::arg("bytes"),
+             "Copies between two addresses of host memory as a store without a GPU does.");
   module.def("link_rates", &link_rates, nb::arg("device"), nb::arg("span") = std::size_t{256} << 20,
              nb::sig("def link_rates(device: str, span: int = 268435456) -> dict[str, float]"),
              "Bytes/s of bare copies on a device (``\"cuda:0\"``, ``\"cpu\"``): ``device_copy`` within it,\n"

@@ -181,9 +181,13 @@ nb::dict rank_dict(const sim::MachineModel& machine, const sim::RankResult& rank
     one["busy_s"] = static_cast<double>(link.busy) * 1e-9;
     links.append(one);
   }
+  nb::list filed;
+  for (const auto& [checkpoint, bytes] : rank.filed)
+    filed.append(nb::make_tuple(checkpoint.first, checkpoint.second, bytes));
   nb::dict result;
   result["tiers"] = tiers;
   result["links"] = links;
+  result["filed"] = filed;
   result["dropped_flushes"] = rank.counters.dropped_flushes;
   result["direct_writes"] = rank.counters.direct_writes;
   result["direct_reads"] = rank.counters.direct_reads;

@@ -1,6 +1,7 @@
 // ebbtide/machine.hpp over this machine.
 #include "ebbtide/machine.hpp"
 
+#include "device/copy_bytes.hpp"
 #include "device/cuda.hpp"
 #include "device/link_rates.hpp"
 #include "device/peer_pairs.hpp"
@@ -19,6 +20,8 @@ std::vector<Gpu> gpus(bool open) {
   }
   return all;
 }
+
+void copy(void* to, const void* from, std::size_t bytes) noexcept { platform::copy_bytes(to, from, bytes); }
 
 std::string gpu_absent_reason() { return platform::cuda_absent_reason(); }
 

@@ -20,12 +20,20 @@ inline constexpr ZoneIndex kNoZone = UINT32_MAX;
 // While no more are in flight, `cut` and `touch` allocate nothing either.
 inline constexpr std::size_t kCutsWithoutAllocation = 8;
 
+// The share of a slot that only writes get. A store's copies are about as fast as what drains its buffer, so copies in
+// turn seldom fill it; and what drains is a piece of a file, of which a larger reserve makes more and smaller ones.
+inline constexpr double kReserveOfStore = 1.0 / 8;
+// Copies within a device are a hundred times as fast as its link and fill the buffer at once: what they may not take is
+// all that writes find.
+inline constexpr double kReserveOfDevice = 3.0 / 4;
+
 // The paper's modes: FG is a smaller zone, F a `full_cut` and I a `cut`. Without NB the program waits for `copied`.
 struct SnapshotSpec {
   ZoneIndex zones = 0;            // for which there is memory at once; `protect` makes more
   std::uint32_t slots = 2;        // of the buffer: one drains while the next is filled. A handful
   std::uint32_t slot_zones = 64;  // places in a slot; what drains is packed
-  // The last places of a slot, which only writes get: copies in turn would else keep the buffer full.
+  // The last places of a slot, which only writes get: copies in turn would else keep the buffer full. How many pays
+  // depends on what fills it: see kReserveOfStore and kReserveOfDevice.
   std::uint32_t reserve = 8;
   std::uint32_t copies = 4;  // in turn that are under way at once
   bool duplicate = true;     // D: a write to an owed zone has it copied at once. Otherwise it waits for its turn

@@ -1,8 +1,10 @@
 #pragma once
 // The planner in virtual time: programs make calls, links take time, faults come from a seed; nothing is decided here.
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/planner.hpp"
@@ -68,7 +70,8 @@ struct LinkResult {
 
 struct RankResult {
   std::vector<LinkResult> links;
-  std::vector<MemoryResult> memories;  // as MachineModel::provisioned
+  std::map<std::pair<HistoryId, Version>, Bytes> filed;  // what came to the file tier of each checkpoint, kept or not
+  std::vector<MemoryResult> memories;                    // as MachineModel::provisioned
   std::vector<policy::TierUse> tiers;
   policy::Counters counters;
   std::vector<policy::Failure> failures;

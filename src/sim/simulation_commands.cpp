@@ -29,8 +29,11 @@ void Simulation::State::give(int r, const Event& event) {
     for (const policy::Freed& f : out.freed) rank.content->freed(f);
   for (const policy::Freed& f : out.freed) syncing.freed(r, f);
   for (const policy::Retired& one : out.retired) rank.written.erase({one.history, one.version});
-  if (const auto version = version_of(event))
+  if (const auto version = version_of(event)) {
+    if (const auto found = rank.planner.find(event.client, *version))
+      rank.names[{found->slot, found->generation}] = {event.client, *version};
     syncing.named(r, rank.planner, event.client, *version, recovered != nullptr, now);
+  }
   if (const auto* commit = std::get_if<event::Commit>(&event.what))
     provisioning.produced(r, calls.of(commit->request).bytes, now);
   for (const policy::Returned& one : out.returned) lenders.returned(r, one, rank.content);
@@ -232,6 +235,8 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
     else
       rank.content->finish(m.command);
   }
+  if (!fault && policy::on_file(machine.planner, machine.planner.links[static_cast<std::size_t>(m.command.link)].to))
+    rank.result.filed[rank.names.at({m.command.checkpoint.slot, m.command.checkpoint.generation})] += m.command.length;
   event::Failed failed{.command = m.command.id};
   if (fault == 2 && reads_file(m.command))
     failed.cause = event::Failed::source;

@@ -87,6 +87,7 @@ struct Simulation::State {
     Time wakeup = policy::kNever;
     std::vector<bool> broken;
     std::map<std::pair<HistoryId, Version>, Written> written;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<HistoryId, Version>> names;  // by slot and generation
     RankResult result;
   };
 

@@ -32,7 +32,7 @@ struct ZoneHardware {
   Time round_trip = 25'000;    // between device and host
   Bytes buffer = 256'000'000;  // D: of all slots
   std::uint32_t slots = 2;
-  double reserve = 0.75;         // D: the share of a slot that only writes get
+  double reserve = policy::kReserveOfDevice;  // D: the share of a slot that only writes get
   std::uint32_t held_zones = 0;  // to which a channel holds writes, before it rejects them and the program stalls
 };
 

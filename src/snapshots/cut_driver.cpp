@@ -63,13 +63,14 @@ void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared
                       std::shared_ptr<WatchThread> notes) {
   // Made before, and the old ones freed after, the mutex is held.
   const std::uint32_t zones = memory->host_zones();
-  auto plan = std::make_unique<Plan>(policy::SnapshotSpec{.zones = zones,
-                                                          .slots = kSlots,
-                                                          .slot_zones = setup_.slot_zones,
-                                                          .reserve = setup_.slot_zones / 8,
-                                                          .duplicate = setup_.duplicate,
-                                                          .hints = setup_.hints,
-                                                          .longest_wait = setup_.longest_wait});
+  auto plan = std::make_unique<Plan>(
+      policy::SnapshotSpec{.zones = zones,
+                           .slots = kSlots,
+                           .slot_zones = setup_.slot_zones,
+                           .reserve = static_cast<std::uint32_t>(policy::kReserveOfStore * setup_.slot_zones),
+                           .duplicate = setup_.duplicate,
+                           .hints = setup_.hints,
+                           .longest_wait = setup_.longest_wait});
   if (zones > 0) static_cast<void>(plan->on({.kind = Event::protect, .now = now(), .zone = 0, .count = zones}));
   std::vector<std::uint8_t> armed(memory->bodies().size());
   std::vector<Gone> gone(memory->bodies().size(), Gone::no);

@@ -274,6 +274,7 @@ RULES = [
     (["reliability/run"], check_reliability),
     (["benches/init.py"], check_gpu_check),
     (["benches/state.py"], check_gpu_check),
+    (["benches/predicted.py"], check_gpu_check),
     (["python", "-m", "pip", "install", "-r"], check_requirements),
 ]
 

@@ -3,15 +3,20 @@
 import json
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 from bench_stand_in import GPUS, StandInGpu, some_rates, tiny_config
+from ebbtide import sim
 from ebbtide.bench import copies, device, model, rates, shot
 from ebbtide.bench.command import app
 from ebbtide.bench.content import Contents, Landing
 from ebbtide.bench.device import Cpu, NoDevice, TorchGpu, select
 from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches"))
+import predicted_figures
 
 SIZE = 4096 + 13
 
@@ -125,3 +130,35 @@ def test_a_gpus_machine_has_its_links(tmp_path):
     assert machine.groups["bus"] == bare["both"]
     two = tiny_config(tmp_path, device="cuda", sizes=((1 << 16,) * 4,) * 2)
     assert model.machine(two, bare).groups["bus"] == 2 * bare["both"], "each rank has a bus of its own"
+
+
+def test_a_callers_own_copy_is_one_transfer(tmp_path):
+    """As in a store: in pieces it would pay for a launch each."""
+    config = tiny_config(tmp_path, device="cuda", sizes=((128 << 20,),), device_cache=256 << 20, disk=0)
+    bare = {"device_copy": 1e12, "d2h": 5e10, "h2d": 5e10, "both": 1e11}
+    copied = 128 * 2**20 / 1e12 + model.LAUNCH_S
+    ran = sim.run(model.machine(config, bare), sim.Shot([128 << 20], interval=0.1))
+    assert ran.checkpoint_blocked_s == pytest.approx(copied, rel=0.01)
+
+
+def test_a_run_has_the_rates_of_its_links(tmp_path):
+    config = tiny_config(tmp_path, device="cuda", host_cache=1 << 20)
+    bare = model.machine(config, some_rates(config).table())
+    moved = {"device>host": {"bytes": 3_000, "busy_s": 2.0}, "host>device": {"bytes": 0, "busy_s": 0.0}}
+    ran = model.as_it_ran(bare, model.rates_of_run(moved, {"app>device": 7e9, "device>app": None}))
+    assert ran.links["device>host"].bytes_per_s == 1500
+    assert ran.links["device>host"].group is None and ran.links["device>host"].latency == 0, "its rate has both in it"
+    assert ran.links["app>device"].bytes_per_s == 7e9
+    assert ran.links["app>device"].latency == bare.links["app>device"].latency > 0
+    for name in ("host>device", "device>app"):
+        assert ran.links[name] == bare.links[name], "nothing was seen of it"
+
+
+def test_the_simulator_is_judged_where_a_shot_repeats():
+    def said(measured, predicted):
+        return predicted_figures.verdict(measured, predicted)
+
+    assert said([1.0, 1.1, 1.05], [1.2, 1.2, 1.2]) == "holds"
+    assert said([1.0, 1.1, 1.05], [1.3, 1.3, 1.3]) == "DOES NOT HOLD"
+    assert said([0.030, 0.031], [0.040, 0.040]) == "holds", "within 10 ms"
+    assert said([1.0, 1.3], [5.0, 5.0]) == "shown: its spread" and said([1.0], [5.0]) == "shown: one run"

@@ -51,7 +51,8 @@ def test_every_second_is_counted_once(seed: int) -> None:
 def test_without_failures_it_is_what_can_be_worked_out_by_hand() -> None:
     """160 s of work and 4 s for a checkpoint of 256 GB at 64 GB/s; the disk takes 143 s, the file system 187 s: each second one.
 
-    The file system is busy from the first checkpoint that is on the disk on: in between it begins others in vain.
+    The file system is busy from the first checkpoint that is on the disk on. Of that time, its load is what the versions take that
+    go there; the rest was for others, which were dropped.
     """
     cluster = Cluster(1000, gpu_failures=0)
     assert (cluster.memory_seconds, cluster.shared_every) == (4, 2)
@@ -59,7 +60,16 @@ def test_without_failures_it_is_what_can_be_worked_out_by_hand() -> None:
     assert day.failures == (0, 0, 0) and (day.simulated, day.apart) == (1, 0)
     assert (day.checkpoints, day.blocked, day.work) == (100, 400, 16000)
     assert day.on_disk == 99 and day.on_shared in (48, 49)
-    assert day.shared_load == pytest.approx(1 - (164 + cluster.disk_seconds) / 16400, rel=0.01)
+    needed = 187.06 / (2 * 164)  # 57%, but for the time until the first is on the disk
+    assert cluster.shared_seconds == pytest.approx(187.06, abs=0.01)
+    assert day.shared_load == pytest.approx(needed, rel=0.03)
+    busy = day.shared_load + day.written_and_dropped
+    assert busy == pytest.approx(1 - (164 + cluster.disk_seconds) / 16400, rel=0.02)
+
+
+def test_nothing_is_written_and_dropped_where_each_version_goes_to_the_file_system() -> None:
+    day = run(Cluster(300, gpu_failures=0), seed=3, seconds=16400)
+    assert day.written_and_dropped == 0 < day.shared_load
 
 
 def test_a_large_machine_takes_few_events() -> None:

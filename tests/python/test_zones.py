@@ -155,6 +155,18 @@ def test_figures_12_to_14_are_the_models_with_the_programs_s_and_v() -> None:
     assert found["figure13"]["16"][found["exaflops"].index(3.6)] == pytest.approx(mean)
 
 
+def test_figure_12_with_a_footprint_is_a_machine_with_less_to_store() -> None:
+    found = figures.figures()
+    full, part = (ics19.machine(footprint=share) for share in (1, 0.25))
+    assert part.write == pytest.approx([cost / 4 for cost in full.write])
+    for name, row in found["figure12_footprints"].items():
+        whole = found["figure12"][name][figures.OPTIMIZED] if name != "F" else ics19.efficiencies(full)["baseline"]
+        assert found["footprints"][0] == 1 and row[0] == whole
+        assert row == sorted(row) and row[-1] < 100
+    with pytest.raises(ebbtide.InvalidArgument, match="^footprint: 0"):
+        ics19.machine(footprint=0)
+
+
 def test_figures_12_and_13_say_what_the_paper_says() -> None:
     found = figures.figures()
     free = ics19.efficiencies(ics19.machine())

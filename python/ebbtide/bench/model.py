@@ -1,18 +1,24 @@
 """The expected results of a run: the least blocked time of any schedule, and what the planner reaches in simulation.
 
-Both are computed from the machine's bare rates and from the intervals as they were really slept.
+Both are computed from the intervals as they were really slept; the bound from the machine's bare rates, the prediction
+from the rates that the links had in this run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from ebbtide import sim
 
+from .._units import median
 from .config import Config
 from .lending import borrowed_of
 from .rank import Outcome
 
 CALL_S = 3e-6  # of a copy beside moving its bytes
 LAUNCH_S = 10e-6  # the same of a copy that a GPU makes
+WHOLE = 1 << 40  # a caller's own copy is one transfer
 BUS_CHUNK = 16 << 20  # longest transfer between device and host; of a file 4 MiB, the links' default
 GPU_DISK_DEPTH = 8  # transfers of a file link at once in a store on a GPU; 2 without
 FILE_S = 100e-6  # of a file transfer beside moving its bytes; it passes while the transfer before it is moved
@@ -44,16 +50,20 @@ def _host_links(bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, 
     copy = (bare["copy_in"] + bare["copy_out"]) / 2
     rates = {"app>device": bare["copy_in"], "app>host": bare["copy_in"], "device>app": bare["copy_out"],
              "host>app": bare["copy_out"], "device>host": copy, "host>device": copy}  # fmt: skip
-    links = {name: sim.Link(rate, CALL_S, group="memory") for name, rate in rates.items()}
+    links = {
+        name: sim.Link(rate, CALL_S, WHOLE if "app" in name else 0, group="memory") for name, rate in rates.items()
+    }
     return links, {"memory": max(bare["copy_two"], copy)}
 
 
 def _gpu_links(config: Config, bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, float]]:
     """The program's arrays are on the device of the device cache; whatever goes to or from the host crosses one bus a GPU."""
-    device = {name: sim.Link(bare["device_copy"], LAUNCH_S) for name in ("app>device", "device>app")}
+    device = {name: sim.Link(bare["device_copy"], LAUNCH_S, WHOLE) for name in ("app>device", "device>app")}
     bus = {"app>host": bare["d2h"], "device>host": bare["d2h"], "host>app": bare["h2d"], "host>device": bare["h2d"]}
     together = config.ranks * max(bare["both"], bare["d2h"], bare["h2d"])  # a group is one for all ranks
-    crossing = {name: sim.Link(rate, LAUNCH_S, BUS_CHUNK, group="bus") for name, rate in bus.items()}
+    crossing = {
+        name: sim.Link(rate, LAUNCH_S, WHOLE if "app" in name else BUS_CHUNK, group="bus") for name, rate in bus.items()
+    }
     return device | crossing, {"bus": together}
 
 
@@ -67,6 +77,47 @@ def _peer_links(config: Config, bare: dict[str, float]) -> dict[str, sim.Link]:
     rates = {"app>peer": bare["peer_store"], "device>peer": bare["peer_store"], "peer>app": bare["peer_load"],
              "peer>device": bare["peer_load"], "peer>host": bare["d2h"], "host>peer": bare["h2d"]}  # fmt: skip
     return {name: sim.Link(rate, LAUNCH_S, BUS_CHUNK) for name, rate in rates.items()}
+
+
+def as_it_ran(machine: sim.Machine, rates: Mapping[str, float]) -> sim.Machine:
+    """`machine` with links as fast as they were in a run (bytes/s by name); the others are left.
+
+    A link's rate in a run has in it what its transfers cost beside their bytes, and what other links took from it: it has
+    no latency then, and no share of a group. A caller's own copy keeps the cost of its call.
+    """
+    links = dict(machine.links)
+    for name, rate in rates.items():
+        if name in links:
+            links[name] = replace(
+                links[name], bytes_per_s=rate, group=None, latency=links[name].latency if "app" in name else 0.0
+            )
+    return replace(machine, links=links)
+
+
+def rates_of_run(links: Mapping[str, Mapping[str, float]], copies: Mapping[str, float | None]) -> dict[str, float]:
+    """Bytes/s by link: of those behind the program what they moved (`bytes`) over the time in which they did (`busy_s`), and
+    of `copies` what bare copies amid the run's traffic reached, where there were any."""
+    behind = {
+        name: link["bytes"] / link["busy_s"] for name, link in links.items() if "app" not in name and link["busy_s"] > 0
+    }
+    return behind | {name: rate for name, rate in copies.items() if rate}
+
+
+def _rates(config: Config, outcomes: list[Outcome]) -> dict[str, float]:
+    links: dict[str, dict[str, float]] = {}
+    for out in outcomes:
+        for link in out.stats["links"]:
+            sums = links.setdefault(link["name"], {"bytes": 0, "busy_s": 0.0})
+            sums["bytes"] += link["bytes"]
+            sums["busy_s"] += link["busy_s"]
+    forward = [seconds for out in outcomes for seconds in out.bare_forward_s]
+    backward = [seconds for out in outcomes for seconds in out.bare_backward_s]
+    size = config.median_size()
+    copies = {
+        "app>device": size / median(forward) if forward else None,
+        "device>app": size / median(backward) if backward else None,
+    }
+    return rates_of_run(links, copies)
 
 
 def traces(config: Config, outcomes: list[Outcome]) -> list[sim.Shot]:
@@ -89,11 +140,12 @@ def traces(config: Config, outcomes: list[Outcome]) -> list[sim.Shot]:
 def expect(config: Config, outcomes: list[Outcome], bare: dict[str, float]) -> tuple[dict, dict]:
     """`bound` and `predicted` of the document; seconds, summed over the ranks."""
     here, shots = machine(config, bare), traces(config, outcomes)
-    ran = sim.run_ranks(here, shots)
+    ran = sim.run_ranks(as_it_ran(here, _rates(config, outcomes)), shots)
     if ran.refused:
         raise RuntimeError(f"the simulator refused version {ran.refused[0].version}: {ran.refused[0].detail}")
     predicted = {
         "blocked_s": ran.blocked_s,
+        "from_bare_rates_s": sim.run_ranks(here, shots).blocked_s,
         "checkpoint_s": ran.checkpoint_blocked_s,
         "restore_s": ran.restore_blocked_s,
         "wall_s": ran.wall_s,

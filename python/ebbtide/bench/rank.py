@@ -46,7 +46,9 @@ class Outcome:
     flush_wait_s: float | None = None
     checkpoint_s: list[float] = field(default_factory=list)
     restore_s: list[float] = field(default_factory=list)
-    bare_forward_s: list[float] = field(default_factory=list)  # bare device copies amid the forward pass's traffic
+    bare_forward_s: list[float] = field(
+        default_factory=list
+    )  # bare copies on the device amid the forward pass's traffic
     bare_backward_s: list[float] = field(default_factory=list)
     slept_forward_s: list[float] = field(default_factory=list)
     slept_backward_s: list[float] = field(default_factory=list)
@@ -80,17 +82,15 @@ class Arrays:
         self.device = device
         self.contents = Contents(device, rank, versions, largest)
         self.landing = Landing(device, largest)
-        self._aside = device.bytes(largest) if device.on_gpu else None
+        self._aside = device.bytes(largest)
         if device.on_gpu:  # the first comparison loads code, which is no part of anybody's interval
             self.landing.wrong_bytes(self.contents.of(0, largest))
             self.bare_copy(0, largest, [])
 
-    def bare_copy(self, version: int, size: int, times: list[float]) -> None:
-        """Times a device copy of `size` bytes with a synchronise, during the other traffic; nothing without a GPU."""
-        if self._aside is None:
-            return
+    def bare_copy(self, version: int, size: int, times: list[float], to: Any = None) -> None:
+        """Times a copy of `size` bytes on the device, with a synchronise, during the other traffic. `to`: where."""
         start = time.perf_counter()
-        self.device.copy(self._aside[:size], self.contents.of(version, size))
+        self.device.copy(self._aside[:size] if to is None else to, self.contents.of(version, size))
         self.device.synchronize()
         times.append(time.perf_counter() - start)
 
@@ -193,9 +193,11 @@ def _hint(history: Any, versions: list[int], out: Outcome) -> None:
     out.hint_s += time.perf_counter() - start
 
 
-def _bare(arrays: Arrays, job: Job, iteration: int, version: int, times: list[float]) -> Callable[[], None] | None:
-    """The bare copy that is due at this iteration."""
-    return partial(arrays.bare_copy, version, job.sizes[version], times) if iteration % BARE_EVERY == 0 else None
+def _bare(
+    arrays: Arrays, job: Job, iteration: int, version: int, times: list[float], to: Any = None
+) -> Callable[[], None] | None:
+    """The bare copy that is due at this iteration; `to`: the memory that the call beside it writes, if it is the program's."""
+    return partial(arrays.bare_copy, version, job.sizes[version], times, to) if iteration % BARE_EVERY == 0 else None
 
 
 def _forward(history: Any, job: Job, arrays: Arrays, pace: _Pace, out: Outcome) -> None:
@@ -224,7 +226,7 @@ def _backward(history: Any, job: Job, arrays: Arrays, pace: _Pace, out: Outcome)
         pace.compute(
             out.slept_backward_s,
             partial(_verify, arrays.landing, expected, out) if job.verify else None,
-            _bare(arrays, job, i, version, out.bare_backward_s),
+            _bare(arrays, job, i, version, out.bare_backward_s, target),
         )
 
 

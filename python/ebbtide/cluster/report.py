@@ -42,7 +42,8 @@ def lines(found: dict[str, Any]) -> list[str]:
     return [
         f"efficiency: {100 * found['efficiency']:.2f}%{error} (the exact model: {100 * found['expected']:.2f}%)",
         f"blocked by checkpoints {share['blocked']:.2f}%, work done again {share['lost']:.2f}%, recovery {share['recovery']:.2f}%",
-        f"file system: {100 * mean('shared_load'):.1f}% of its time; each {found['cluster']['shared_every']}. checkpoint goes there",
+        f"file system: {100 * mean('shared_load'):.1f}% of its time; each {found['cluster']['shared_every']}. checkpoint goes there; "
+        f"written and dropped: {100 * mean('written_and_dropped'):.1f}%",
         f"in a run: {mean('checkpoints'):.0f} checkpoints, {mean('on_disk'):.0f} of them on disk and {mean('on_shared'):.0f} on the file "
         f"system; failures by level: {failures[0]:.1f}, {failures[1]:.1f}, {failures[2]:.1f}",
         f"{mean('simulated'):.0f} nodes simulated, {mean('apart'):.1f} of them apart from the others; {mean('events'):.0f} events",
@@ -61,16 +62,27 @@ def sweep(days: int = 30) -> list[dict[str, Any]]:
 
 def table(swept: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows, in percent."""
-    heads = ["failures of GPUs", "nodes", "each so many to the file system", "its load", "simulated", "exact model"]
+    heads = [
+        "failures of GPUs",
+        "nodes",
+        "each so many to the file system",
+        "its load",
+        "written and dropped",
+        "simulated",
+        "exact model",
+    ]
     rows = []
     for one in swept:
-        load = statistics.mean(day["shared_load"] for day in one["days"])
+        load, dropped = (
+            statistics.mean(day[name] for day in one["days"]) for name in ("shared_load", "written_and_dropped")
+        )
         rows.append(
             [
                 f"{one['cluster']['gpu_failures']:g} ×",
                 str(one["cluster"]["nodes"]),
                 str(one["cluster"]["shared_every"]),
                 f"{100 * load:.0f}",
+                f"{100 * dropped:.0f}",
                 f"{100 * one['efficiency']:.2f} ± {100 * (one['error'] or 0):.2f}",
                 f"{100 * one['expected']:.2f}",
             ]

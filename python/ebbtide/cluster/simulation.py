@@ -20,7 +20,8 @@ DISK, SHARED = 1, 2  # the planner's tiers
 class Day:
     """``seconds`` that were simulated, and what became of them: ``work`` that counts, ``blocked`` by checkpoints, ``lost`` work that was
     done again, ``recovery``. ``checkpoints``: that were made; ``on_disk``, ``on_shared``: that came so far. ``failures``: by level.
-    ``shared_load``: of the file system's time, 0 to 1. ``simulated``: nodes whose planners ran, for each start of the program;
+    ``shared_load``: of the file system's time, 0 to 1, for versions that go there; ``written_and_dropped``: the same for others, whose
+    write was begun while it was free and which were dropped. ``simulated``: nodes whose planners ran, for each start of the program;
     ``apart``: nodes that a failure set apart from the others, whose recoveries were simulated apart. ``events``: of all planners.
     """
 
@@ -34,6 +35,7 @@ class Day:
     on_shared: int
     failures: tuple[int, int, int]
     shared_load: float
+    written_and_dropped: float
     simulated: int
     apart: int
     events: int
@@ -59,12 +61,13 @@ class _Failures:
 @dataclass(frozen=True)
 class _Found:
     """Of a start: checkpoints ``made``, the newest version ``on`` each level, seconds that the program ``stood``, bytes ``moved`` to the
-    file system, ``events`` of the planners."""
+    file system of versions that go there, and of others (``dropped``), ``events`` of the planners."""
 
     made: int
     on: tuple[int, int, int]
     stood: float
     moved: int
+    dropped: int
     events: int
 
 
@@ -97,8 +100,14 @@ class _Start:
         stood = sum(min(end, at if at is not None else end) - begun for begun, at in calls) / 1e9 / self.ranks
         made = len(ended) // self.ranks
         on = (made, self._newest(DISK, made), self._newest(SHARED, made))
-        moved = sum(link["bytes"] for rank in raw["ranks"] for link in rank["links"] if link["name"] == "host>local")
-        return _Found(made, on, stood, moved, raw["events"])
+        moved = dropped = 0
+        for rank in raw["ranks"]:
+            for _, version, count in rank["filed"]:
+                if version % self.cluster.shared_every:
+                    dropped += count
+                else:
+                    moved += count
+        return _Found(made, on, stood, moved, dropped, raw["events"])
 
     def _newest(self, tier: int, upto: int) -> int:
         """The newest version that each node has on the tier or below; 0: none of this start."""
@@ -138,7 +147,7 @@ def run(cluster: Cluster, seed: int = 0, seconds: float = 86400, apart: bool = F
         raise InvalidArgument(f"seconds: {seconds!r} is not a finite number above 0")
     failures_to_come = _Failures(cluster, seed)
     ranks = cluster.nodes if apart else 1
-    clock = work = blocked = lost = recovery = moved = 0.0
+    clock = work = blocked = lost = recovery = moved = dropped = 0.0
     saved = [0.0, 0.0, 0.0]  # seconds of work of the newest version on each level
     counts, failures = [0, 0, 0], [0, 0, 0]
     simulated = set_apart = events = 0
@@ -148,7 +157,8 @@ def run(cluster: Cluster, seed: int = 0, seconds: float = 86400, apart: bool = F
         start = _Start.of(cluster, ranks, ran)
         start.run(ran)
         found = start.found(ran)
-        simulated, events, moved = simulated + ranks, events + found.events, moved + found.moved
+        simulated, events = simulated + ranks, events + found.events
+        moved, dropped = moved + found.moved, dropped + found.dropped
         counts = [
             count + new
             for count, new in zip(counts, (found.made, found.on[DISK], found.on[SHARED] // cluster.shared_every))
@@ -170,7 +180,6 @@ def run(cluster: Cluster, seed: int = 0, seconds: float = 86400, apart: bool = F
             recovery, clock = recovery + ran, clock + ran
         saved[:level] = [work] * level  # read back, it is in memory and on the disk
     shared = cluster.rates[2] * ranks / cluster.nodes
-    load = moved / shared / seconds
     by_level = (failures[0], failures[1], failures[2])
     return Day(
         seconds,
@@ -182,7 +191,8 @@ def run(cluster: Cluster, seed: int = 0, seconds: float = 86400, apart: bool = F
         counts[1],
         counts[2],
         by_level,
-        load,
+        moved / shared / seconds,
+        dropped / shared / seconds,
         simulated,
         set_apart,
         events,

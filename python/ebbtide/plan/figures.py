@@ -12,6 +12,7 @@ SCALES = (0.45, 0.9, 1.8, 3.6, 7.2)
 _COLOURS = ("#1f5fa8", "#c8321e", "#d98a1f", "#2f855a", "#6b46c1")
 FACTORS = (0.1, 1, 10, 50)
 SPEEDUPS, SHARES = (1, 4, 40), (1, 0.5, 0.1)
+FOOTPRINTS = (1, 0.5, 0.25, 0.1)  # assumed, each for all programs: the paper's are only in its plot
 DRIVER, OPTIMIZED = "NB+I+H", "NB+I-FG+H+D"  # the paper's two organizations: by the driver, and by the device
 
 
@@ -38,7 +39,8 @@ def figures() -> dict[str, Any]:
     ``most_for_90``, the highest factor of the failures of GPUs at which 90% are left (null: 90% are never reached).
 
     ``programs``: s and v of the zone machine's programs, by mode. ``figure12``: by program and mode, at 3.6 EF and 16 GPUs a
-    CPU. ``figure13``: as figure 2, in the mode ``OPTIMIZED``, the mean of the programs. ``figure14_programs``: as figure 14,
+    CPU. ``figure12_footprints``: F and, in the mode ``OPTIMIZED``, each program, if it fills each of ``footprints`` of the
+    GPUs' memory. ``figure13``: as figure 2, in the mode ``OPTIMIZED``, the mean of the programs. ``figure14_programs``: as figure 14,
     in that mode, by program.
     """
 
@@ -71,6 +73,11 @@ def figures() -> dict[str, Any]:
         "figure14": [by_failures(speedup, written) for speedup in SPEEDUPS for written in SHARES],
         "programs": programs(),
         "figure12": {name: {mode: percent(**run) for mode, run in runs.items()} for name, runs in programs().items()},
+        "footprints": list(FOOTPRINTS),
+        "figure12_footprints": {
+            name: [percent(footprint=share, **run) for share in FOOTPRINTS]
+            for name, run in ({"F": {}} | {name: runs[OPTIMIZED] for name, runs in programs().items()}).items()
+        },
         "figure13": {
             str(density): [statistics.mean(optimized(exaflops=scale, density=density)) for scale in SCALES]
             for density in ics19.CPU_FAILURES
@@ -115,6 +122,10 @@ def tables(document: dict[str, Any]) -> dict[str, tuple[list[str], list[list[str
     out["Figure 12: efficiency in percent at 3.6 EF and 16 GPUs a CPU, by program"] = (
         ["program", *modes],
         [[name, *(f"{value:.1f}" for value in row.values())] for name, row in document["figure12"].items()],
+    )
+    out[f"Figure 12 by footprint (assumed): F, and each program with {OPTIMIZED}"] = (
+        ["program", *(f"{share:.0%} of memory" for share in document["footprints"])],
+        [[name, *(f"{value:.1f}" for value in row)] for name, row in document["figure12_footprints"].items()],
     )
     factors = [f"{factor:g} ×" for factor in document["gpu_failures"]]
     title = "Figure 14: efficiency in percent at 3.6 EF and 16 GPUs a CPU, by failures of GPUs"

@@ -59,21 +59,29 @@ def table_row(exaflops: float, density: int) -> dict[str, float]:
 
 
 def machine(
-    exaflops: float = 3.6, density: int = 16, gpu_failures: float = 1, speedup: float = 1, written: float = 1
+    exaflops: float = 3.6,
+    density: int = 16,
+    gpu_failures: float = 1,
+    speedup: float = 1,
+    written: float = 1,
+    footprint: float = 1,
 ) -> Levels:
     """The three levels of such a machine (sec. 5.2): GPU to host memory, local disk, parallel file system.
 
     ``gpu_failures`` multiplies the failures of GPUs; ``speedup`` divides the time of level 1; ``written`` is the share of
-    the state that levels 2 and 3 store. Raises InvalidArgument, naming the field.
+    the state that levels 2 and 3 store; ``footprint`` is the program's share of the GPUs' memory, and with it of the state
+    outside them (figure 12, upper part). Raises InvalidArgument, naming the field.
     """
     row = table_row(exaflops, density)
+    if not 0 < footprint <= 1:
+        raise InvalidArgument(f"footprint: {footprint!r} is not a share above 0 and up to 1")
     if not (math.isfinite(gpu_failures) and gpu_failures >= 0):
         raise InvalidArgument(f"gpu_failures: {gpu_failures!r} is not a finite factor of at least 0")
     if not (math.isfinite(speedup) and speedup > 0):
         raise InvalidArgument(f"speedup: {speedup!r} is not a finite factor above 0")
     if not 0 <= written <= 1:
         raise InvalidArgument(f"written: {written!r} is not a share from 0 to 1")
-    state = 32 * row["gpus"]
+    state = footprint * 32 * row["gpus"]
     stored = written * OUTSIDE_GPUS * state
     write = (state / row["pcie_gb_s"] / speedup, stored / row["local_gb_s"], stored / row["pfs_gb_s"])
     gpu, cpu, node, system = (row[f"{part}_failures_s"] for part in ("gpu", "cpu", "node", "system"))
