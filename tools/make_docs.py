@@ -247,6 +247,33 @@ def leases_measured() -> list[str]:
     ]
 
 
+def shot_lent() -> list[str]:
+    """A shot with memory of another GPU, and without it (`ebbtide bench shot --lend`)."""
+    found = json.loads((ROOT / "benches/results/shot_lent.json").read_text())
+    lent, bare = found["with"], found["without"]
+    config, blocked, least = lent["config"], lent["total"]["blocked_s"], lent["bound"]["blocked_s"]
+    slept = sum(lent["slept"]["forward_s"] + lent["slept"]["backward_s"])
+    text = (
+        f"A store on {found['machine']}, {lent['config']['checkpoints']} checkpoints of {config['size'] >> 20} MiB with "
+        f"{config['device_cache'] >> 30} + {config['host_cache'] >> 30} GiB of caches, {config['lend'] >> 30} GiB borrowed "
+        f"of the other GPU, and a disk (`ebbtide bench shot --device cuda --lend {config['lend'] >> 30}GiB`):"
+    )
+    return [
+        textwrap.fill(text, 120),
+        "",
+        "| | |",
+        "|---|---|",
+        f"| blocked in all, with and without lent memory | {blocked * 1e3:.0f} ms and {bare['total']['blocked_s']:.1f} s, "
+        f"{bare['total']['blocked_s'] / blocked:.0f} times |",
+        f"| above the bound of {least * 1e3:.0f} ms | {(blocked - least) / (slept + least):.2%} of the intervals and the bound |",
+        f"| written to the peer, and to the disk | {lent['total']['moved_bytes']['device>peer'] / 2**30:.0f} GiB and "
+        f"{lent['total']['moved_bytes']['host>local'] / 2**30:.0f} GiB; without {bare['total']['moved_bytes']['host>local'] / 2**30:.0f} GiB "
+        f"to the disk |",
+        "",
+        "Without lent memory the page cache took what went to the disk, which alone would have blocked the program for longer.",
+    ]
+
+
 def peers_page() -> str:
     """Its last chapter is what the simulator makes of the published trace."""
     from ebbtide.bench import trace as traces
@@ -279,6 +306,8 @@ def peers_page() -> str:
         *peers_measured(),
         "",
         *leases_measured(),
+        "",
+        *shot_lent(),
         "",
     ]
     return last_chapter("docs/design/peers.md", "What comes out", "\n".join(text))
