@@ -22,6 +22,7 @@ struct Fate {
   bool ever = false;      // a write of it was begun
   bool dropping = false;  // it was dropped at some time
   Bytes bytes = 0;
+  policy::RequestId reservation = 0;  // the newest
 };
 
 class Judge {
@@ -54,7 +55,8 @@ class Judge {
     if (const auto* end = std::get_if<Submit>(&e.what); end && !end->keep && ephemeral) of(end->request).touched = true;
     if (const auto* end = std::get_if<Release>(&e.what); end && !end->keep && ephemeral)
       of(end->request).touched = true;
-    if (const auto* end = std::get_if<Commit>(&e.what)) of(end->request).written = true;
+    if (const auto* end = std::get_if<Commit>(&e.what))  // another one's version was dropped meanwhile
+      if (Fate& f = of(end->request); f.reservation == end->request) f.written = true;
     if (const auto* end = std::get_if<Abandon>(&e.what)) of(end->request).touched = true;
     if (const auto* drop = std::get_if<Drop>(&e.what)) {
       durable_[h].erase(drop->version);
@@ -93,7 +95,7 @@ class Judge {
         for (const auto& [id, open] : open_)
           if (open.history == c.history && open.version == c.version && id != c.request) f.touched = true;
       }
-      if (c.kind == Op::Kind::reserve) f.written = f.touched = false;
+      if (c.kind == Op::Kind::reserve) f.written = f.touched = false, f.reservation = c.request;
       return;
     }
     if (c.kind == Op::Kind::borrow || c.kind == Op::Kind::restore)
@@ -132,7 +134,10 @@ class Judge {
       if (f.tier != last) continue;
       const bool was_safe = safe_.erase(key(f.checkpoint)) > 0;
       const auto it = names_.find(key(f.checkpoint));
-      if (f.failed && it != names_.end()) durable_[it->second.first].erase(it->second.second);
+      if (f.failed && it != names_.end()) {
+        const auto now = planner.find(it->second.first, it->second.second);
+        if (!now || now == f.checkpoint) durable_[it->second.first].erase(it->second.second);  // not written anew
+      }
       if (!was_safe || f.failed || it == names_.end()) continue;
       if (planner.find(it->second.first, it->second.second) == f.checkpoint)
         throw std::logic_error("version " + std::to_string(it->second.second) + " left the file it was safe in");
