@@ -274,6 +274,20 @@ def shot_lent() -> list[str]:
     ]
 
 
+def lender_kernel() -> list[str]:
+    """What benches/lender_kernel.py measured."""
+    found = json.loads((ROOT / "benches/results/lender_kernel.json").read_text())
+    of = {name: statistics.median(values) for name, values in found.items() if isinstance(values, list)}
+    over = found["over_predicted"]
+    text = (
+        f"A kernel that is bound by its memory's bandwidth, on a lender ({found['machine']['gpu']}, `benches/lender_kernel.py`), "
+        f"takes {of['alone_s'] * 1e3:.3f} ms alone, and {of['under_spill_s'] * 1e3:.3f} ms while a borrower copies "
+        f"{of['spilled_bytes_per_s'] / 1e9:.0f} GB/s to and from the lent memory: {of['over_predicted']:.3f} ({min(over):.3f} to "
+        f"{max(over):.3f}) of what it would take with the bandwidth that the copies leave."
+    )
+    return [textwrap.fill(text, 120)]
+
+
 def peers_page() -> str:
     """Its last chapter is what the simulator makes of the published trace."""
     from ebbtide.bench import trace as traces
@@ -308,6 +322,8 @@ def peers_page() -> str:
         *leases_measured(),
         "",
         *shot_lent(),
+        "",
+        *lender_kernel(),
         "",
     ]
     return last_chapter("docs/design/peers.md", "What comes out", "\n".join(text))
