@@ -125,7 +125,8 @@ void Lender::run() {
       all = awaited();
       limit = until_deadline();
     }
-    if (!seams_.sockets->wait(all, limit)) return;
+    if (!seams_.sockets->wait(all, limit))
+      std::this_thread::sleep_for(std::min(limit, kPause));  // and looks all the same
     std::uint64_t rung = 0;
     static_cast<void>(!::read(bell_.fd(), &rung, sizeof rung));
     const Lock lock(mutex_);

@@ -24,6 +24,9 @@ namespace ebb::leases {
 /// leases are few and hold large checkpoints.
 std::uint64_t piece_of(std::uint64_t bytes);
 
+/// Between two looks of a thread that cannot be told of messages: the system has no memory for that now.
+inline constexpr std::chrono::milliseconds kPause{10};
+
 struct LenderOptions {
   std::string group;  // node::lending_group()
   std::uint64_t bytes = 0;

@@ -182,7 +182,7 @@ void Lenders::run() {
     for (const auto& [loan, lent] : news)
       if (tell) tell(loan, lent);
     if (!news.empty()) continue;
-    if (!seams_.sockets->wait(all, kFind)) return;
+    if (!seams_.sockets->wait(all, kFind)) std::this_thread::sleep_for(kPause);  // and looks all the same
     std::uint64_t rung = 0;
     static_cast<void>(!::read(bell_.fd(), &rung, sizeof rung));
   }

@@ -46,6 +46,45 @@ TEST(Leases, come_ahead_and_go_back_when_the_lender_wants_them) {
   EXPECT_EQ(borrower->loans().size(), 1u);
 }
 
+// Its sockets work, but no one is told of them.
+class Unheard : public Place {
+  class Sockets final : public platform::LocalSockets {
+   public:
+    explicit Sockets(std::shared_ptr<platform::LocalSockets> real) : real_(std::move(real)) {}
+    Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
+      return real_->listen(name);
+    }
+    Result<std::unique_ptr<platform::LocalConnection>> connect(const std::string& name) override {
+      return real_->connect(name);
+    }
+    Result<platform::OwnDescriptor> this_process() override { return real_->this_process(); }
+    Result<std::size_t> wait(std::span<platform::Waiting>, std::chrono::milliseconds) override {
+      return Error{Errc::io_error, "poll: no memory"};
+    }
+
+   private:
+    const std::shared_ptr<platform::LocalSockets> real_;
+  };
+
+ public:
+  node::NodeSeams seams() const override {
+    node::NodeSeams seams = Place::seams();
+    seams.sockets = std::make_shared<Sockets>(seams.sockets);
+    return seams;
+  }
+};
+
+TEST(Leases, come_and_go_where_no_wait_succeeds) {
+  const Unheard place;
+  TestLender lender(place, 2);
+  TestBorrower borrower(place);
+  borrower.await_lent(2);
+  std::thread program([&] { EXPECT_TRUE(lender->offer(kLease, kLong)); });
+  for (const std::uint32_t loan : borrower.await_recalled(1)) borrower->return_loan(loan);
+  program.join();
+  EXPECT_EQ(lender.lent(), kLease);
+}
+
 TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
   const Place place;
   TestLender first(place, 2), second(place, 2);

@@ -36,12 +36,12 @@ class Place {
       EXPECT_NE(::mkdtemp(folder->data()), nullptr);
     }
   }
-  ~Place() {
+  virtual ~Place() {
     std::error_code ignored;
     std::filesystem::remove_all(memory_, ignored);
     std::filesystem::remove_all(store_, ignored);
   }
-  NodeSeams seams() const {
+  virtual NodeSeams seams() const {
     const std::vector<std::filesystem::path> folders{memory_};
     return {std::make_shared<platform::TmpfsSharedMemory>(memory_), std::make_shared<platform::UnixSockets>(folders),
             folders};
