@@ -96,7 +96,8 @@ def test_what_is_lent_spares_the_disk_in_bound_and_prediction(tmp_path, device):
         bare = dataclasses.replace(some_rates(config), write=slow, read=slow)
         if device == "cuda" and lend:
             bare = dataclasses.replace(bare, peer=rates.PeerRate(1e11, 1e11))
-        outcome = Outcome(0, slept_forward_s=[0.001] * COUNT, slept_backward_s=[0.001] * COUNT)
+        slept = [0.001] * COUNT
+        outcome = Outcome(0, slept_forward_s=slept, slept_backward_s=slept, stats={"links": []})
         return [one["blocked_s"] for one in model.expect(config, [outcome], rates.mean(bare, bare))]
 
     assert all(100 * lent < alone for lent, alone in zip(expected(64 * MIB), expected(0)))
