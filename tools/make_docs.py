@@ -270,7 +270,7 @@ def shot_lent() -> list[str]:
         f"{lent['total']['moved_bytes']['host>local'] / 2**30:.0f} GiB; without {bare['total']['moved_bytes']['host>local'] / 2**30:.0f} GiB "
         f"to the disk |",
         "",
-        "Without lent memory the page cache took what went to the disk, which alone would have blocked the program for longer.",
+        "Without lent memory the program was blocked for less than the bare disk would need: files go through the page cache.",
     ]
 
 

@@ -339,7 +339,6 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
                                     .after = after});
 }
 
-// The link goes on meanwhile.
 // All of it was sent.
 void Transfers::delay(MoveIndex index) {
   Move& m = (*this)[index];
@@ -347,6 +346,7 @@ void Transfers::delay(MoveIndex index) {
   delayed_ += m.in_flight;
 }
 
+// The link goes on meanwhile.
 void Transfers::carried(CommandId command) {
   const auto it = commands_.find(command);
   if (it == commands_.end() || it->second.carried)
