@@ -178,7 +178,8 @@ struct Lend {
   TierIndex tier = kNoTier;
   SegmentId segment = 0;
   Bytes bytes = 0;
-  PartyId lender = 0;  // 0: of whom nothing is known
+  PartyId lender = 0;   // 0: of whom nothing is known
+  bool relays = false;  // copies between it and host memory take no time of the links of the application's device
 };
 
 // From now on, of the time at which a link would carry them at its first estimate, copies to and from the memory of a

@@ -55,8 +55,8 @@ Invariants::Uses Invariants::check_moves() const {
   require(live == transfers_.live_ && held_back == transfers_.held_, "moves are counted");
   for (std::size_t node = 0; node < context_.machine.nodes.size(); ++node)
     for (const std::size_t d : {0u, 1u})
-      require(slots_used[node][d] + transfers_.free_slots_[node][d].size() ==
-                  static_cast<std::size_t>(context_.machine.nodes[node].staging),
+      require(slots_used[node][d] + rings_.rings_[node].free[d].size() ==
+                  static_cast<std::size_t>(rings_.rings_[node].slots),
               "no slot of a staging ring is lost");
   return uses;
 }

@@ -20,6 +20,7 @@ void Outcomes::on(HistoryId, const event::Finished& e) {
     return;
   }
   Chunk& chunk = transfers_.chunk_of(m, sent.offset);
+  if (transfers_.in_lost_ring(m, chunk)) return transfers_.go_straight(m, chunk);
   chunk.moving = false;
   if (chunk.hop > 0) transfers_.return_slot(m, chunk, chunk.hop - 1);
   ++chunk.hop;
@@ -32,6 +33,10 @@ void Outcomes::on(HistoryId, const event::Finished& e) {
 void Outcomes::on(HistoryId, const event::Failed& e) {
   const Transfers::Sent sent = transfers_.ended(e.command, true);
   Move& m = transfers_[sent.move];
+  if (Chunk& chunk = transfers_.chunk_of(m, sent.offset); chunk.way > 0 && !m.cancelled) {
+    ++context_.counters.retries;
+    return transfers_.go_straight(m, chunk);
+  }
   // No word on the transfer, nor on the application's stream, which has seen nothing of it.
   const Checkpoint& c = table_[m.checkpoint];
   const bool nowhere = m.to != kNoTier && space_.beyond(c, m.to);

@@ -20,7 +20,11 @@ void Pacers::limit(PartyId lender, std::uint32_t share) {
 
 Pacer* Pacers::of(const Checkpoint& c, TierIndex tier) {
   if (limited_.empty() || tier == kNoTier || space_.urgently_recalled(c, tier)) return nullptr;
-  const auto found = limited_.find(space_.lender_of(c, tier));
+  return of(space_.lender_of(c, tier));
+}
+
+Pacer* Pacers::of(PartyId lender) {
+  const auto found = limited_.find(lender);
   return found == limited_.end() ? nullptr : &found->second;
 }
 

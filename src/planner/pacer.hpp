@@ -35,6 +35,7 @@ class Pacers {
   // Of what is copied to or from a checkpoint's place on a tier (kNoTier: the application's); null: nothing limits
   // that. What its lender wants back at once may leave as fast as it can.
   Pacer* of(const Checkpoint& c, TierIndex tier);
+  Pacer* of(PartyId lender);
   // What copying to or from a tier takes at the pace of the slowest of its lenders.
   Time slowest(TierIndex tier, const LinkSpec& link, Bytes bytes) const;
 

@@ -27,7 +27,7 @@ struct LinkUse {
 
 struct Counters {
   std::uint64_t dropped_flushes = 0, retries = 0, failures = 0, direct_writes = 0, direct_reads = 0, prefetches = 0,
-                flushes = 0, events = 0, commands = 0;
+                flushes = 0, events = 0, commands = 0, relayed = 0;  // relayed: chunks that a peer passed on
 };
 
 class Planner {

@@ -5,9 +5,28 @@
 namespace ebb::policy {
 
 void Segments::on(HistoryId, const event::Lend& e) {
-  const std::vector<Slot> stay = space_.lend(e.tier, e.segment, e.bytes, e.lender);
   context_.dirty = true;
+  const auto* const ring = rings_.in(e.tier, e.segment);  // closed: its place is not lent again before it is free
+  const Bytes bytes = ring == nullptr ? e.bytes : std::min(e.bytes, ring->begin);
+  const bool unused = space_.unused(e.tier, e.segment);
+  const std::vector<Slot> stay = space_.lend(e.tier, e.segment, bytes, e.lender);
   for (Slot s : stay) replicas_.refresh(s);
+  if (e.relays && unused && ring == nullptr) make_ring(e);
+}
+
+// At the end of what is lent, where checkpoints never were.
+void Segments::make_ring(const event::Lend& e) {
+  const TierSpec& tier = context_.tier(e.tier);
+  const Bytes whole = e.bytes / tier.granule * tier.granule, bytes = rings_.wanted(tier.node, whole);
+  if (bytes == 0) return;
+  space_.set_aside(e.tier, e.segment, bytes + (e.bytes - whole));
+  const Bytes begin = whole - bytes, first = space_.map(e.tier).first_of(e.segment);
+  rings_.open(tier.node, {.tier = e.tier,
+                          .segment = e.segment,
+                          .lender = e.lender,
+                          .begin = begin,
+                          .end = whole,
+                          .offset = first + begin});
 }
 
 void Segments::on(HistoryId, const event::Limit& e) {
@@ -18,6 +37,8 @@ void Segments::on(HistoryId, const event::Limit& e) {
 // Moves there that have more to give are off; where all is given, what becomes of it decides, since an application's
 // stream may be past it.
 void Segments::on(HistoryId, const event::Recall& e) {
+  if (const auto* const ring = rings_.in(e.tier, e.segment); ring != nullptr && e.bytes < ring->end)
+    rings_.close(e.tier, e.segment, e.deadline != kNever);
   space_.recall(e.tier, e.segment, e.bytes, e.deadline);
   context_.dirty = true;
   for (Slot s : space_.map(e.tier).owners_beyond(e.segment)) {
@@ -37,6 +58,8 @@ void Segments::on(HistoryId, const event::Recall& e) {
 
 void Segments::on(HistoryId, const event::Lost& e) {
   space_.mark_lost(e.tier, e.segment);
+  rings_.close(e.tier, e.segment, /*urgent=*/true, /*lost=*/true);
+  transfers_.leave_lost_rings();
   context_.dirty = true;
   const std::string where = "it was in segment " + std::to_string(e.segment) + " of tier " +
                             context_.tier(e.tier).name + ", whose memory was lost";

@@ -19,6 +19,7 @@ class Segments : Part {
   void leave_beyond();
 
  private:
+  void make_ring(const event::Lend& e);
   void mark_lost(Slot slot, TierIndex tier, const std::string& why);
 
   Outcomes& outcomes_;

@@ -7,6 +7,7 @@
 #include "planner/flush_queue.hpp"
 #include "planner/pacer.hpp"
 #include "planner/replicas.hpp"
+#include "planner/staging_rings.hpp"
 #include "planner/tier_space.hpp"
 #include "planner/transfers.hpp"
 
@@ -16,11 +17,12 @@ struct State {
   explicit State(const Machine& machine) : context(machine) {}
 
   Context context;
-  TierSpace space{context};
+  StagingRings rings{context.machine};
+  TierSpace space{context, rings};
   Pacers pacers{context, space};
   CheckpointTable table{context, space};
   Calls calls{context, table};
-  Transfers transfers{context, table, pacers};
+  Transfers transfers{context, table, pacers, rings};
   Durability durability{context, table, space, transfers};
   FlushQueue queue;
   Replicas replicas{context, table, space, transfers, durability, queue};
@@ -31,6 +33,7 @@ class Part {
  protected:
   explicit Part(State& s)
       : context_(s.context),
+        rings_(s.rings),
         space_(s.space),
         pacers_(s.pacers),
         table_(s.table),
@@ -41,6 +44,7 @@ class Part {
         replicas_(s.replicas) {}
 
   Context& context_;
+  StagingRings& rings_;
   TierSpace& space_;
   Pacers& pacers_;
   CheckpointTable& table_;

@@ -5,12 +5,13 @@
 
 namespace ebb::policy {
 
-TierSpace::TierSpace(Context& context) : context_(context) {
+TierSpace::TierSpace(Context& context, const StagingRings& rings) : context_(context), rings_(rings) {
   for (const TierSpec& t : context_.machine.tiers) {
     const bool nothing = t.capacity == 0 && t.medium == Medium::file;  // memory may all be lent by others
     if (nothing || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
     Tier& tier = tiers_.emplace_back(t.granule);
     tier.map.lend(0, t.capacity);
+    tier.leases[0].usable = t.capacity;
   }
 }
 
@@ -128,15 +129,35 @@ std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes, P
   tier.leases.resize(tier.map.segments());  // one that was recalled is still to be reported
   tier.leases[segment].lender = lender;
   tier.leases[segment].usable = bytes;
+  tier.leases[segment].aside = 0;
   return stay;
+}
+
+bool TierSpace::unused(TierIndex t, SegmentId segment) const {
+  const Tier& tier = at(t);
+  return segment >= tier.leases.size() || (tier.leases[segment].usable == 0 && tier.map.owners_beyond(segment).empty());
+}
+
+void TierSpace::set_aside(TierIndex t, SegmentId segment, Bytes bytes) {
+  Tier& tier = with_segments(t);
+  Lease& lease = lease_of(tier, segment);
+  lease.usable -= bytes;
+  lease.aside = bytes;
+  tier.map.recall(segment, lease.usable);
 }
 
 void TierSpace::recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline) {
   Tier& tier = with_segments(t);
   Lease& lease = lease_of(tier, segment);
   // Of several recalls that are not over, the earliest deadline counts.
+  if (bytes <= lease.usable + lease.aside) bytes = std::min(bytes, lease.usable);
   const Time soonest = lease.recalled ? std::min(lease.deadline, deadline) : deadline;
-  lease = {.recalled = true, .deadline = soonest, .since = context_.now, .lender = lease.lender, .usable = bytes};
+  lease = {.recalled = true,
+           .deadline = soonest,
+           .since = context_.now,
+           .lender = lease.lender,
+           .usable = bytes,
+           .aside = lease.aside};
   tier.map.recall(segment, bytes);
 }
 
@@ -153,13 +174,14 @@ std::vector<PartyId> TierSpace::lenders_of(TierIndex t) const {
   return lenders;
 }
 
-// Recalled segments in which nothing is left beyond their end.
+// Recalled segments in which nothing is left beyond their end, and no chunk in the staging ring that was there.
 void TierSpace::report_returned() {
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     Tier& tier = at(t);
     for (std::size_t s = 0; s < tier.leases.size(); ++s) {
       const auto segment = static_cast<SegmentId>(s);
       if (!tier.leases[s].recalled || !tier.map.owners_beyond(segment).empty()) continue;
+      if (const auto* const ring = rings_.in(t, segment); ring != nullptr && ring->closed) continue;
       tier.leases[s].recalled = false;
       context_.out->returned.push_back({t, segment});
     }

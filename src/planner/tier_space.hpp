@@ -8,12 +8,13 @@
 #include "planner/checkpoint.hpp"
 #include "planner/context.hpp"
 #include "planner/fragment_map.hpp"
+#include "planner/staging_rings.hpp"
 
 namespace ebb::policy {
 
 class TierSpace {
  public:
-  explicit TierSpace(Context& context);
+  TierSpace(Context& context, const StagingRings& rings);
 
   const FragmentMap& map(TierIndex t) const { return at(t).map; }  // file tiers: only footprint() is used
   // In a file, where nothing needs a place of its own, no bytes take none.
@@ -38,6 +39,10 @@ class TierSpace {
   // Segments of memory tiers. `lend`: who stays, though it was to leave.
   std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender = 0);
   void recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline);
+  // Nothing can be placed there, and nothing is there.
+  bool unused(TierIndex t, SegmentId segment) const;
+  // So many bytes at the end of a segment are not for checkpoints; nothing is there.
+  void set_aside(TierIndex t, SegmentId segment, Bytes bytes);
   void mark_lost(TierIndex t, SegmentId segment);
   void report_returned();
   PartyId lender_of(const Checkpoint& c, TierIndex t) const { return context_.memory(t) ? lease_of(c, t).lender : 0; }
@@ -60,7 +65,8 @@ class TierSpace {
     Time deadline = kNever;
     Time since = 0;
     PartyId lender = 0;
-    Bytes usable = 0;
+    Bytes usable = 0;  // by checkpoints
+    Bytes aside = 0;   // behind that
   };
   struct Tier {
     explicit Tier(Bytes granule) : map(granule), leases(1) {}
@@ -82,6 +88,7 @@ class TierSpace {
   static Bytes offset_of(const Checkpoint& c, TierIndex t) { return c.at[t].offset; }
 
   Context& context_;
+  const StagingRings& rings_;
   std::vector<Tier> tiers_;
 };
 

@@ -73,6 +73,12 @@ void connect(Machine& machine, int staging) {
   if (host_tiers > 1) link(kHost, kHost, kMemoryRate);
 }
 
+bool all_lent(const Machine& machine, NodeIndex node) {
+  return std::ranges::any_of(machine.tiers, [&](const TierSpec& tier) {
+    return tier.node == node && tier.medium != Medium::file && tier.capacity == 0;
+  });
+}
+
 bool on_file(const Machine& machine, NodeIndex node) {
   return std::ranges::any_of(machine.tiers,
                              [&](const TierSpec& tier) { return tier.node == node && tier.medium == Medium::file; });
@@ -131,6 +137,7 @@ std::vector<NodeIndex> nodes_passed(const Machine& machine) {
     }
   std::ranges::sort(passed);
   passed.erase(std::ranges::unique(passed).begin(), passed.end());
+  std::erase_if(passed, [&](NodeIndex node) { return all_lent(machine, node); });
   return passed;
 }
 

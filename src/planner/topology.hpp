@@ -13,7 +13,9 @@ namespace ebb::policy {
 // Where bytes can be: the application, host memory, a device, a disk. Tiers are on nodes, links lead from node to node.
 struct NodeSpec {
   std::string name;
-  int staging = 0;  // slots of a staging ring for each direction; 0: nothing passes through this node
+  // Slots of a staging ring for each direction; 0: nothing passes through this node. Where others lend all of its
+  // tier's memory, they lend the ring too (staging_rings.hpp), and these are the most.
+  int staging = 0;
 };
 inline constexpr NodeIndex kApplication = 0;
 
@@ -68,7 +70,7 @@ struct Machine {
   std::vector<NodeSpec> nodes;  // the application first
   std::vector<LinkSpec> links;
   std::vector<ResourceSpec> resources;
-  Bytes ring_slot = 4 << 20;  // of every staging ring
+  Bytes ring_slot = 4 << 20;  // of every staging ring, but for those in lent memory, whose slots hold a link's chunk
   EvictionPolicy eviction = EvictionPolicy::score;
   // Consumed means discarded. Otherwise everything goes down to the slowest tier, consumed or not, and leaves a file
   // there only when it is dropped or could not be read. A checkpoint of no bytes is complete in that file with the
@@ -89,6 +91,9 @@ struct Machine {
 inline constexpr NodeIndex kHost = 1;
 void connect(Machine& machine, int staging = 8);
 
+// Whether there is a memory tier on the node, and others lend all of its memory.
+bool all_lent(const Machine& machine, NodeIndex node);
+
 // Whether a file tier is on the node.
 bool on_file(const Machine& machine, NodeIndex node);
 
@@ -107,7 +112,8 @@ Route route(const Machine& machine, NodeIndex from, NodeIndex to);
 // Beside the one link between two nodes, the ways by a third one: a peer with a staging ring relays over its own link.
 std::vector<Route> detours(const Machine& machine, NodeIndex from, NodeIndex to);
 
-// The nodes whose staging ring a route between the application and a tier, or between two tiers, passes, in order.
+// The nodes that have a staging ring of their own which a route between the application and a tier, or between two
+// tiers, passes, in order.
 std::vector<NodeIndex> nodes_passed(const Machine& machine);
 
 }  // namespace ebb::policy

@@ -5,9 +5,17 @@
 #include <utility>
 
 namespace ebb::policy {
+namespace {
 
-Transfers::Transfers(Context& context, CheckpointTable& table, Pacers& pacers)
-    : context_(context), table_(table), pacers_(pacers) {
+bool passes(const Route& route, int link) {
+  return std::ranges::find(route.link.begin(), route.link.begin() + route.hops, link) !=
+         route.link.begin() + route.hops;
+}
+
+}  // namespace
+
+Transfers::Transfers(Context& context, CheckpointTable& table, Pacers& pacers, StagingRings& rings)
+    : context_(context), table_(table), pacers_(pacers), rings_(rings) {
   const Machine& machine = context_.machine;
   for (const LinkSpec& l : machine.links) {
     if (l.chunk == 0 || l.depth < 1) throw std::logic_error("link " + l.name + " has no chunk or no depth");
@@ -23,11 +31,6 @@ Transfers::Transfers(Context& context, CheckpointTable& table, Pacers& pacers)
         ways = detours(machine, node(a), node(b));
         ways.insert(ways.begin(), route(machine, node(a), node(b)));
       }
-  for (const NodeSpec& spec : machine.nodes) {
-    auto& free = free_slots_.emplace_back();
-    for (auto& ring : free)
-      for (int i = spec.staging; i-- > 0;) ring.push_back(i);
-  }
 }
 
 MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
@@ -143,7 +146,8 @@ Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
   return std::max({slowest, at_pace(from, 0), at_pace(to, route.hops - 1)});
 }
 
-// False: enough is queued to keep the links busy until the next event.
+// False: enough is queued to keep the links busy until the next event. What may take a link as a detour is not: it is
+// queued for its own.
 bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const {
   const Route& route = route_of(from, to);
   for (int h = 0; h < route.hops; ++h) {
@@ -152,7 +156,7 @@ bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const
     int count = 0;
     for (MoveIndex i : one.moves) {
       const Move& m = (*this)[i];
-      if (m.cancelled || m.kind != kind) continue;
+      if (m.cancelled || m.kind != kind || !passes(m.routes.front(), route[h])) continue;
       queued += m.total - m.issued;
       ++count;
     }
@@ -164,21 +168,32 @@ bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const
 
 // --- staging rings --------------------------------------------------------------------------------------------------
 
-std::vector<int>& Transfers::free_slots_behind(const Move& m, Hop at) {
-  return free_slots_[static_cast<std::size_t>(node_behind(m, at))][goes_down(m) ? 0 : 1];
-}
-const std::vector<int>& Transfers::free_slots_behind(const Move& m, Hop at) const {
-  return free_slots_[static_cast<std::size_t>(node_behind(m, at))][goes_down(m) ? 0 : 1];
-}
-
 void Transfers::return_slot(const Move& m, Chunk& k, int hop) {
   int& slot = k.slot[static_cast<std::size_t>(hop)];
-  if (slot >= 0) free_slots_behind(m, {k.way, hop}).push_back(slot);
+  if (slot >= 0) rings_.give_back(node_behind(m, {k.way, hop}), goes_down(m), slot);
   slot = -1;
 }
 
 void Transfers::return_slots(const Move& m, Chunk& k) {
   for (int r = 0; r < rings_of(m, k.way); ++r) return_slot(m, k, r);
+}
+
+void Transfers::go_straight(const Move& m, Chunk& k) {
+  return_slots(m, k);
+  k.way = k.hop = 0;
+  k.moving = false;
+}
+
+bool Transfers::in_lost_ring(const Move& m, const Chunk& k) const {
+  return k.way > 0 && rings_.lost(node_behind(m, {k.way, 0}));
+}
+
+void Transfers::leave_lost_rings() {
+  for (Move& m : moves_) {
+    if (!m.live) continue;
+    for (Chunk& k : m.chunks)
+      if (!k.moving && !arrived(m, k) && in_lost_ring(m, k)) go_straight(m, k);
+  }
 }
 
 // --- chunks and commands --------------------------------------------------------------------------------------------
@@ -242,8 +257,8 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block.
   for (int r = 0; hop == 0 && r < rings_of(m, way); ++r) {
-    const int slots = slots_behind(m, {way, r});
-    const auto free = static_cast<int>(free_slots_behind(m, {way, r}).size());
+    const NodeIndex node = node_behind(m, {way, r});
+    const int slots = rings_.slots(node), free = rings_.free(node, goes_down(m));
     if (free <= (m.demand ? 0 : std::min(2, slots / 4))) return kNothing;
   }
   for (std::size_t i = 0; i < m.chunks.size(); ++i)
@@ -257,7 +272,7 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   Bytes most = ready - m.issued;
   const Route& route = policy::route_of(m, way);
   for (int h = 0; h < hops_of(m, way); ++h) most = std::min(most, link(route[h]).spec.chunk);
-  if (rings_of(m, way) > 0) most = std::min(most, context_.machine.ring_slot);
+  for (int r = 0; r < rings_of(m, way); ++r) most = std::min(most, rings_.slot_bytes(node_behind(m, {way, r})));
   length = most;
   return kNewChunk;
 }
@@ -265,8 +280,9 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
 // Of the memory that the hop reads and that it writes. Within that of one lender it counts once.
 std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at) {
   const Checkpoint& c = table_[m.checkpoint];
-  Pacer* const read = at.hop == 0 ? pacers_.of(c, m.from) : nullptr;
-  Pacer* const written = at.hop == rings_of(m, at.way) ? pacers_.of(c, m.to) : nullptr;
+  const auto of_ring = [&](int hop) { return pacers_.of(rings_.lender(node_behind(m, {at.way, hop}))); };
+  Pacer* const read = at.hop == 0 ? pacers_.of(c, m.from) : of_ring(at.hop - 1);
+  Pacer* const written = at.hop == rings_of(m, at.way) ? pacers_.of(c, m.to) : of_ring(at.hop);
   return {read, written == read ? nullptr : written};
 }
 
@@ -297,6 +313,7 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
     if (pacer != nullptr) pacer->give(context_.now, pacer->cost(link(over).spec, length));
   if (chunk == kNewChunk) {
     m.chunks.push_back({.offset = m.issued, .length = length, .way = way});
+    context_.counters.relayed += way > 0 ? 1 : 0;
     m.issued += length;
     chunk = static_cast<int>(m.chunks.size()) - 1;
   }
@@ -304,9 +321,7 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   k.moving = true;
   const int rings = rings_of(m, way);
   for (int r = 0; hop == 0 && r < rings; ++r) {
-    std::vector<int>& free = free_slots_behind(m, {way, r});
-    k.slot[static_cast<std::size_t>(r)] = free.back();
-    free.pop_back();
+    k.slot[static_cast<std::size_t>(r)] = rings_.take(node_behind(m, {way, r}), goes_down(m));
   }
   const Checkpoint& c = table_[m.checkpoint];
   const auto place = [&](TierIndex t) -> Place {
@@ -314,9 +329,8 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
     const Bytes base = context_.memory(t) ? c.at[t].offset : 0;
     return {{Endpoint::tier, t}, base + k.offset};
   };
-  const auto behind = [&](int h) -> Place {  // in the staging ring there
-    const int slot = (goes_down(m) ? 0 : slots_behind(m, {way, h})) + k.slot[static_cast<std::size_t>(h)];
-    return {{Endpoint::ring, node_behind(m, {way, h})}, static_cast<Bytes>(slot) * context_.machine.ring_slot};
+  const auto behind = [&](int h) {  // in the staging ring there
+    return rings_.place(node_behind(m, {way, h}), goes_down(m), k.slot[static_cast<std::size_t>(h)]);
   };
   const Place from = hop == 0 ? place(m.from) : behind(hop - 1), to = hop < rings ? behind(hop) : place(m.to);
   const bool of_call = from.at.kind == Endpoint::application || to.at.kind == Endpoint::application;

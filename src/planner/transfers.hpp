@@ -11,12 +11,13 @@
 #include "planner/link.hpp"
 #include "planner/move.hpp"
 #include "planner/pacer.hpp"
+#include "planner/staging_rings.hpp"
 
 namespace ebb::policy {
 
 class Transfers {
  public:
-  Transfers(Context& context, CheckpointTable& table, Pacers& pacers);
+  Transfers(Context& context, CheckpointTable& table, Pacers& pacers, StagingRings& rings);
 
   Move& operator[](MoveIndex i) { return moves_[static_cast<std::size_t>(i)]; }
   const Move& operator[](MoveIndex i) const { return moves_[static_cast<std::size_t>(i)]; }
@@ -76,6 +77,12 @@ class Transfers {
   void remove_chunk(Move& m, Bytes offset);
   void return_slot(const Move& m, Chunk& k, int hop);
   void return_slots(const Move& m, Chunk& k);
+  // A chunk that is not on a link takes the direct route, from its beginning.
+  void go_straight(const Move& m, Chunk& k);
+  // It is in a staging ring whose memory was lost, or on its way there.
+  bool in_lost_ring(const Move& m, const Chunk& k) const;
+  // Those that are in such a ring begin anew; those on their way do so when they are there.
+  void leave_lost_rings();
 
  private:
   friend class Invariants;
@@ -83,11 +90,6 @@ class Transfers {
   std::span<const Route> routes_of(TierIndex from, TierIndex to) const;
   std::vector<int> links_of(const Move& m) const;
   NodeIndex node_behind(const Move& m, Hop at) const { return link(policy::route_of(m, at.way)[at.hop]).spec.to; }
-  int slots_behind(const Move& m, Hop at) const {
-    return context_.machine.nodes[static_cast<std::size_t>(node_behind(m, at))].staging;
-  }
-  std::vector<int>& free_slots_behind(const Move& m, Hop at);
-  const std::vector<int>& free_slots_behind(const Move& m, Hop at) const;
   bool goes_straight(const Move& m) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
   bool on_streams(const Move& m) const;
@@ -97,6 +99,7 @@ class Transfers {
   Context& context_;
   CheckpointTable& table_;
   Pacers& pacers_;
+  StagingRings& rings_;
   std::deque<Move> moves_;  // references stay good while moves are added
   std::vector<MoveIndex> free_moves_;
   std::size_t live_ = 0;
@@ -108,7 +111,6 @@ class Transfers {
   bool paced_ = false;
   std::vector<Link> links_;
   std::vector<std::vector<Route>> routes_;  // (tiers + 1)^2; the last row and column are the application
-  std::vector<std::array<std::vector<int>, 2>> free_slots_;  // of each node's staging ring: down, up
 };
 
 }  // namespace ebb::policy

@@ -250,7 +250,8 @@ BoundCut cut_below(const MachineModel& machine, std::size_t above, bool stages_a
   }
   for (std::size_t n = 1; n < nodes.size(); ++n) {
     if (!upper[n] && !lower[n]) (stages_above ? upper : lower)[n] = true;
-    if (staging && upper[n]) out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * nodes[n].staging;
+    if (staging && upper[n] && !policy::all_lent(machine.planner, static_cast<policy::NodeIndex>(n)))
+      out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * nodes[n].staging;
   }
   Crossing down, up;
   for (std::size_t l = 0; l < machine.links.size(); ++l) {

@@ -27,7 +27,8 @@ struct Op {
     barrier,    // until every client of every rank with barriers left has reached one
     break_link,
     mend_link,  // link: its transfers fail permanently from now on; or work again
-    lend,    // tier, segment, bytes, lender: of a new segment, or a new size of an old one; nothing if it does not grow
+    lend,    // tier, segment, bytes, lender, relays: of a new segment, or a new size of an old one; nothing if it does
+             // not grow
     limit,   // lender, share: event::Limit
     recall,  // tier, segment, bytes, time = deadline: its new size; replicas beyond it at the deadline are lost.
              // Nothing if it does not shrink
@@ -41,6 +42,7 @@ struct Op {
   TierIndex tier = policy::kNoTier;
   policy::SegmentId segment = 0;
   policy::PartyId lender = 0;
+  bool relays = false;
   std::uint32_t share = policy::kWholeLink;
   bool flag = false;
   bool async = false;  // the client continues at once (checkpoint, restore, wait)
@@ -90,8 +92,15 @@ inline Op join() { return {.kind = Op::Kind::join, .versions = {}}; }
 inline Op barrier() { return {.kind = Op::Kind::barrier, .versions = {}}; }
 inline Op break_link(int link) { return {.kind = Op::Kind::break_link, .link = link, .versions = {}}; }
 inline Op mend_link(int link) { return {.kind = Op::Kind::mend_link, .link = link, .versions = {}}; }
-inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes, policy::PartyId lender = 0) {
-  return {.kind = Op::Kind::lend, .bytes = bytes, .tier = tier, .segment = segment, .lender = lender, .versions = {}};
+inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes, policy::PartyId lender = 0,
+               bool relays = false) {
+  return {.kind = Op::Kind::lend,
+          .bytes = bytes,
+          .tier = tier,
+          .segment = segment,
+          .lender = lender,
+          .relays = relays,
+          .versions = {}};
 }
 inline Op limit(policy::PartyId lender, std::uint32_t share) {
   return {.kind = Op::Kind::limit, .lender = lender, .share = share, .versions = {}};

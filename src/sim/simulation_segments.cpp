@@ -52,7 +52,7 @@ std::optional<event::Any> Lenders::lend(int rank, const Op& op, std::optional<Co
   Segment& segment = segments[op.segment];
   if (segment.lost || op.bytes <= segment.usable || op.bytes > segment.extent) return {};
   segment.usable = op.bytes;
-  return event::Lend{op.tier, op.segment, op.bytes, op.lender};
+  return event::Lend{op.tier, op.segment, op.bytes, op.lender, op.relays};
 }
 
 std::optional<event::Any> Lenders::recall(int rank, const Op& op, Time now) {

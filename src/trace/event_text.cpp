@@ -15,7 +15,7 @@ namespace {
 using namespace policy;
 
 constexpr std::string_view kFormat = "ebbtide-events ";
-constexpr std::string_view kHeader = "ebbtide-events 6";
+constexpr std::string_view kHeader = "ebbtide-events 7";
 constexpr HistoryId kMostClients = 1 << 20;  // the planner has a table of them
 
 // How each event is named in a log, and its fields in their order there.
@@ -88,8 +88,8 @@ constexpr auto kText<event::Finished> = text("finished", &event::Finished::comma
 template <>
 constexpr auto kText<event::Failed> = text("failed", &event::Failed::command, &event::Failed::cause);
 template <>
-constexpr auto kText<event::Lend> =
-    text("lend", &event::Lend::tier, &event::Lend::segment, &event::Lend::bytes, &event::Lend::lender);
+constexpr auto kText<event::Lend> = text("lend", &event::Lend::tier, &event::Lend::segment, &event::Lend::bytes,
+                                         &event::Lend::lender, &event::Lend::relays);
 template <>
 constexpr auto kText<event::Limit> = text("limit", &event::Limit::lender, &event::Limit::share);
 template <>

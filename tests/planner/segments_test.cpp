@@ -184,6 +184,87 @@ TEST(Segments, ABlockedWriteWhoseMemoryIsLostTakesOther) {
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
+// --- a staging ring in lent memory ----------------------------------------------------------------------------------
+
+// Device, peer and host, with a ring of two slots each way in a segment of 64 chunks, in which the checkpoint finds no
+// room beside it.
+struct Relayed : ::testing::Test {
+  static constexpr TierIndex kPeer = 1;
+  static constexpr Bytes kSegment = 64;  // MiB: a chunk is one
+  static Machine machine() {
+    Machine m;
+    m.tiers = {{.name = "device", .medium = Medium::device, .capacity = 64 * kMiB},
+               {.name = "peer", .medium = Medium::device},
+               {.name = "host", .medium = Medium::host, .capacity = 128 * kMiB}};
+    connect(m);
+    m.nodes[static_cast<std::size_t>(m.tiers[kPeer].node)].staging = 4;
+    for (LinkSpec& link : m.links) link.chunk = kMiB;
+    return m;
+  }
+  Driver d{machine()};
+  void lend_peer(SegmentId segment, bool relays) { d.tell(event::Lend{kPeer, segment, kSegment * kMiB, 7, relays}); }
+  bool in_ring(const Place& place) const {
+    return place.at == Endpoint{Endpoint::tier, kPeer} && place.offset >= (kSegment - 4) * kMiB;
+  }
+  // The index of a command under way into the ring, or out of it; -1: there is none.
+  int under_way(bool into) const {
+    for (std::size_t i = 0; i < d.under_way.size(); ++i)
+      if (in_ring(into ? d.under_way[i].to : d.under_way[i].from)) return static_cast<int>(i);
+    return -1;
+  }
+  // A checkpoint is in the device's cache and asked for on the host, and one of its chunks is in the ring.
+  RequestId begin() {
+    lend_peer(1, true);
+    EXPECT_EQ(d.planner.use(kPeer).capacity, (kSegment - 4) * kMiB);
+    const RequestId written = d.checkpoint(1, 62);
+    while (!d.answered(written)) d.finish();
+    const RequestId waits = d.wait(1, 2);
+    EXPECT_GE(under_way(true), 0);
+    d.finish(static_cast<std::size_t>(under_way(true)));
+    EXPECT_GE(under_way(false), 0);
+    return waits;
+  }
+};
+
+TEST_F(Relayed, WhatIsInTheRingPassesOnAndThenItsSegmentIsReturned) {
+  const RequestId waits = begin();
+  recall(d, kPeer, 1, 0);
+  EXPECT_TRUE(d.returned.empty()) << "chunks are in the ring";
+  while (under_way(true) >= 0) d.finish(static_cast<std::size_t>(under_way(true)));
+  while (under_way(false) >= 0) d.finish(static_cast<std::size_t>(under_way(false)));
+  EXPECT_EQ(d.returned.size(), 1u);
+  d.run();
+  EXPECT_EQ(d.reason(waits), Reason::ok);
+  lend_peer(1, true);
+  EXPECT_EQ(d.planner.use(kPeer).capacity, (kSegment - 4) * kMiB) << "and a new ring is in it";
+}
+
+TEST_F(Relayed, ALostRingLosesNothing) {
+  const RequestId waits = begin();
+  lose(d, kPeer, 1);
+  d.run();
+  EXPECT_EQ(d.reason(waits), Reason::ok);
+  EXPECT_TRUE(d.failures.empty());
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST_F(Relayed, WhereTheRelayFailsTheDirectRouteCarriesIt) {
+  const RequestId waits = begin();
+  d.finish(static_cast<std::size_t>(under_way(false)), true);
+  d.run();
+  EXPECT_EQ(d.reason(waits), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST_F(Relayed, NoRingIsMadeInMemoryThatHasNoLinkOfItsOwn) {
+  lend_peer(1, false);
+  EXPECT_EQ(d.planner.use(kPeer).capacity, kSegment * kMiB);
+  EXPECT_EQ(d.write(1, 62), Reason::ok);
+  d.wait(1, 2);
+  d.run();
+  EXPECT_EQ(d.planner.counters().relayed, 0u);
+}
+
 TEST(Segments, OnlyMemoryIsLent) {
   Driver d(machine_of(8, 0, 64));
   EXPECT_THROW(lend(d, 1, 1, 4), std::logic_error);

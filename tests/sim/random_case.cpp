@@ -17,9 +17,9 @@ MachineModel random_machine(Random& random, bool exact, bool peers) {
     planner.tiers.push_back({name, medium, granule * random.between(1, most), granule});
   };
   const std::uint64_t kinds = random.between(1, 31);
-  if (kinds & 1 || peers) tier("device", Medium::device, 64);
+  if (kinds & 1 || peers) tier("device", Medium::device, peers ? 256 : 64);
   if (peers) planner.tiers.push_back({"peer", Medium::device, 0, granule});
-  if (kinds & 2) tier("host", Medium::host, 128);
+  if (kinds & 2 || peers) tier("host", Medium::host, peers ? 512 : 128);
   if (kinds & 16 && !peers && random.chance(0.2)) tier("pool", Medium::host, 128);
   if (kinds & 4) tier("local", Medium::file, 1024);
   if (kinds & 8) tier("shared", Medium::file, 4096);
@@ -47,11 +47,18 @@ MachineModel random_machine(Random& random, bool exact, bool peers) {
   return out;
 }
 
-// In two runs of three a peer has a staging ring, and chunks pass it on their way to the host and back.
+constexpr Bytes kHoldsARing = 64;  // slots, of which a sixteenth is two for each direction
+
+// In two runs of three a staging ring is made in a peer's memory if that holds one, and chunks, which are small then,
+// pass it on their way to the host and back.
 void draw_relay(policy::Machine& machine, std::uint64_t seed) {
   Random apart(seed + 7);
-  const NodeIndex peer = std::ranges::find(machine.tiers, "peer", &policy::TierSpec::name)->node;
-  machine.nodes[static_cast<std::size_t>(peer)].staging = static_cast<int>(apart.below(3) * apart.between(1, 3));
+  const policy::TierSpec& peer = *std::ranges::find(machine.tiers, "peer", &policy::TierSpec::name);
+  const int slots = static_cast<int>(apart.below(3) * apart.between(2, 4));
+  machine.nodes[static_cast<std::size_t>(peer.node)].staging = slots;
+  if (slots == 0) return;
+  for (policy::LinkSpec& link : machine.links)
+    if (link.resources.empty()) link.chunk = peer.granule;
 }
 
 class ProgramMaker {
@@ -234,8 +241,9 @@ void draw_segments(RandomCase& out, std::uint64_t seed, bool always) {
   for (const TierIndex t : memory) lent.push_back({tiers[static_cast<std::size_t>(t)].capacity});
   std::size_t at = 0;
   for (std::uint64_t n = random.between(2, 12); n-- > 0;) {
-    at += random.below(ops.size() - at + 1);
-    const std::size_t which = random.below(memory.size());
+    const bool at_once = always && at == 0 && random.chance(0.7);
+    if (!at_once) at += random.below(ops.size() - at + 1);
+    const std::size_t which = at_once ? 1 : random.below(memory.size());  // the peers
     const TierIndex tier = memory[which];
     std::vector<Bytes>& segments = lent[which];
     const auto segment = static_cast<policy::SegmentId>(random.below(segments.size()));
@@ -243,6 +251,8 @@ void draw_segments(RandomCase& out, std::uint64_t seed, bool always) {
     const bool none = segments.size() == 1 && segments.front() == 0;
     if (none || (random.chance(0.4) && segments.size() < 5)) {
       segments.push_back(random.between(1, 2 * std::max(segments.front(), tiers.front().capacity)));
+      // With a ring, and smaller than many checkpoints.
+      if (at_once) segments.back() = kHoldsARing * tiers.front().granule + random.below(2 * tiers.front().granule);
       op = op::lend(tier, static_cast<policy::SegmentId>(segments.size() - 1), segments.back());
     } else if (random.chance(0.3)) {
       op = op::lend(tier, segment, segments[segment]);  // again, if any of it was recalled
@@ -261,7 +271,10 @@ void draw_limits(RandomCase& out, std::uint64_t seed) {
   const std::uint64_t lenders = random.between(1, 3);
   for (Program& p : out.programs)
     for (Op& o : p.ops)
-      if (o.kind == Op::Kind::lend) o.lender = static_cast<policy::PartyId>(random.between(1, lenders));
+      if (o.kind == Op::Kind::lend) {
+        o.lender = static_cast<policy::PartyId>(random.between(1, lenders));
+        o.relays = random.chance(0.9);
+      }
   std::vector<Op>& ops = out.programs[random.below(out.programs.size())].ops;
   for (std::uint64_t n = random.below(6); n-- > 0;) {
     const auto share =

@@ -19,12 +19,12 @@ constexpr std::uint64_t kEvents = 20'000;
 constexpr std::uint64_t kEvents = 250'000;
 #endif
 
-void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false, std::uint64_t* paced = nullptr) {
+void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false, Outcome* sums = nullptr) {
   const RandomCase c = random_case(seed, peers);
   try {
     const Outcome out = run_checked(c);
     events += out.events;
-    if (paced != nullptr) *paced += out.paced;
+    if (sums != nullptr) sums->paced += out.paced, sums->relayed += out.relayed;
     ASSERT_LE(out.worst, 1.0) << "seed " << seed << ": a call took longer than it may, " << describe(c);
   } catch (const std::exception& e) {
     FAIL() << "seed " << seed << ": " << e.what() << "\n" << describe(c);
@@ -50,11 +50,13 @@ TEST(RandomSegments, KeepEveryPromise) {
 // The same, with memory of peers: none of it is there before it is lent, and it is copied to and from at the pace that
 // its lenders set (pace_judge.hpp).
 TEST(RandomPeers, KeepEveryPromise) {
-  const std::uint64_t most = long_form() ? 1'000'000 : kEvents / 5;
-  std::uint64_t events = 0, paced = 0;
+  const std::uint64_t most = long_form() ? 1'000'000 : 2 * kEvents;
+  std::uint64_t events = 0;
+  Outcome sums;
   for (std::uint64_t seed = 500'001; events < most && !HasFatalFailure(); ++seed)
-    if (random_case(seed, true).lent) check_seed(seed, events, true, &paced);
-  EXPECT_GT(paced, events / 200);
+    if (random_case(seed, true).lent) check_seed(seed, events, true, &sums);
+  EXPECT_GT(sums.paced, events / 200);
+  EXPECT_GT(sums.relayed, events / 200);
 }
 
 TEST(RandomProgramsFresh, KeepEveryPromise) {

@@ -77,7 +77,9 @@ class Judge {
     }
     if (const auto* durable = std::get_if<Durable>(&e.what)) durable_[h].insert(durable->version);
     if (const auto* cancel = std::get_if<Cancel>(&e.what)) cancelled_[cancel->request] = true;
-    if (const auto* lend = std::get_if<Lend>(&e.what)) has(lend->tier, lend->segment, lend->bytes);
+    if (const auto* lend = std::get_if<Lend>(&e.what)) {  // at most a sixteenth is a staging ring
+      has(lend->tier, lend->segment, lend->relays ? lend->bytes - lend->bytes / 16 : lend->bytes);
+    }
     if (const auto* recall = std::get_if<Recall>(&e.what)) has(recall->tier, recall->segment, recall->bytes);
     if (const auto* lost = std::get_if<Lost>(&e.what)) has(lost->tier, lost->segment, 0);
   }
@@ -380,6 +382,7 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   const Result result = simulation.result();
   out.events = result.events;
   out.paced = pace.counted();
+  out.relayed = simulation.planner().counters().relayed;
   if (c.timely) out.worst = worst_delay(c, result);
   return out;
 }

@@ -25,8 +25,9 @@ std::string describe(const RandomCase& c);
 
 struct Outcome {
   std::uint64_t events = 0, calls = 0, refused = 0;
-  std::uint64_t paced = 0;  // copies to and from memory whose lender limits them
-  double worst = 0;         // of the times that calls took, in units of what they may take
+  std::uint64_t relayed = 0;  // chunks
+  std::uint64_t paced = 0;    // copies to and from memory whose lender limits them
+  double worst = 0;           // of the times that calls took, in units of what they may take
 };
 
 // Runs it with Planner::check() after every event and bytes followed. Throws std::logic_error on the first broken

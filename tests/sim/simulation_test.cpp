@@ -43,18 +43,18 @@ TEST(Simulation, RefusalsComeByName) {
   EXPECT_EQ(reasons, (std::vector{ok, version_exists, too_large, no_space, unknown_version, ok, consumed}));
 }
 
-// A GPU that writes, one that is idle, and the host, over a link of 50 GB/s from each (docs/design/peers.md).
-MachineModel with_idle_peer(int staging) {
+// A GPU that writes, one that lends memory and does nothing else, and the host, over a link of 50 GB/s from each
+// (docs/design/peers.md).
+MachineModel with_idle_peer(Bytes chunk) {
   constexpr std::uint64_t kPcie = 50'000'000'000;
   policy::Machine planner;
   planner.tiers.push_back({.name = "device", .medium = policy::Medium::device, .capacity = 1024 * kMiB});
-  planner.tiers.push_back({.name = "peer", .medium = policy::Medium::device});  // it lends its link, and no memory
+  planner.tiers.push_back({.name = "peer", .medium = policy::Medium::device});
   planner.tiers.push_back({.name = "host", .medium = policy::Medium::host, .capacity = 16384 * kMiB});
   policy::connect(planner);
-  planner.nodes[static_cast<std::size_t>(planner.tiers[1].node)].staging = staging;
-  planner.ring_slot = 16 * kMiB;
+  planner.nodes[static_cast<std::size_t>(planner.tiers[1].node)].staging = 4;
   for (policy::LinkSpec& link : planner.links) {
-    link.chunk = 16 * kMiB;
+    link.chunk = chunk;
     const bool host = link.from == policy::kHost || link.to == policy::kHost;
     link.bytes_per_s = host ? kPcie : 8.0 * kPcie;
   }
@@ -65,25 +65,32 @@ MachineModel with_idle_peer(int staging) {
   return out;
 }
 
+// Bytes go over both GPUs' links to the host and back: by chunk, through a ring in lent memory that has room for no
+// checkpoint; and as checkpoints, which wait in it.
 TEST(Simulation, AnIdlePeersLinkCarriesAsMuchAsTheOwn) {
   constexpr Version kCheckpoints = 64;
-  const auto took = [](int staging) {
-    const MachineModel machine = with_idle_peer(staging);
+  const auto took = [](Bytes lent, Bytes chunk, bool relays) {
     Program program;
+    if (lent > 0) program.ops.push_back(op::lend(1, 1, lent, 1, relays));
     for (Version v = 0; v < kCheckpoints; ++v) program.ops.push_back(op::checkpoint(v, 128 * kMiB));
+    program.ops.push_back(op::wait_all(2));
     std::vector<Version> order;
     for (Version v = kCheckpoints; v-- > 0;) order.push_back(v);
     program.ops.push_back(op::hint(order));
     for (const Version v : order) program.ops.push_back(op::restore(v));
-    const Result r = run(machine, {program}, kVerified);
-    const Call &written = r.calls.at(static_cast<std::size_t>(kCheckpoints - 1)), &read = r.calls.back();
+    const Result r = run(with_idle_peer(chunk), {program}, kVerified);
+    const Call &written = r.calls.at(kCheckpoints), &read = r.calls.back();
     for (const Call& call : r.calls) EXPECT_EQ(call.reason, policy::Reason::ok);
-    return std::pair{written.ended, read.ended - written.ended};
+    EXPECT_EQ(r.ranks[0].counters.relayed > 0, relays);
+    return std::pair{seconds(written.ended), seconds(read.ended - written.ended)};
   };
-  const auto [written, read] = took(4);
-  const auto [written_alone, read_alone] = took(0);
-  EXPECT_GE(seconds(written_alone), 1.8 * seconds(written));
-  EXPECT_GE(seconds(read_alone), 1.8 * seconds(read));
+  const auto [written, read] = took(0, 16 * kMiB, false);
+  for (const auto& [lent, chunk, relays] :
+       {std::tuple{64 * kMiB, kMiB, true}, {1024 * kMiB, 16 * kMiB, true}, {1024 * kMiB, 16 * kMiB, false}}) {
+    const auto [down, up] = took(lent, chunk, relays);
+    EXPECT_GE(written, 1.8 * down);
+    EXPECT_GE(read, 1.8 * up);
+  }
 }
 
 TEST(Simulation, TheSameSeedGivesTheSameRunAndAReplayTheSameCommands) {
