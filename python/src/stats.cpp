@@ -71,6 +71,7 @@ nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots) {
   result["direct_writes"] = stats.direct_writes;
   result["direct_reads"] = stats.direct_reads;
   result["dropped_flushes"] = stats.dropped_flushes;
+  result["relayed"] = stats.relayed;
   result["retries"] = stats.retries;
   result["failures"] = stats.failures;
   result["prefetch_distance"] = distances;

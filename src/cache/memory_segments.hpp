@@ -26,10 +26,11 @@ class MemorySegments {
   std::size_t count() const noexcept { return count_.load(std::memory_order_acquire); }
   MemorySegment& operator[](std::size_t number) const { return *segments_.at(number); }
   /// The segment with the byte at `offset` of the tier. There is at least one segment.
-  MemorySegment& holding(std::uint64_t offset) const {
+  MemorySegment& holding(std::uint64_t offset) const { return *segments_[number_of(offset)]; }
+  std::size_t number_of(std::uint64_t offset) const {
     std::size_t number = count() - 1;
     while (segments_[number]->first > offset) --number;
-    return *segments_[number];
+    return number;
   }
   /// `extent`: what it takes up of the tier's offsets. False: there are kMost already.
   bool add(std::unique_ptr<TierMemory> memory, std::uint64_t extent) {

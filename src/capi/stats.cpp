@@ -42,7 +42,8 @@ constexpr Field<ebb::Stats> kStats[] = {
     EBB_FIELD(ebb::Stats, checkpoint_bytes), EBB_FIELD(ebb::Stats, restore_bytes),
     EBB_FIELD(ebb::Stats, misses),           EBB_FIELD(ebb::Stats, direct_writes),
     EBB_FIELD(ebb::Stats, direct_reads),     EBB_FIELD(ebb::Stats, dropped_flushes),
-    EBB_FIELD(ebb::Stats, retries),          EBB_FIELD(ebb::Stats, failures),
+    EBB_FIELD(ebb::Stats, relayed),          EBB_FIELD(ebb::Stats, retries),
+    EBB_FIELD(ebb::Stats, failures),
 };
 constexpr Field<ebb::NodeStats> kNode[] = {EBB_FIELD(ebb::NodeStats, bytes_handed_over),
                                            EBB_FIELD(ebb::NodeStats, bytes_written),

@@ -41,6 +41,11 @@ class PeerFabric {
   virtual Result<std::shared_ptr<std::byte>> map(int descriptor, std::size_t bytes) = 0;
   /// The same for memory that a fabric of this kind has lent in this process.
   virtual Result<std::shared_ptr<std::byte>> map(const LentMemory& lent) = 0;
+  /// The other GPU whose memory is mapped at `memory`, as a device, which from now on may copy from and to it as well:
+  /// copies between it and the host then take that GPU's own link, and none of this one's. Opens a context there (some
+  /// hundred megabytes of that GPU). Null: it is this device's, ordinary memory, or of a GPU that is hidden from this
+  /// process.
+  virtual std::shared_ptr<Device> owner(std::byte* /*memory*/, std::size_t /*bytes*/) { return nullptr; }
 };
 
 /// Whether so many bytes can be lent by a fabric of this granularity. Error invalid_argument.

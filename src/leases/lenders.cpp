@@ -86,7 +86,7 @@ Lenders::Terms Lenders::terms(std::uint32_t loan) const {
   const auto taken = taken_.find(loan);
   if (taken == taken_.end()) return {};
   const auto of = std::ranges::find(peers_, taken->second.lender, &Peer::party);
-  return {taken->second.lender, of == peers_.end() ? policy::kWholeLink : of->link};
+  return {taken->second.lender, of == peers_.end() ? policy::kWholeLink : of->link, taken->second.owner};
 }
 
 Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
@@ -101,13 +101,14 @@ Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
     bytes = ledger_.leases().at(loan).bytes;
     if (const Peer* const peer = peer_of(found->second.lender)) probed = peer->probed;
   }
-  // Both take a while on a GPU.
+  // All of this takes a while on a GPU.
   auto mapped = fabric_->map(descriptor.fd(), bytes);
   Result<void> right = mapped ? Result<void>() : mapped.error();
   if (right && !probed) {
     const platform::PeerView view{*device_, mapped->get()};
     right = platform::probe(view, view, kProbed);
   }
+  auto owner = right ? fabric_->owner(mapped->get(), bytes) : nullptr;
   const Lock lock(mutex_);
   const auto found = taken_.find(loan);
   if (found == taken_.end()) return Error{Errc::closed, "the loan was returned meanwhile"};
@@ -115,6 +116,7 @@ Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
   taken.unusable = !right;
   if (!right) return right.error();
   if (Peer* const peer = peer_of(taken.lender)) peer->probed = true;
+  taken.owner = std::move(owner);
   taken.mapped = taken.used = true;
   // The lender hears of it once it is unmapped.
   std::byte* const begin = mapped->get();
@@ -259,7 +261,8 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, platform::Own
         .lender = peer.party, .bytes = ledger_.lent_by(peer.party) + granted.bytes, .piece = granted.bytes};
     for (const policy::LeaseCommand& command : submit(offer)) {
       if (command.kind != policy::LeaseCommand::grant) continue;
-      taken_[command.lease.id] = Taken{peer.party, granted.lease, std::move(descriptor)};
+      taken_[command.lease.id] =
+          Taken{.lender = peer.party, .lease = granted.lease, .descriptor = std::move(descriptor), .owner = {}};
       to_tell_.emplace_back(command.lease.id, true);
       for (Peer& other : peers_) ask(other);
       return;

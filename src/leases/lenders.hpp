@@ -75,6 +75,7 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
     policy::PartyId lender = 0;
     policy::LeaseId lease = 0;  // the lender's number
     platform::OwnDescriptor descriptor;
+    std::shared_ptr<platform::Device> owner;
     bool mapped = false, used = false, unusable = false;
   };
   using News = std::vector<std::pair<std::uint32_t, bool>>;

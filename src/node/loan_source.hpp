@@ -7,6 +7,10 @@
 
 #include "ebbtide/error.hpp"
 
+namespace ebb::platform {
+class Device;
+}  // namespace ebb::platform
+
 namespace ebb::node {
 
 /// Thread safety: every method may be called from any thread.
@@ -23,6 +27,8 @@ class LoanSource {
   struct Terms {
     std::uint32_t lender = 0;  // a number; 0: of whom nothing is known
     std::uint32_t link = 1'000'000;
+    // Whose own link copies between it, while it is mapped, and the host can take; null: they take this process's.
+    std::shared_ptr<platform::Device> owner = {};
   };
   virtual Terms terms(std::uint32_t /*loan*/) const { return {}; }
   /// Its memory, mapped as long as the pointer is held.

@@ -383,6 +383,8 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
                  "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
   }
   policy::connect(machine, kRingSlots);
+  for (const policy::TierSpec& tier : machine.tiers)
+    if (tier.name == kPeerTier) machine.nodes[static_cast<std::size_t>(tier.node)].staging = kRingSlots;
   for (policy::LinkSpec& link : machine.links) tune(machine, link, on.host_memory(), kept);
   if (setup.pool && kept) hand_over(machine);
   const Eviction eviction = options.eviction.value_or(Eviction::score);

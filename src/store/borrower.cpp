@@ -66,12 +66,12 @@ Result<void> Borrower::use(std::uint32_t loan) {
   auto memory = source_.use_loan(loan);
   if (!memory) return memory.error();
   const std::uint64_t bytes = source_.loan_bytes(loan);
-  const policy::PartyId lender = keep_terms(loan);
+  const node::LoanSource::Terms terms = keep_terms(loan);
   const auto free =
       std::ranges::find_if(segments_, [&](const Segment& one) { return !one.loan && one.memory->size() == bytes; });
   if (free != segments_.end()) {
     if (auto begun = free->memory->begin(std::move(*memory)); !begun) return begun;
-    if (!lending_.extend(tier_, free->number, free->memory->size(), lender)) {
+    if (!lending_.extend(tier_, free->number, free->memory->size(), terms)) {
       free->memory->end();
       return Error{Errc::closed, "the store is closed"};
     }
@@ -81,7 +81,7 @@ Result<void> Borrower::use(std::uint32_t loan) {
   auto made = std::make_unique<memory::LoanMemory>(device_, bytes, pinned_);
   if (auto begun = made->begin(std::move(*memory)); !begun) return begun;
   Segment segment{.number = 0, .memory = made.get(), .loan = loan};
-  const auto lent = lending_.lend(tier_, std::move(made), lender);
+  const auto lent = lending_.lend(tier_, std::move(made), terms);
   if (!lent) return lent.error();
   segment.number = *lent;
   segments_.push_back(segment);
@@ -89,11 +89,11 @@ Result<void> Borrower::use(std::uint32_t loan) {
 }
 
 // The planner hears what the loan's lender allows before it uses the loan.
-policy::PartyId Borrower::keep_terms(std::uint32_t loan) {
-  const auto [lender, link] = source_.terms(loan);
-  const auto known = limits_.try_emplace(lender, policy::kWholeLink).first;
-  if (std::exchange(known->second, link) != link) lending_.limit(lender, link);
-  return lender;
+node::LoanSource::Terms Borrower::keep_terms(std::uint32_t loan) {
+  node::LoanSource::Terms terms = source_.terms(loan);
+  const auto known = limits_.try_emplace(terms.lender, policy::kWholeLink).first;
+  if (std::exchange(known->second, terms.link) != terms.link) lending_.limit(terms.lender, terms.link);
+  return terms;
 }
 
 void Borrower::recall(std::uint32_t loan) {

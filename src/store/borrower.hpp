@@ -59,7 +59,7 @@ class Borrower {
   void run();
   void take(std::uint32_t loan);
   Result<void> use(std::uint32_t loan);
-  policy::PartyId keep_terms(std::uint32_t loan);
+  node::LoanSource::Terms keep_terms(std::uint32_t loan);
   void recall(std::uint32_t loan);
   bool return_what_can_be();
 

@@ -50,7 +50,7 @@ CacheMemory::Segment* CacheMemory::segment_of(const Locked& locked, policy::Tier
 }
 
 Result<policy::SegmentId> CacheMemory::lend(const Locked& locked, policy::TierIndex tier,
-                                            std::unique_ptr<memory::TierMemory> memory, policy::PartyId lender) {
+                                            std::unique_ptr<memory::TierMemory> memory, const LentBy& lender) {
   if (!lifetime_.running(locked)) return lifetime_.closed_error();
   if (tier < 0 || static_cast<std::size_t>(tier) >= segments_.size() || !port_.in_memory(tier)) {
     return Error{Errc::invalid_argument,
@@ -66,18 +66,24 @@ Result<policy::SegmentId> CacheMemory::lend(const Locked& locked, policy::TierIn
                                              " segments already: lend fewer and larger ones"};
   }
   const auto segment = static_cast<policy::SegmentId>(segments.size());
-  segments.push_back({.usable = bytes});
-  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes, lender});
+  segments.push_back({.usable = bytes, .owner = lender.owner});
+  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes, lender.party, lender.owner != nullptr});
   return segment;
 }
 
 bool CacheMemory::extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
-                         policy::PartyId lender) {
+                         const LentBy& lender) {
   Segment* const found = segment_of(locked, tier, segment);
   if (found == nullptr || bytes < found->usable || bytes > tiers_->limit(tier, segment)) return false;
   found->usable = bytes;
-  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes, lender});
+  found->owner = lender.owner;
+  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes, lender.party, lender.owner != nullptr});
   return true;
+}
+
+platform::Device* CacheMemory::owner(const Locked& /*locked*/, const policy::Place& place) const {
+  if (place.at.kind != policy::Endpoint::tier || !port_.in_memory(place.at.index)) return nullptr;
+  return segments_[static_cast<std::size_t>(place.at.index)][tiers_->segment_of(place)].owner;
 }
 
 bool CacheMemory::recall(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,

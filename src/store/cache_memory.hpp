@@ -12,6 +12,12 @@
 
 namespace ebb::runtime {
 
+/// Of lent memory.
+struct LentBy {
+  policy::PartyId party = 0;
+  platform::Device* owner = nullptr;  // LoanSource::Terms::owner
+};
+
 /// Owns the tiers' memory, and submits where its segments end.
 ///
 /// Thread safety: usable(), never(), no_memory_error(), tiers() and share() may be called from any thread, until
@@ -39,10 +45,12 @@ class CacheMemory {
   /// A new segment: memory that is all ready, of `lender` (event::Lend). Errors: invalid_argument (not a memory tier,
   /// or it has as many segments as it may have), closed.
   Result<policy::SegmentId> lend(const Locked& locked, policy::TierIndex tier,
-                                 std::unique_ptr<memory::TierMemory> memory, policy::PartyId lender);
+                                 std::unique_ptr<memory::TierMemory> memory, const LentBy& lender);
   /// More of a segment that was recalled may be used again. False: it was lost, or has no more.
   bool extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
-              policy::PartyId lender);
+              const LentBy& lender);
+  /// Whose own link a copy between there and the host takes; null: that of the application's device.
+  platform::Device* owner(const Locked& locked, const policy::Place& place) const;
   /// All but the first `bytes` will be taken back, at `deadline` if there is one. What is there leaves, and is moved if
   /// it is the only copy. False: no more than that is lent.
   bool recall(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
@@ -76,6 +84,7 @@ class CacheMemory {
     std::uint64_t usable = 0;  // as the planner has been told
     bool returned = true;
     bool lost = false;
+    platform::Device* owner = nullptr;
   };
   Segment* segment_of(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment);
   void changed();

@@ -62,6 +62,7 @@ Stats CallStatistics::stats(const Locked& locked) const {
   stats.direct_writes = counters.direct_writes;
   stats.direct_reads = counters.direct_reads;
   stats.dropped_flushes = counters.dropped_flushes;
+  stats.relayed = counters.relayed;
   stats.retries = counters.retries;
   stats.failures = counters.failures;
   return stats;

@@ -8,16 +8,26 @@
 #include "store/link_queues.hpp"
 
 namespace ebb::runtime {
+namespace {
+
+// Where its owner can have no engine, copies take this process's link.
+LentBy lent_by(const Lending::Terms& terms, LinkQueues& queues) {
+  return {terms.lender, terms.owner && queues.add_owner(terms.owner) ? terms.owner.get() : nullptr};
+}
+
+}  // namespace
 
 Result<policy::SegmentId> Lending::lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory,
-                                        policy::PartyId lender) {
+                                        const Terms& terms) {
   if (auto error = lifetime_.forked()) return *error;
+  const LentBy lender = lent_by(terms, queues_);
   const Locked locked = port_.lock();
   return memory_.lend(locked, tier, std::move(memory), lender);
 }
 
-bool Lending::extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, policy::PartyId lender) {
+bool Lending::extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, const Terms& terms) {
   if (lifetime_.forked()) return false;
+  const LentBy lender = lent_by(terms, queues_);
   const Locked locked = port_.lock();
   return memory_.extend(locked, tier, segment, bytes, lender);
 }

@@ -5,6 +5,7 @@
 
 #include "cache/tier_memory.hpp"
 #include "ebbtide/units.hpp"
+#include "node/loan_source.hpp"
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 
@@ -18,9 +19,10 @@ class Lending {
   Lending(PlannerPort& port, Lifetime& lifetime, CacheMemory& memory, LinkQueues& queues, CallTable& calls)
       : port_(port), lifetime_(lifetime), memory_(memory), queues_(queues), calls_(calls) {}
 
+  using Terms = node::LoanSource::Terms;
   Result<policy::SegmentId> lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory,
-                                 policy::PartyId lender = 0);
-  bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, policy::PartyId lender = 0);
+                                 const Terms& terms = {});
+  bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, const Terms& terms = {});
   /// What this store may use of a lender's bandwidth from now on, in millionths.
   void limit(policy::PartyId lender, std::uint32_t link);
   bool recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,

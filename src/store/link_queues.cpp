@@ -55,6 +55,8 @@ Result<void> LinkQueues::create(const Seams& seams) {
     auto found = std::ranges::find(devices, device, &Streams::device);
     if (found == devices.end()) found = devices.insert(found, {device, {}});
     found->lanes.push_back(&lanes_[l]);
+    if (link.to == policy::kHost) lanes_[l].of_host = 0;
+    if (link.from == policy::kHost) lanes_[l].of_host = 1;
   }
   for (const auto& [device, lanes] : devices) {
     auto engine = transfer::CopyEngine::create(
@@ -68,6 +70,26 @@ Result<void> LinkQueues::create(const Seams& seams) {
     engines_.push_back(std::move(*engine));
   }
   return {};
+}
+
+bool LinkQueues::add_owner(const std::shared_ptr<platform::Device>& device) {
+  const auto known = [&] { return std::ranges::find(owners_, device, &Owner::device) != owners_.end(); };
+  {
+    const Locked locked = port_.lock();
+    if (known()) return true;
+  }
+  auto engine = transfer::CopyEngine::create(
+      *device, 2, [this](transfer::Token token, const Result<void>& result) { on_done(token, result); });
+  if (!engine) return false;
+  const Locked locked = port_.lock();
+  if (!lifetime_.running(locked)) return false;
+  owners_.push_back({device, std::move(*engine)});
+  return true;
+}
+
+void LinkQueues::stop() {
+  engines_.clear();
+  owners_.clear();
 }
 
 void LinkQueues::dispatch(const Locked& locked, const policy::Command& command) {
@@ -180,8 +202,23 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
       order.comparison = std::make_shared<Comparison>(Comparison{std::move(check), {}});
     }
   }
+  choose_engine(locked, lane, order);
   begin_move(locked, command, lane.engine != nullptr, order.comparison);
   return order;
+}
+
+// Digests are computed where the application's memory is.
+void LinkQueues::choose_engine(const Locked& locked, const Lane& lane, Handover& order) const {
+  order.engine = lane.engine;
+  order.stream = lane.stream;
+  if (!lane.of_host || order.comparison) return;
+  for (const policy::Place* place : {&order.command.from, &order.command.to}) {
+    const platform::Device* const device = memory_.owner(locked, *place);
+    const auto owner = std::ranges::find(owners_, device, [](const Owner& one) { return one.device.get(); });
+    if (owner == owners_.end()) continue;
+    order.engine = owner->engine.get();
+    order.stream = *lane.of_host;
+  }
 }
 
 Result<void> LinkQueues::hand_over(Lane& lane, const Handover& order) {
@@ -197,15 +234,15 @@ Result<void> LinkQueues::hand_over_copy(Lane& lane, const Handover& order) {
     lane.parts.push_back({tiers.at(command.to) + offset, tiers.at(command.from) + offset, bytes});
   });
   if (!order.comparison) {
-    lane.engine->submit(lane.stream, command.id, lane.parts);
+    order.engine->submit(order.stream, command.id, lane.parts);
     return {};
   }
   auto place = verifier_.place();
   if (!place) return place.error();
   order.comparison->place = std::move(*place);
   const Check& check = *order.comparison->check;
-  lane.engine->submit(lane.stream, command.id, lane.parts,
-                      transfer::Digested{check.data, check.bytes, order.comparison->place.get()});
+  order.engine->submit(order.stream, command.id, lane.parts,
+                       transfer::Digested{check.data, check.bytes, order.comparison->place.get()});
   return {};
 }
 

@@ -42,7 +42,10 @@ class LinkQueues {
   /// Before any thread is there. Error: the device's.
   Result<void> create(const Seams& seams);
   /// Reports all that is under way; then no engine moves anything between memories.
-  void stop() { engines_.clear(); }
+  void stop();
+  /// From now on copies between memory that this device lends and the host can be made on its own streams. False: it
+  /// has none for them, or the store is closing.
+  bool add_owner(const std::shared_ptr<platform::Device>& device);
   /// The engine of the application's device.
   transfer::CopyEngine& copies() { return *engines_.front(); }
 
@@ -73,6 +76,8 @@ class LinkQueues {
   };
   struct Handover {
     policy::Command command;
+    transfer::CopyEngine* engine = nullptr;  // null: a file's
+    unsigned stream = 0;
     storage::ObjectId object = 0;  // of a file's transfer
     bool put = false;
     std::shared_ptr<Comparison> comparison;                   // that of its Moving
@@ -87,6 +92,12 @@ class LinkQueues {
     std::vector<transfer::Part> parts;
     transfer::CopyEngine* engine = nullptr;  // null: a file's
     unsigned stream = 0;                     // of the engine
+    std::optional<unsigned> of_host;         // to the host or from it: the stream of another device's engine
+  };
+  // A device that lends memory; its copies to the host, and from it.
+  struct Owner {
+    std::shared_ptr<platform::Device> device;
+    std::unique_ptr<transfer::CopyEngine> engine;
   };
   using Failures = std::vector<std::pair<policy::CommandId, Error>>;
   bool ready(const Locked& locked, const Lane& lane) const;
@@ -97,6 +108,7 @@ class LinkQueues {
   Result<void> hand_over_to_file(const Handover& order);
   policy::event::Failed::Cause cause_of(const Locked& locked, const Moving* moving, const Error& error);
   bool in_file(const policy::Place& place) const;
+  void choose_engine(const Locked& locked, const Lane& lane, Handover& order) const;
 
   PlannerPort& port_;
   Lifetime& lifetime_;
@@ -108,7 +120,8 @@ class LinkQueues {
   HandBacks& hand_backs_;
   std::vector<std::unique_ptr<transfer::CopyEngine>> engines_;  // one for each device; constant until stop()
   // By the port's mutex; a lane's orders by the thread that drains it.
-  std::vector<Lane> lanes_;                               // by link
+  std::vector<Lane> lanes_;  // by link
+  std::vector<Owner> owners_;
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
   decltype(moving_)::node_type spare_;                    // a node of moving_ for the next command
 };

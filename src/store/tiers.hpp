@@ -48,6 +48,9 @@ class Tiers {
   void lose(policy::TierIndex tier, policy::SegmentId segment);
   /// Of a place in a memory tier.
   bool lost(const policy::Place& place) const;
+  std::size_t segment_of(const policy::Place& place) const {
+    return rows_.at(static_cast<std::size_t>(place.at.index)).number_of(place.offset);
+  }
   std::size_t segments(policy::TierIndex tier) const { return rows_.at(static_cast<std::size_t>(tier)).count(); }
 
   /// Whether so many bytes of a place can be used: now, or later, or never, for there is less memory than was thought.

@@ -3,7 +3,7 @@
 // every number is exact, so that a replay gives the same commands one by one. Between them come the lines of the
 // memories' provisioning (trace/provision_text.hpp).
 //
-//   ebbtide-events 6
+//   ebbtide-events 7
 //   node NAME STAGING
 //   tier NAME MEDIUM CAPACITY GRANULE NODE
 //   resource NAME URGENT_FIRST

@@ -214,12 +214,12 @@ TEST(EventLog, ALogOfAnotherFormatIsRefusedByItsName) {
 }
 
 TEST(EventLog, AnythingElseIsRefusedByLine) {
-  const std::string empty = "ebbtide-events 6\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\n";
+  const std::string empty = "ebbtide-events 7\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\n";
   const std::string memory = "memory a 4096 0 1 4096 4096 0 1 1 1\n";
   for (const std::string& text : std::vector<std::string>{
-           "", "something else\n", "ebbtide-events 6\n", "ebbtide-events 5\ntier a\n", empty + "x\n",
+           "", "something else\n", "ebbtide-events 7\n", "ebbtide-events 6\ntier a\n", empty + "x\n",
            empty + "e 0 dance 0\n", empty + "e 0 tick 4294967295\n",
-           "ebbtide-events 6\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n", empty + "p a 0 tick 0 0 0\n",
+           "ebbtide-events 7\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n", empty + "p a 0 tick 0 0 0\n",
            empty + "memory a 4096 0 1 4096 4096\n", empty + memory + memory, empty + memory + "p a 0 dance 0 0 0\n",
            empty + memory + "p a 0 tick 0 0 0 0\n", empty + memory + "p a 0 pinned 0 4096 1\n",
            empty + "memory a 4096 0 99999 1 1 0 1 1 1\n"}) {

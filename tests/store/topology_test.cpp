@@ -90,6 +90,46 @@ TEST_P(OtherMachines, TwoDevices) {
   EXPECT_EQ(peer->allocated(), 0u);
 }
 
+// A lender's device copies between its memory and the host: checkpoints that wait there, and chunks that pass a ring
+// there, while the memory is recalled, given other contents, and lent again.
+TEST_P(OtherMachines, ALenderRelays) {
+  constexpr std::size_t kSegment = 256 * kKiB;
+  constexpr policy::TierIndex kPeer = 1;
+  add("device", Medium::device, 128);
+  add("peer", Medium::device, 0);
+  add("host", Medium::host, 4096);
+  connected();
+  for (policy::LinkSpec& link : machine_.links) link.chunk = 4 * kKiB;
+  machine_.nodes[static_cast<std::size_t>(machine_.tiers[kPeer].node)].staging = 4;
+  const auto owner = std::make_shared<platform::testing::FakeDevice>(
+      platform::testing::FakeDevice::Options{.seed = GetParam() + 100, .discrete = true});
+  Lending& lending = rig_.engine().lending();
+  auto memory = memory::direct_host_memory(*rig_.seams().device, kSegment).value();
+  std::byte* const lent = memory->data();
+  const Lending::Terms terms{.lender = 7, .owner = owner};
+  ASSERT_EQ(lending.lend(kPeer, std::move(memory), terms).value(), 1u);
+  EXPECT_EQ(rig_.store().stats().tiers[kPeer].capacity, kSegment - 2 * 2 * 4 * kKiB) << "a ring is at its end";
+  std::atomic<bool> done{false};
+  std::thread lender([&] {
+    const std::vector<std::byte> other(kSegment, std::byte{0xD1});
+    while (!done) {
+      ASSERT_TRUE(lending.recall(kPeer, 1, 0, Seconds{60}));
+      ASSERT_TRUE(lending.await_returned(kPeer, 1, Seconds{60}));
+      rig_.put(lent, other.data(), other.size());
+      ASSERT_TRUE(lending.extend(kPeer, 1, kSegment, terms));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  write_and_restore(rig_.store());
+  done = true;
+  lender.join();
+  EXPECT_GT(rig_.store().stats().relayed, 0u);
+  EXPECT_GT(owner->copies(), 0u);
+  EXPECT_GT(bytes_over(rig_.store(), "peer>host"), 0u);
+  rig_.end();
+  EXPECT_EQ(owner->violations(), std::vector<std::string>{});
+}
+
 TEST_P(OtherMachines, AnApplicationIsNotJoinedWithAnotherDeviceThanItsOwn) {
   add("device", Medium::device, 128);
   add("peer", Medium::device, 128);

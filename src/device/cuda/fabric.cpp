@@ -1,5 +1,7 @@
 #include <cstdint>
 #include <fcntl.h>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "device/cuda.hpp"
@@ -64,6 +66,14 @@ class LentGpuMemory final : public LentMemory {
   const std::size_t bytes_;
 };
 
+CUresult allow(const cuda::Driver& driver, CUdeviceptr address, std::size_t bytes, int ordinal) {
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = ordinal;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return driver.cuMemSetAccess(address, bytes, &access, 1);
+}
+
 /// Addresses with physical memory behind them, for one GPU; unmapped at their end.
 class Mapping {
  public:
@@ -84,11 +94,7 @@ class Mapping {
     result = driver.cuMemMap(address_, bytes, 0, memory.handle(), 0);
     if (result != CUDA_SUCCESS) return result;
     mapped_ = true;
-    CUmemAccessDesc access{};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = context_.ordinal;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return driver.cuMemSetAccess(address_, bytes, &access, 1);
+    return allow(driver, address_, bytes, context_.ordinal);
   }
   std::byte* address() const { return reinterpret_cast<std::byte*>(address_); }
 
@@ -145,6 +151,20 @@ class CudaFabric final : public PeerFabric {
     return mapped(dynamic_cast<const LentGpuMemory&>(lent).memory(), lent.bytes());
   }
 
+  std::shared_ptr<Device> owner(std::byte* memory, std::size_t bytes) override {
+    const std::optional<int> ordinal = device_of_pointer(memory);
+    if (!ordinal || *ordinal == context_.ordinal) return nullptr;
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Device>& device = owners_[*ordinal];
+    if (!device) {
+      auto made = make_cuda_device(*ordinal);
+      if (!made) return nullptr;
+      device = std::move(*made);
+    }
+    const auto address = reinterpret_cast<CUdeviceptr>(memory);
+    return allow(*context_.driver, address, bytes, *ordinal) == CUDA_SUCCESS ? device : nullptr;
+  }
+
  private:
   // Memory of another GPU is used over NVLink alone. Where the driver does not say whose it is, as of a GPU that is
   // hidden from this process, only the probe decides.
@@ -170,6 +190,8 @@ class CudaFabric final : public PeerFabric {
   }
 
   const Context context_;
+  std::mutex mutex_;
+  std::map<int, std::shared_ptr<Device>> owners_;  // by ordinal; guarded by mutex_
 };
 
 }  // namespace
