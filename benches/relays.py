@@ -85,7 +85,7 @@ def measured(repeats: int) -> dict[str, Any]:
     alone = [one_pass(store, f"alone {n}") for n in range(repeats)]
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    lender = context.Process(target=lend, args=(theirs,))
+    lender = context.Process(target=lend, args=(theirs,), daemon=True)
     lender.start()
     ours.recv()
     wait_until_lent(store, LENT)
