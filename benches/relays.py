@@ -2,7 +2,7 @@
 """What an idle GPU's link adds: a store on one GPU writes to host memory and reads back, alone, and then with memory that
 another GPU lends.
 
-Rates are of what left host memory or came there, over all links, while 20 GiB were written and waited for, and while they
+Rates are of what left host memory or came there, over all links, while 48 GiB were written and waited for, and while they
 were restored in the order in which they were written. Every byte that came back is compared.
 
   benches/relays.py --json benches/results/relays.json
@@ -21,7 +21,7 @@ import harness
 import torch
 from ebbtide.bench.lending import in_group, wait_until_lent
 
-GROUP, LENT, SIZE, COUNT = "bench-relays", 8 << 30, 128 << 20, 160
+GROUP, LENT, SIZE, COUNT = "bench-relays", 8 << 30, 128 << 20, 384
 DOWN, UP = ("device>host", "peer>host"), ("host>device", "host>peer")
 
 
@@ -79,7 +79,7 @@ def measured(repeats: int) -> dict[str, Any]:
     torch.cuda.set_device(0)
     with in_group(GROUP):
         store = ebbtide.open(
-            device="cuda:0", device_cache="4GiB", host_cache="24GiB", host_arena="direct", disk=0, borrow="auto"
+            device="cuda:0", device_cache="4GiB", host_cache="52GiB", host_arena="direct", disk=0, borrow="auto"
         )
     one_pass(store, "first")
     alone = [one_pass(store, f"alone {n}") for n in range(repeats)]

@@ -250,10 +250,21 @@ bool Transfers::goes_straight(const Move& m) const {
   return own.estimate.in_flight() < own.depth();
 }
 
+// Its links have nothing of their own to carry.
+bool Transfers::idle(const Route& detour) const {
+  for (int h = 0; h < detour.hops; ++h)
+    if (std::ranges::any_of(link(detour[h]).moves, [&](MoveIndex i) {
+          const Move& m = (*this)[i];
+          return !m.cancelled && m.issued < m.total && passes(m.routes.front(), detour[h]);
+        }))
+      return false;
+  return true;
+}
+
 int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   if (m.cancelled || m.held) return kNothing;
   const auto [way, hop] = at;
-  if (way > 0 && hop == 0 && (m.ordered || goes_straight(m))) return kNothing;
+  if (way > 0 && hop == 0 && (m.ordered || goes_straight(m) || !idle(policy::route_of(m, way)))) return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block.
   for (int r = 0; hop == 0 && r < rings_of(m, way); ++r) {

@@ -91,6 +91,7 @@ class Transfers {
   std::vector<int> links_of(const Move& m) const;
   NodeIndex node_behind(const Move& m, Hop at) const { return link(policy::route_of(m, at.way)[at.hop]).spec.to; }
   bool goes_straight(const Move& m) const;
+  bool idle(const Route& detour) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
   bool on_streams(const Move& m) const;
   Bytes readable(const Move& m) const;
