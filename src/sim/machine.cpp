@@ -24,7 +24,7 @@ MachineModel model_of(const policy::Machine& planner) {
     if (!spec.resources.empty()) {
       const auto [it, fresh] = groups.emplace(spec.resources.front(), static_cast<int>(out.groups.size()));
       if (fresh) out.groups.push_back({});
-      link.group = it->second;
+      link.groups = {it->second};
     }
     out.links.push_back(link);
   }
@@ -55,7 +55,7 @@ MachineModel make_machine(Bytes device, Bytes host, Bytes local, const Rates& ra
     const int group = static_cast<int>(out.groups.size());
     out.groups.push_back({.bytes_per_s = rates.memory, .of_node = true});
     for (LinkModel& link : out.links)
-      if (link.group < 0) link.group = group;
+      if (link.groups.empty()) link.groups = {group};
   }
   return out;
 }

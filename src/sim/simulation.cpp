@@ -28,8 +28,9 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
     }
     for (std::size_t l = 0; l < machine.links.size(); ++l) {
       const LinkModel& link = machine.links[l];
-      network.add_link(link.bytes_per_s, link.latency, machine.planner.links[l].depth, link.shared,
-                       link.group < 0 ? -1 : groups.at(static_cast<std::size_t>(link.group)));
+      std::vector<int> shared;
+      for (int group : link.groups) shared.push_back(groups.at(static_cast<std::size_t>(group)));
+      network.add_link(link.bytes_per_s, link.latency, machine.planner.links[l].depth, link.shared, shared);
     }
     ranks.emplace_back(machine.planner, options.verify);
     ranks.back().broken.resize(machine.links.size());

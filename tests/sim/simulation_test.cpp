@@ -61,7 +61,7 @@ MachineModel with_idle_peer(int staging) {
   MachineModel out = model_of(planner);
   out.groups = {{kPcie, false}, {kPcie, false}};  // the GPU's own link, down and up
   for (const auto& [name, group] : {std::pair{"app>host", 0}, {"device>host", 0}, {"host>app", 1}, {"host>device", 1}})
-    out.link(name).group = group;
+    out.link(name).groups = {group};
   return out;
 }
 

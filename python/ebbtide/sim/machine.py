@@ -63,7 +63,7 @@ class Link:
 
     bytes_per_s, latency: of each transfer. chunk: the longest transfer; 0 for the default. depth: transfers held at once.
     side_by_side: those held move together, each at an equal share, else one after the other. group: links of one group
-    share a device (a disk's reads and writes).
+    share a device (a disk's reads and writes); a link may be of several.
     """
 
     bytes_per_s: float
@@ -71,15 +71,15 @@ class Link:
     chunk: Size = 0
     depth: int = 2
     side_by_side: bool = False
-    group: str | None = None
+    group: str | Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class Machine:
     """Tiers, fastest first, and links by name (``"app>device"``, ``"device>host"``, ``"host>local"``, ...).
 
-    Links that are not named move 1 GB/s. groups: the rate that a group's links share; 0 lets each of n active links run
-    at a part of its own rate.
+    Links that are not named move 1 GB/s. groups: the rate that a group's links share, each as much as any other unless it
+    can use less; 0 lets each of n active links run at a part of its own rate.
     """
 
     tiers: Sequence[Tier]
@@ -141,11 +141,12 @@ class Machine:
         machine = self._bare()
         groups = {name: machine.add_group(round(rate), True) for name, rate in self.groups.items()}
         for name, link in self.links.items():
-            if link.group is not None and link.group not in groups:
-                raise InvalidArgument(
-                    f"link {name!r} is of group {link.group!r}, which is not among the machine's groups"
-                )
-            group = -1 if link.group is None else groups[link.group]
+            of = [link.group] if isinstance(link.group, str) else list(dict.fromkeys(link.group or ()))
+            for group in of:
+                if group not in groups:
+                    raise InvalidArgument(
+                        f"link {name!r} is of group {group!r}, which is not among the machine's groups"
+                    )
             machine.set_link(
                 name,
                 link.bytes_per_s,
@@ -153,7 +154,7 @@ class Machine:
                 plain_bytes(f"chunk of {name}", link.chunk),
                 link.depth,
                 link.side_by_side,
-                group,
+                [groups[group] for group in of],
             )
         for tier in self.tiers:
             how = tier.provision
