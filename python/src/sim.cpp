@@ -308,12 +308,13 @@ void bind_sim(nb::module_& module) {
            nb::arg("depth"), nb::arg("shared"), nb::arg("groups"))
       .def(
           "add_group",
-          [](MachineModel& machine, std::uint64_t bytes_per_s, bool of_node) {
-            machine.groups.push_back({bytes_per_s, of_node});
+          [](MachineModel& machine, std::uint64_t bytes_per_s, bool of_node, int of_lender) {
+            machine.groups.push_back({bytes_per_s, of_node, of_lender});
             machine.planner.resources.push_back({});
             return static_cast<int>(machine.groups.size()) - 1;
           },
-          nb::arg("bytes_per_s"), nb::arg("of_node"))
+          nb::arg("bytes_per_s"), nb::arg("of_node"), nb::arg("of_lender") = -1)
+      .def_rw("lenders", &MachineModel::lenders)
       .def("provision", &provision, nb::arg("tier"), nb::arg("touch"), nb::arg("pin"), nb::arg("pin_latency_ns"))
       .def("link_names", [](const MachineModel& machine) {
         std::vector<std::string> names;

@@ -220,7 +220,7 @@ double together(const MachineModel& machine, const std::vector<std::size_t>& lin
   std::map<int, double> groups;  // and what each carries
   for (std::size_t l : links)
     for (int g : machine.links[l].groups) {
-      const auto limit = static_cast<double>(machine.groups[static_cast<std::size_t>(g)].bytes_per_s);
+      const auto limit = static_cast<double>(machine.rate_of_group(g));
       const auto alone = static_cast<double>(machine.links[l].bytes_per_s);
       groups[g] = limit > 0 ? limit : std::max(groups[g], alone);  // 0: by time
     }
@@ -279,9 +279,9 @@ BoundCut cut_below(const MachineModel& machine, std::size_t above, bool stages_a
   fill(up, out.read, out.past_out, out.read_with_past);
   std::vector<std::size_t> both = down.tiers;
   both.insert(both.end(), up.tiers.begin(), up.tiers.end());
-  for (std::size_t g = 0; g < machine.groups.size() && !both.empty(); ++g) {
-    const auto in = [&](std::size_t l) { return std::ranges::count(machine.links[l].groups, static_cast<int>(g)) > 0; };
-    out.shared |= machine.groups[g].bytes_per_s == 0 && std::ranges::all_of(both, in);
+  for (int g = 0; g < static_cast<int>(machine.groups.size()) && !both.empty(); ++g) {
+    const auto in = [&](std::size_t l) { return std::ranges::count(machine.links[l].groups, g) > 0; };
+    out.shared |= machine.rate_of_group(g) == 0 && std::ranges::all_of(both, in);
   }
   out.total = together(machine, both);
   return out;

@@ -16,8 +16,13 @@ LinkModel& MachineModel::link(std::string_view name) {
   return const_cast<LinkModel&>(static_cast<const MachineModel*>(this)->link(name));
 }
 
+std::uint64_t MachineModel::rate_of_group(int group) const {
+  const GroupModel& model = groups.at(static_cast<std::size_t>(group));
+  return model.of_lender < 0 ? model.bytes_per_s : rate_of_group(model.of_lender);
+}
+
 MachineModel model_of(const policy::Machine& planner) {
-  MachineModel out{.planner = planner, .links = {}, .groups = {}, .provisioned = {}};
+  MachineModel out{.planner = planner, .links = {}, .groups = {}, .provisioned = {}, .lenders = {}};
   std::map<int, int> groups;
   for (const policy::LinkSpec& spec : planner.links) {
     LinkModel link{.bytes_per_s = static_cast<std::uint64_t>(spec.bytes_per_s), .latency = spec.latency};
