@@ -98,7 +98,7 @@ int link_index(const MachineModel& machine, const std::string& name) {
 
 // A link's real properties, and the planner's first estimates.
 void set_link(MachineModel& machine, const std::string& name, double bytes_per_s, std::int64_t latency_ns,
-              std::uint64_t chunk, int depth, bool shared, int group) {
+              std::uint64_t chunk, int depth, bool shared, std::vector<int> groups) {
   const auto index = static_cast<std::size_t>(link_index(machine, name));
   auto& spec = machine.planner.links[index];
   auto& link = machine.links[index];
@@ -106,12 +106,11 @@ void set_link(MachineModel& machine, const std::string& name, double bytes_per_s
   spec.latency = latency_ns;
   if (chunk != 0) spec.chunk = chunk;
   spec.depth = depth;
-  spec.resources.clear();
-  if (group >= 0) spec.resources.push_back(group);
+  spec.resources = groups;
   link.bytes_per_s = static_cast<std::uint64_t>(bytes_per_s);
   link.latency = latency_ns;
   link.shared = shared;
-  link.group = group;
+  link.groups = std::move(groups);
 }
 
 void provision(MachineModel& machine, int tier, double touch, double pin, std::int64_t pin_latency_ns) {
@@ -306,15 +305,16 @@ void bind_sim(nb::module_& module) {
       .def_static("make", &make_machine, nb::arg("tiers"), nb::arg("eviction"), nb::arg("manual_prefetch"),
                   nb::arg("ring_slot"), nb::arg("ring_slots"))
       .def("set_link", &set_link, nb::arg("name"), nb::arg("bytes_per_s"), nb::arg("latency_ns"), nb::arg("chunk"),
-           nb::arg("depth"), nb::arg("shared"), nb::arg("group"))
+           nb::arg("depth"), nb::arg("shared"), nb::arg("groups"))
       .def(
           "add_group",
-          [](MachineModel& machine, std::uint64_t bytes_per_s, bool of_node) {
-            machine.groups.push_back({bytes_per_s, of_node});
+          [](MachineModel& machine, std::uint64_t bytes_per_s, bool of_node, int of_lender) {
+            machine.groups.push_back({bytes_per_s, of_node, of_lender});
             machine.planner.resources.push_back({});
             return static_cast<int>(machine.groups.size()) - 1;
           },
-          nb::arg("bytes_per_s"), nb::arg("of_node"))
+          nb::arg("bytes_per_s"), nb::arg("of_node"), nb::arg("of_lender") = -1)
+      .def_rw("lenders", &MachineModel::lenders)
       .def("provision", &provision, nb::arg("tier"), nb::arg("touch"), nb::arg("pin"), nb::arg("pin_latency_ns"))
       .def("link_names", [](const MachineModel& machine) {
         std::vector<std::string> names;

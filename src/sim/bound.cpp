@@ -215,22 +215,29 @@ Best best_windows(const BoundMachine& m, const Timeline& t, std::size_t from) {
   return best;
 }
 
-// What links carry at the same time, within what their groups allow.
+// What links carry at the same time, at most: for any choice of groups, all of those and the links of none of them.
 double together(const MachineModel& machine, const std::vector<std::size_t>& links) {
-  double out = 0;
-  std::map<int, std::vector<double>> grouped;
-  for (std::size_t l : links) {
-    const LinkModel& link = machine.links[l];
-    (link.group < 0 ? grouped[-1 - static_cast<int>(l)] : grouped[link.group])
-        .push_back(static_cast<double>(link.bytes_per_s));
+  std::map<int, double> groups;  // and what each carries
+  for (std::size_t l : links)
+    for (int g : machine.links[l].groups) {
+      const auto limit = static_cast<double>(machine.rate_of_group(g));
+      const auto alone = static_cast<double>(machine.links[l].bytes_per_s);
+      groups[g] = limit > 0 ? limit : std::max(groups[g], alone);  // 0: by time
+    }
+  const std::vector<std::pair<int, double>> of(groups.begin(), groups.end());
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t chosen = 0; chosen < std::size_t{1} << of.size(); ++chosen) {
+    double sum = 0;
+    for (std::size_t i = 0; i < of.size(); ++i) sum += chosen >> i & 1 ? of[i].second : 0;
+    for (std::size_t l : links) {
+      bool counted = false;
+      for (std::size_t i = 0; i < of.size(); ++i)
+        counted |= (chosen >> i & 1) && std::ranges::count(machine.links[l].groups, of[i].first) > 0;
+      sum += counted ? 0 : static_cast<double>(machine.links[l].bytes_per_s);
+    }
+    least = std::min(least, sum);
   }
-  for (const auto& [group, rates] : grouped) {
-    const double sum = std::accumulate(rates.begin(), rates.end(), 0.0);
-    const double limit =
-        group < 0 ? sum : static_cast<double>(machine.groups[static_cast<std::size_t>(group)].bytes_per_s);
-    out += limit > 0 ? std::min(sum, limit) : *std::max_element(rates.begin(), rates.end());  // 0: by time
-  }
-  return out;
+  return least;
 }
 
 // The links that cross a cut in one direction: those between tiers, and the application's own.
@@ -271,19 +278,13 @@ BoundCut cut_below(const MachineModel& machine, std::size_t above, bool stages_a
   };
   fill(down, out.write, out.past_in, out.write_with_past);
   fill(up, out.read, out.past_out, out.read_with_past);
-  // One group for all of them.
-  int group = -1;
-  bool one = true;
-  for (const Crossing* crossing : {&down, &up})
-    for (std::size_t l : crossing->tiers) {
-      one &= machine.links[l].group >= 0 && (group < 0 || group == machine.links[l].group);
-      group = machine.links[l].group;
-    }
-  if (one && group >= 0) {
-    const std::uint64_t total = machine.groups[static_cast<std::size_t>(group)].bytes_per_s;
-    out.shared = total == 0;
-    out.total = static_cast<double>(total);
+  std::vector<std::size_t> both = down.tiers;
+  both.insert(both.end(), up.tiers.begin(), up.tiers.end());
+  for (int g = 0; g < static_cast<int>(machine.groups.size()) && !both.empty(); ++g) {
+    const auto in = [&](std::size_t l) { return std::ranges::count(machine.links[l].groups, g) > 0; };
+    out.shared |= machine.rate_of_group(g) == 0 && std::ranges::all_of(both, in);
   }
+  out.total = together(machine, both);
   return out;
 }
 

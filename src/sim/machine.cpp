@@ -16,15 +16,20 @@ LinkModel& MachineModel::link(std::string_view name) {
   return const_cast<LinkModel&>(static_cast<const MachineModel*>(this)->link(name));
 }
 
+std::uint64_t MachineModel::rate_of_group(int group) const {
+  const GroupModel& model = groups.at(static_cast<std::size_t>(group));
+  return model.of_lender < 0 ? model.bytes_per_s : rate_of_group(model.of_lender);
+}
+
 MachineModel model_of(const policy::Machine& planner) {
-  MachineModel out{.planner = planner, .links = {}, .groups = {}, .provisioned = {}};
+  MachineModel out{.planner = planner, .links = {}, .groups = {}, .provisioned = {}, .lenders = {}};
   std::map<int, int> groups;
   for (const policy::LinkSpec& spec : planner.links) {
     LinkModel link{.bytes_per_s = static_cast<std::uint64_t>(spec.bytes_per_s), .latency = spec.latency};
     if (!spec.resources.empty()) {
       const auto [it, fresh] = groups.emplace(spec.resources.front(), static_cast<int>(out.groups.size()));
       if (fresh) out.groups.push_back({});
-      link.group = it->second;
+      link.groups = {it->second};
     }
     out.links.push_back(link);
   }
@@ -55,7 +60,7 @@ MachineModel make_machine(Bytes device, Bytes host, Bytes local, const Rates& ra
     const int group = static_cast<int>(out.groups.size());
     out.groups.push_back({.bytes_per_s = rates.memory, .of_node = true});
     for (LinkModel& link : out.links)
-      if (link.group < 0) link.group = group;
+      if (link.groups.empty()) link.groups = {group};
   }
   return out;
 }

@@ -18,16 +18,17 @@ inline constexpr Time kSecond = 1'000'000'000;
 
 struct LinkModel {
   std::uint64_t bytes_per_s = 1'000'000'000;
-  Time latency = 0;     // of each command; it overlaps with the previous command's transfer
-  bool shared = false;  // the held commands move concurrently, at equal shares; else in sequence
-  int group = -1;       // into MachineModel::groups; -1: none
+  Time latency = 0;              // of each command; it overlaps with the previous command's transfer
+  bool shared = false;           // the held commands move concurrently, at equal shares; else in sequence
+  std::vector<int> groups = {};  // whose rate it shares, of MachineModel::groups, each once
 };
 
-// Links that share a device. Its rate is divided fairly between the active ones; the unused share of a
-// slower link goes to the others.
+// Links that share a device. Its rate is divided fairly between the active ones; what a link leaves of its share,
+// because it or another group of it is slower, goes to the others.
 struct GroupModel {
   std::uint64_t bytes_per_s = 0;  // 0: by time, each of n active links runs at 1/n of its own rate
-  bool of_node = true;            // shared by all ranks of a run (a disk); else one per rank
+  bool of_node = true;            // shared by all ranks of a run (a disk); else one per GPU
+  int of_lender = -1;             // no group of its own, but this one (of GPUs) of the GPU that lends to the rank
 };
 
 // A tier's own memory comes while the programs run, as policy::Provisioner decides. Copies of memory that is used
@@ -45,7 +46,10 @@ struct MachineModel {
   std::vector<LinkModel> links;  // as planner.links
   std::vector<GroupModel> groups;
   std::vector<ProvisionModel> provisioned;  // other tiers have all their memory from the start
+  // By rank, the GPU that lends to it, where groups are `of_lender`. Rank r has GPU r; GPUs beyond have no program.
+  std::vector<int> lenders;
 
+  std::uint64_t rate_of_group(int group) const;
   LinkModel& link(std::string_view name);  // throws std::invalid_argument when there is none
   const LinkModel& link(std::string_view name) const;
 };

@@ -6,22 +6,21 @@
 namespace ebb::sim {
 
 int Network::add_group(std::uint64_t bytes_per_s) {
-  groups_.push_back({bytes_per_s, {}});
+  groups_.push_back({.bytes_per_s = bytes_per_s});
   return static_cast<int>(groups_.size()) - 1;
 }
 
-int Network::add_link(std::uint64_t bytes_per_s, Time latency, int depth, bool shared, int group) {
+int Network::add_link(std::uint64_t bytes_per_s, Time latency, int depth, bool shared, const std::vector<int>& groups) {
   if (bytes_per_s == 0 || depth < 1 || latency < 0) throw std::invalid_argument("a link needs a rate and a depth");
   Link link;
   link.bytes_per_s = bytes_per_s;
   link.latency = latency;
   link.depth = static_cast<std::size_t>(depth);
   link.shared = shared;
-  link.group = group;
+  for (int group : groups) static_cast<void>(groups_.at(static_cast<std::size_t>(group)));
+  link.groups = groups;
   links_.push_back(std::move(link));
-  const int index = static_cast<int>(links_.size()) - 1;
-  if (group >= 0) groups_.at(static_cast<std::size_t>(group)).links.push_back(index);
-  return index;
+  return static_cast<int>(links_.size()) - 1;
 }
 
 void Network::submit(int index, std::uint64_t id, Bytes bytes, Time now) {
@@ -51,7 +50,55 @@ void Network::settle(Time now) {
   now_ = now;
 }
 
-// Recomputes rates and next_. In a group the slowest links take their share first and leave the rest to the others.
+// What the link may have of what its groups have left, all links that wait having as much.
+std::uint64_t Network::share(const Link& link) const {
+  std::uint64_t out = link.rate;
+  for (int g : link.groups) {
+    const Group& group = groups_[static_cast<std::size_t>(g)];
+    if (group.bytes_per_s > 0) out = std::min(out, group.left / group.active);
+  }
+  return out;
+}
+
+// Progressive filling: whoever's share is the least has it, and what it leaves of its groups goes to the others. Before
+// that, a group without a rate leaves each of n links 1/n of the link's own.
+void Network::fill() {
+  for (Group& group : groups_) {
+    group.left = group.bytes_per_s;
+    group.active = 0;
+  }
+  waiting_.clear();
+  for (Link& link : links_) {
+    link.rate = link.bytes_per_s;
+    if (link.active == 0 || link.groups.empty()) continue;
+    waiting_.push_back(&link);
+    for (int g : link.groups) ++groups_[static_cast<std::size_t>(g)].active;
+  }
+  for (Link* link : waiting_)
+    for (int g : link->groups) {
+      const Group& group = groups_[static_cast<std::size_t>(g)];
+      if (group.bytes_per_s == 0) link->rate = std::min(link->rate, link->bytes_per_s / group.active);
+    }
+  while (!waiting_.empty()) {
+    auto least = waiting_.begin();
+    std::uint64_t rate = share(**least);
+    for (auto it = least + 1; it != waiting_.end(); ++it) {
+      const std::uint64_t other = share(**it);
+      if (other > rate || (other == rate && (*it)->rate >= (*least)->rate)) continue;
+      least = it;
+      rate = other;
+    }
+    (*least)->rate = rate;
+    for (int g : (*least)->groups) {
+      Group& group = groups_[static_cast<std::size_t>(g)];
+      group.left -= rate;
+      --group.active;
+    }
+    waiting_.erase(least);
+  }
+}
+
+// Recomputes rates and next_.
 void Network::divide() {
   for (Link& link : links_) {
     link.active = 0;
@@ -62,23 +109,8 @@ void Network::divide() {
       }
       if (moves(link, i)) ++link.active;
     }
-    link.rate = link.bytes_per_s;
   }
-  for (const Group& group : groups_) {
-    std::vector<Link*> active;
-    for (int l : group.links)
-      if (links_[static_cast<std::size_t>(l)].active) active.push_back(&links_[static_cast<std::size_t>(l)]);
-    if (group.bytes_per_s == 0) {
-      for (Link* link : active) link->rate = link->bytes_per_s / active.size();
-      continue;
-    }
-    std::stable_sort(active.begin(), active.end(), [](Link* a, Link* b) { return a->bytes_per_s < b->bytes_per_s; });
-    std::uint64_t left = group.bytes_per_s;
-    for (std::size_t i = 0; i < active.size(); ++i) {
-      active[i]->rate = std::min(active[i]->bytes_per_s, left / (active.size() - i));
-      left -= active[i]->rate;
-    }
-  }
+  fill();
   next_ = policy::kNever;
   for (Link& link : links_) {
     if (link.active > 1) link.rate /= link.active;

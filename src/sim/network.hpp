@@ -1,5 +1,6 @@
 #pragma once
 // Links in virtual time: a fluid that flows at rates divided fairly, in whole bytes a second and whole nanoseconds.
+// Fairly means max-min: no link could have more unless one with as much or less had less.
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -25,7 +26,7 @@ class Network {
   };
 
   int add_group(std::uint64_t bytes_per_s);
-  int add_link(std::uint64_t bytes_per_s, Time latency, int depth, bool shared, int group);
+  int add_link(std::uint64_t bytes_per_s, Time latency, int depth, bool shared, const std::vector<int>& groups);
 
   void submit(int link, std::uint64_t id, Bytes bytes, Time now);
   // When something ends or changes next; kNever.
@@ -33,6 +34,11 @@ class Network {
   // Moves on to `now` (never beyond next()); gives one command that has ended by then, until there is none.
   std::optional<Done> advance(Time now);
   const Use& use(int link) const { return links_[static_cast<std::size_t>(link)].use; }
+  // Bytes a second that move over it now; 0: it has none that may move.
+  std::uint64_t rate(int link) const {
+    const Link& l = links_[static_cast<std::size_t>(link)];
+    return l.rate * l.active;
+  }
   std::size_t queued(int link) const { return links_[static_cast<std::size_t>(link)].jobs.size(); }
 
  private:
@@ -48,19 +54,22 @@ class Network {
     Time latency = 0, busy_since = 0;
     std::size_t depth = 1, active = 0;  // jobs that move now
     bool shared = false;
-    int group = -1;
+    std::vector<int> groups;
     std::deque<Job> jobs;
     Use use;
   };
   struct Group {
-    std::uint64_t bytes_per_s = 0;
-    std::vector<int> links;
+    std::uint64_t bytes_per_s = 0, left = 0;
+    std::size_t active = 0;  // links that wait for their share of what is left
   };
   bool moves(const Link& link, std::size_t index) const;
   void settle(Time now);
   void divide();
+  void fill();
+  std::uint64_t share(const Link& link) const;
   std::vector<Link> links_;
   std::vector<Group> groups_;
+  std::vector<Link*> waiting_;  // of fill()
   Time now_ = 0, next_ = policy::kNever;
 };
 

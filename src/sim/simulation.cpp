@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "sim/random.hpp"
@@ -14,22 +15,29 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
       syncing(machine, options, programs.size()) {
   if (machine.links.size() != machine.planner.links.size())
     throw std::invalid_argument("a machine model has one LinkModel for each link of the planner's machine");
-  std::vector<int> node_groups(machine.groups.size(), -1);
+  std::map<std::pair<int, int>, int> groups;  // by GPU, -1 for the node's, and number
+  const auto group_of = [&](int rank, int number) {
+    const GroupModel* model = &machine.groups.at(static_cast<std::size_t>(number));
+    int gpu = model->of_node ? -1 : rank;
+    if (model->of_lender >= 0) {
+      number = model->of_lender;
+      model = &machine.groups.at(static_cast<std::size_t>(number));
+      if (static_cast<std::size_t>(rank) >= machine.lenders.size() || model->of_node || model->of_lender >= 0)
+        throw std::invalid_argument("a lender's group needs a lender for each rank, and a group of GPUs");
+      gpu = machine.lenders[static_cast<std::size_t>(rank)];
+      if (gpu < 0 || gpu == rank) throw std::invalid_argument("a GPU lends to another one");
+    }
+    const auto [it, fresh] = groups.try_emplace({gpu, number});
+    if (fresh) it->second = network.add_group(model->bytes_per_s);
+    return it->second;
+  };
   ranks.reserve(programs.size());
   for (std::size_t r = 0; r < programs.size(); ++r) {
-    std::vector<int> groups;
-    for (std::size_t g = 0; g < machine.groups.size(); ++g) {
-      if (!machine.groups[g].of_node)
-        groups.push_back(network.add_group(machine.groups[g].bytes_per_s));
-      else {
-        if (node_groups[g] < 0) node_groups[g] = network.add_group(machine.groups[g].bytes_per_s);
-        groups.push_back(node_groups[g]);
-      }
-    }
     for (std::size_t l = 0; l < machine.links.size(); ++l) {
       const LinkModel& link = machine.links[l];
-      network.add_link(link.bytes_per_s, link.latency, machine.planner.links[l].depth, link.shared,
-                       link.group < 0 ? -1 : groups.at(static_cast<std::size_t>(link.group)));
+      std::vector<int> shared;
+      for (int group : link.groups) shared.push_back(group_of(static_cast<int>(r), group));
+      network.add_link(link.bytes_per_s, link.latency, machine.planner.links[l].depth, link.shared, shared);
     }
     ranks.emplace_back(machine.planner, options.verify);
     ranks.back().broken.resize(machine.links.size());

@@ -91,7 +91,7 @@ struct Result {
 // nothing moves is a stall, and throws std::logic_error naming the calls.
 class Simulation {
  public:
-  // programs[rank][client]; every rank has its own planner and links; groups `of_node` are shared by all ranks.
+  // programs[rank][client]; every rank has its own planner and links; those of all ranks share groups.
   Simulation(const MachineModel& machine, std::vector<std::vector<Program>> programs, const Options& options = {});
   ~Simulation();
   Simulation(const Simulation&) = delete;

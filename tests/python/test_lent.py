@@ -1,8 +1,12 @@
 """`ebbtide sim lent`: what memory that another GPU lends is worth."""
 
 import json
+from itertools import combinations
 
+import pytest
 from ebbtide.cli import app
+from ebbtide.sim import Topology
+from ebbtide.spill import lent
 from typer.testing import CliRunner
 
 
@@ -22,6 +26,27 @@ def test_lent_memory_spares_a_shot_the_disk_and_a_burst_the_link_to_the_host(tmp
     assert found["shot"]["bound"] <= found["shot"]["blocked"]
 
 
+@pytest.mark.parametrize(("gpus", "writers"), [(4, 2), (4, 4), (8, 4), (8, 8)])
+def test_it_is_worth_as_much_where_many_write(gpus, writers):
+    node = lent.Node(Topology.nvswitch_h200(gpus), writers)
+    found = lent.document(node, 384, 128 << 20, 0.01, 4 << 30, 16 << 30, 32 << 30)
+    assert found["shot"]["above_bound"] <= 0.05
+    assert found["shot"]["without_over_with"] >= 20
+    assert found["burst"]["without_over_with"] >= 6
+    assert 1 <= found["burst"]["over_least"] <= 1.1
+
+
+def test_a_lender_that_writes_shares_its_link_to_the_host_with_its_borrower():
+    pairs = dict.fromkeys(combinations(range(4), 2), 100e9)
+    topology = Topology(4, host=50e9, pairs=pairs, egress=100e9, ingress=100e9, relays=True)
+    one, two, four = [
+        lent.burst(lent.Node(topology, writers), [128 << 20] * 64, "256MiB", "8GiB") for writers in (1, 2, 4)
+    ]
+    assert one == two, "they share the disk alone, which a burst does not wait for"
+    assert four.without == one.without
+    assert four.written > 1.05 * one.written, "what was lent is emptied over the link of a GPU that needs it itself"
+
+
 def test_writers_share_the_memory_of_the_host(tmp_path):
     found = []
     for writers in (1, 4):
@@ -33,5 +58,6 @@ def test_writers_share_the_memory_of_the_host(tmp_path):
 
 def test_what_cannot_be_is_refused():
     assert "8 GPUs; dgx1v has 8" not in run("--topology", "dgx1v", "--checkpoints", "32", "--writers", "4")
-    assert "10 GPUs; nvswitch-h200 has 8" in run("--writers", "5", code=2)
+    assert "9 of at least two GPUs; nvswitch-h200 has 8" in run("--writers", "9", code=2)
+    assert "GPUs 1 and 4 have no link" in run("--topology", "dgx1v", "--writers", "3", code=2)
     assert "--lent two" in run("--lent", "128MiB", code=2)

@@ -180,8 +180,8 @@ TEST(Bound, CountsTheCutBetweenTheCaches) {
     if (bus) {
       out.groups.insert(out.groups.end(), 2, {.bytes_per_s = 0, .of_node = false});
       const int last = static_cast<int>(out.groups.size()) - 1;
-      for (const char* down : {"app>host", "device>host"}) out.link(down).group = last - 1;
-      for (const char* up : {"host>app", "host>device"}) out.link(up).group = last;
+      for (const char* down : {"app>host", "device>host"}) out.link(down).groups = {last - 1};
+      for (const char* up : {"host>app", "host>device"}) out.link(up).groups = {last};
     }
     return out;
   };
@@ -236,6 +236,19 @@ TEST(Bound, EveryCutOfTheChainHasItsOwnRates) {
   EXPECT_EQ(m.files.write, rate("host>local"));
   EXPECT_EQ(m.files.past_in, 0);
   EXPECT_TRUE(m.files.shared);  // the disk's time
+
+  // Links of several groups carry what the tightest of them let through, whichever way they are nested.
+  const auto both = [&](std::uint64_t own, std::uint64_t memory) {
+    machine.groups.assign({{own, false}, {own, false}, {memory, true}});
+    for (LinkModel& link : machine.links) link.groups.clear();
+    machine.link("device>host") = {.bytes_per_s = 50, .groups = {0, 2}};
+    machine.link("peer>host") = {.bytes_per_s = 50, .groups = {1, 2}};
+    return bound_machine(machine).others[1].write;
+  };
+  EXPECT_EQ(both(50, 1000), 100);
+  EXPECT_EQ(both(30, 1000), 60);
+  EXPECT_EQ(both(50, 80), 80);
+  EXPECT_EQ(both(30, 40), 40);
 }
 
 TEST(JointBound, IsThatOfOneDiskForAll) {

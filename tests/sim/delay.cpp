@@ -7,12 +7,14 @@ namespace {
 
 using policy::Reason;
 
-// A link's rate when every link of its group runs.
+// A link's rate when every link of its groups runs.
 double rate_of(const MachineModel& machine, int link) {
   const LinkModel& l = machine.links[static_cast<std::size_t>(link)];
-  int sharers = 0;
-  for (const LinkModel& other : machine.links) sharers += l.group >= 0 && other.group == l.group;
-  return static_cast<double>(l.bytes_per_s) / std::max(1, sharers);
+  const auto shares = [&](const LinkModel& other) {
+    return std::ranges::find_first_of(l.groups, other.groups) != l.groups.end();
+  };
+  const auto sharers = std::ranges::count_if(machine.links, shares);
+  return static_cast<double>(l.bytes_per_s) / static_cast<double>(std::max<std::ptrdiff_t>(1, sharers));
 }
 
 // Seconds that `bytes` take over the slowest link of a route, including the latency of each of its chunks.

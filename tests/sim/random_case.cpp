@@ -344,6 +344,26 @@ void draw_checks(RandomCase& out, std::uint64_t seed) {
   out.timely = false;
 }
 
+// Several ranks, one after another, which share groups of the node, and of the GPUs that lend to them; apart as well.
+void draw_ranks(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0x4a2c5);
+  if (!random.chance(0.3)) return;
+  out.timely = false;
+  out.ranks = static_cast<int>(random.between(2, 3));
+  std::vector<GroupModel>& groups = out.machine.groups;
+  for (GroupModel& group : groups) group.of_node = random.chance(0.5);
+  const auto first = static_cast<int>(groups.size());
+  for (int n = 0; n < 2; ++n)
+    groups.push_back({.bytes_per_s = random.between(5, 60) * 10'000'000, .of_node = false, .of_lender = -1});
+  for (int n = 0; n < 2; ++n) groups.push_back({.bytes_per_s = 0, .of_node = false, .of_lender = first + n});
+  for (LinkModel& link : out.machine.links)
+    for (int n = 0; n < 4; ++n)
+      if (random.chance(0.3)) link.groups.push_back(first + n);
+  for (int rank = 0; rank < out.ranks; ++rank)  // another one, or a GPU without a program
+    out.machine.lenders.push_back((rank + static_cast<int>(random.between(1, static_cast<std::uint64_t>(out.ranks)))) %
+                                  (out.ranks + 1));
+}
+
 }  // namespace
 
 RandomCase random_case(std::uint64_t seed, bool peers) {
@@ -374,6 +394,7 @@ RandomCase random_case(std::uint64_t seed, bool peers) {
   draw_keeping(out, seed);
   draw_retention(out, seed);
   draw_checks(out, seed);
+  if (peers) draw_ranks(out, seed);
   return out;
 }
 
@@ -388,7 +409,7 @@ std::string describe(const RandomCase& c) {
          (c.machine.planner.retention.keep_last ? ", retention" : "") + (c.faulty ? ", faults" : "") +
          (c.shrinks ? ", shrinks" : "") + (c.lent ? ", segments" : "") + (c.ordered ? ", ordered" : "") +
          (c.options.checks ? ", checks" : "") + (c.timely ? ", timely" : "");
-  return out + ", clients " + std::to_string(c.programs.size());
+  return out + ", clients " + std::to_string(c.programs.size()) + ", ranks " + std::to_string(c.ranks);
 }
 
 }  // namespace ebb::sim::testing

@@ -342,9 +342,13 @@ class Judge {
 double worst_delay(const RandomCase& c, const Result& result);
 
 Outcome run_checked(const RandomCase& c, bool trace) {
-  Simulation simulation(c.machine, {c.programs}, c.options);
-  Judge judge(c);
-  PaceJudge pace(c.machine.planner);
+  const auto ranks = static_cast<std::size_t>(c.ranks);
+  std::vector<std::vector<Program>> programs(ranks, c.programs);
+  for (std::size_t r = 1; r < ranks; ++r)
+    for (Program& p : programs[r]) p.start += static_cast<Time>(r) * 1'000'000;
+  Simulation simulation(c.machine, std::move(programs), c.options);
+  std::vector<Judge> judges(ranks, Judge(c));
+  std::vector<PaceJudge> paces(ranks, PaceJudge(c.machine.planner));
   simulation.feed = [&](policy::Planner& planner, const Event& e, policy::Output& out) {
     if (trace) {
       std::string line;
@@ -352,10 +356,13 @@ Outcome run_checked(const RandomCase& c, bool trace) {
       std::printf("%s", line.c_str());
       std::fflush(stdout);
     }
+    std::size_t rank = 0;
+    while (&simulation.planner(static_cast<int>(rank)) != &planner) ++rank;
+    Judge& judge = judges[rank];
     judge.before(e, planner);
     planner.on(e, out);
     judge.given(e, planner, out);
-    pace.given(e, out);
+    paces[rank].given(e, out);
     if (trace) {
       for (const auto& k : out.commands)
         std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu after %lu\n",
@@ -371,18 +378,18 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   };
   Outcome out;
   simulation.on_answer = [&](const Call& call) {
-    judge.answered(call);
-    judge.ended(call);
+    judges[static_cast<std::size_t>(call.rank)].answered(call);
+    judges[static_cast<std::size_t>(call.rank)].ended(call);
     ++out.calls;
     out.refused += call.reason != Reason::ok;
   };
   while (simulation.step()) {
   }
-  judge.at_rest(simulation.planner());
+  for (std::size_t r = 0; r < ranks; ++r) judges[r].at_rest(simulation.planner(static_cast<int>(r)));
   const Result result = simulation.result();
   out.events = result.events;
-  out.paced = pace.counted();
-  out.relayed = simulation.planner().counters().relayed;
+  for (const PaceJudge& pace : paces) out.paced += pace.counted();
+  for (std::size_t r = 0; r < ranks; ++r) out.relayed += simulation.planner(static_cast<int>(r)).counters().relayed;
   if (c.timely) out.worst = worst_delay(c, result);
   return out;
 }

@@ -9,7 +9,8 @@ namespace ebb::sim::testing {
 
 struct RandomCase {
   MachineModel machine;
-  std::vector<Program> programs;
+  std::vector<Program> programs;  // of each rank
+  int ranks = 1;
   Options options;
   bool timely = false;   // actual rates equal the planner's estimates, and nothing fails: time limits hold
   bool faulty = false;   // something may fail

@@ -1,6 +1,7 @@
 #include "sim/simulation.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 
 #include "sim/bound.hpp"
@@ -61,8 +62,28 @@ MachineModel with_idle_peer(Bytes chunk) {
   MachineModel out = model_of(planner);
   out.groups = {{kPcie, false}, {kPcie, false}};  // the GPU's own link, down and up
   for (const auto& [name, group] : {std::pair{"app>host", 0}, {"device>host", 0}, {"host>app", 1}, {"host>device", 1}})
-    out.link(name).group = group;
+    out.link(name).groups = {group};
   return out;
+}
+
+// Three ranks, each of which writes over its own GPU and over the one that lends to it.
+TEST(Simulation, TheLendersTrafficSharesItsGroups) {
+  MachineModel machine = make_machine(1024 * kMiB, 0, 0, {.copy = 1000 * kMiB});
+  machine.groups = {{.bytes_per_s = 100 * kMiB, .of_node = false}, {.of_lender = 0}};
+  machine.link("app>device").groups = {0, 1};
+  const auto took = [&](std::vector<int> lenders) {
+    machine.lenders = std::move(lenders);
+    const std::vector<Program> writes(1, {.ops = {op::checkpoint(1, 100 * kMiB)}});
+    std::vector<double> out;
+    for (const Call& call : run_ranks(machine, {writes, writes, writes}).calls)
+      out.push_back(std::round(1000 * seconds(call.ended)) / 1000);
+    return out;
+  };
+  EXPECT_EQ(took({3, 4, 5}), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(took({1, 3, 4}), (std::vector<double>{2, 2, 1}));
+  EXPECT_EQ(took({1, 2, 0}), (std::vector<double>{2, 2, 2}));
+  EXPECT_THROW(took({1, 2}), std::invalid_argument);
+  EXPECT_THROW(took({1, 2, 2}), std::invalid_argument);
 }
 
 // Bytes go over both GPUs' links to the host and back: by chunk, through a ring in lent memory that has room for no

@@ -26,7 +26,7 @@ FILE_S = 100e-6  # of a file transfer beside moving its bytes; it passes while t
 
 def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     """The tiers of one rank, over links with the machine's `bare` rates (bytes/s by name, of `rates.mean`)."""
-    links, groups = _gpu_links(config, bare) if config.on_gpu else _host_links(bare)
+    links, groups = _gpu_links(bare) if config.on_gpu else _host_links(bare)
     if config.disk:
         depth = {"depth": GPU_DISK_DEPTH} if config.on_gpu else {}
         links["host>local"] = sim.Link(bare["write"], FILE_S, group="disk", **depth)
@@ -39,9 +39,10 @@ def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     return sim.Machine(
         [sim.Tier(name, tiers[name], "device" if name == "peer" else None) for name in there],
         {name: link for name, link in links.items() if set(name.split(">")) <= {"app", "host", *there}},
-        groups | {"disk": 0.0},
+        {"disk": 0.0} if config.on_gpu else groups | {"disk": 0.0},
         eviction=config.policy,
         prefetch=config.prefetch,
+        gpu_groups=groups if config.on_gpu else {},
     )
 
 
@@ -56,15 +57,14 @@ def _host_links(bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, 
     return links, {"memory": max(bare["copy_two"], copy)}
 
 
-def _gpu_links(config: Config, bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, float]]:
+def _gpu_links(bare: dict[str, float]) -> tuple[dict[str, sim.Link], dict[str, float]]:
     """The program's arrays are on the device of the device cache; whatever goes to or from the host crosses one bus a GPU."""
     device = {name: sim.Link(bare["device_copy"], LAUNCH_S, WHOLE) for name in ("app>device", "device>app")}
     bus = {"app>host": bare["d2h"], "device>host": bare["d2h"], "host>app": bare["h2d"], "host>device": bare["h2d"]}
-    together = config.ranks * max(bare["both"], bare["d2h"], bare["h2d"])  # a group is one for all ranks
     crossing = {
         name: sim.Link(rate, LAUNCH_S, WHOLE if "app" in name else BUS_CHUNK, group="bus") for name, rate in bus.items()
     }
-    return device | crossing, {"bus": together}
+    return device | crossing, {"bus": max(bare["both"], bare["d2h"], bare["h2d"])}
 
 
 def _peer_links(config: Config, bare: dict[str, float]) -> dict[str, sim.Link]:

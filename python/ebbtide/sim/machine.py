@@ -63,7 +63,7 @@ class Link:
 
     bytes_per_s, latency: of each transfer. chunk: the longest transfer; 0 for the default. depth: transfers held at once.
     side_by_side: those held move together, each at an equal share, else one after the other. group: links of one group
-    share a device (a disk's reads and writes).
+    share a device (a disk's reads and writes); a link may be of several.
     """
 
     bytes_per_s: float
@@ -71,15 +71,20 @@ class Link:
     chunk: Size = 0
     depth: int = 2
     side_by_side: bool = False
-    group: str | None = None
+    group: str | Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class Machine:
     """Tiers, fastest first, and links by name (``"app>device"``, ``"device>host"``, ``"host>local"``, ...).
 
-    Links that are not named move 1 GB/s. groups: the rate that a group's links share; 0 lets each of n active links run
-    at a part of its own rate.
+    Links that are not named move 1 GB/s. groups: the rate that a group's links share, each as much as any other unless it
+    can use less; 0 lets each of n active links run at a part of its own rate. All ranks share them; of gpu_groups each GPU
+    has its own. Rank r has GPU r. lenders: by rank, the GPU that lends to it, which may have no rank; lender_groups: names
+    for links of those of that GPU's gpu_groups.
+
+    >>> Machine(tiers, {"peer>host": Link(55e9, group=("its down", "memory"))}, {"memory": 155e9},
+    ...         gpu_groups={"down": 55e9}, lender_groups={"its down": "down"}, lenders=[1, 0])
     """
 
     tiers: Sequence[Tier]
@@ -89,6 +94,9 @@ class Machine:
     prefetch: Literal["auto", "manual"] = "auto"
     ring_slot: Size = 4 << 20
     ring_slots: int = 8
+    gpu_groups: Mapping[str, float] = field(default_factory=dict)
+    lender_groups: Mapping[str, str] = field(default_factory=dict)
+    lenders: Sequence[int] = ()
 
     @classmethod
     def usual(
@@ -140,12 +148,19 @@ class Machine:
     def _make(self) -> _core.SimMachine:
         machine = self._bare()
         groups = {name: machine.add_group(round(rate), True) for name, rate in self.groups.items()}
+        groups |= {name: machine.add_group(round(rate), False) for name, rate in self.gpu_groups.items()}
+        for name, theirs in self.lender_groups.items():
+            if theirs not in self.gpu_groups:
+                raise InvalidArgument(f"group {name!r} is the lender's {theirs!r}, which is not among the GPUs' groups")
+            groups[name] = machine.add_group(0, False, groups[theirs])
+        machine.lenders = list(self.lenders)
         for name, link in self.links.items():
-            if link.group is not None and link.group not in groups:
-                raise InvalidArgument(
-                    f"link {name!r} is of group {link.group!r}, which is not among the machine's groups"
-                )
-            group = -1 if link.group is None else groups[link.group]
+            of = [link.group] if isinstance(link.group, str) else list(dict.fromkeys(link.group or ()))
+            for group in of:
+                if group not in groups:
+                    raise InvalidArgument(
+                        f"link {name!r} is of group {group!r}, which is not among the machine's groups"
+                    )
             machine.set_link(
                 name,
                 link.bytes_per_s,
@@ -153,7 +168,7 @@ class Machine:
                 plain_bytes(f"chunk of {name}", link.chunk),
                 link.depth,
                 link.side_by_side,
-                group,
+                [groups[group] for group in of],
             )
         for tier in self.tiers:
             how = tier.provision

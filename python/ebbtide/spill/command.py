@@ -113,7 +113,10 @@ def lent(
     device: Annotated[int, parsed("--device", size_of, "SIZE", "Of the program's device cache.")] = "4GiB",  # type: ignore
     lent: Annotated[int, parsed("--lent", size_of, "SIZE", "That another GPU lends.")] = "16GiB",  # type: ignore
     host: Annotated[int, parsed("--host", size_of, "SIZE", "Of the host cache.")] = "32GiB",  # type: ignore
-    writers: Annotated[int, typer.Option(min=1, help="GPUs that do so at once, each with a lender.")] = 1,
+    writers: Annotated[
+        int,
+        typer.Option(min=1, help="GPUs that do so at once, each with a lender: GPUs that do not, as far as there are."),
+    ] = 1,
     topology: Annotated[
         str, typer.Option(metavar="NAME|FILE.json", help="nvswitch-h200, dgx1v, or a file with rates.")
     ] = "nvswitch-h200",
@@ -125,11 +128,16 @@ def lent(
     from . import lent as worth
 
     links = _topology(topology, None)
-    if 2 * writers > links.gpus:
-        raise wrong("--writers", f"{writers} with a lender each are {2 * writers} GPUs; {topology} has {links.gpus}")
+    if writers > links.gpus or links.gpus < 2:
+        raise wrong("--writers", f"{writers} of at least two GPUs; {topology} has {links.gpus}")
+    node = worth.Node(links, writers)
+    try:
+        node.pair
+    except InvalidArgument as error:
+        raise wrong("--writers", str(error)) from None
     if size < 1 or lent < 2 * size or device < size:
         raise wrong("--size", f"{size} bytes: --device must hold one, and --lent two")
-    document = worth.document(worth.Node(links, writers), checkpoints, size, interval, device, lent, host)
+    document = worth.document(node, checkpoints, size, interval, device, lent, host)
     Console().print(worth.table(document))
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -8,51 +8,75 @@ from typing import Any
 from rich.table import Table
 
 from ebbtide._units import format_size
+from ebbtide.errors import InvalidArgument
 from ebbtide.sim import Link, Machine, Shot, Size, Tier, Topology, bound, run, spill
 from ebbtide.sim.machine import plain_bytes
 
 
 @dataclass(frozen=True)
 class Node:
-    """A GPU that writes checkpoints, and what is around it. Rates are bytes per second.
+    """GPUs that write checkpoints, and what is around them. Rates are bytes per second.
 
-    topology: the links of the node's GPUs; the first pair's is that to the lender. writers: GPUs that write at the same time,
-    each with a lender of its own; they share the memory of the host. copy: within a GPU. disk_write, disk_read: shared by the
-    writers.
+    topology: the links of the node's GPUs. writers: GPUs that write at the same time, each with a lender of its own: GPUs that
+    do not write, or as far as there are too few, others that do. copy: within a GPU. host_read: of all links from the host
+    together; 0 is no limit. disk_write, disk_read: of the one disk.
     """
 
     topology: Topology
     writers: int = 1
     copy: float = 1.85e12
+    host_read: float = 272e9
     disk_write: float = 2.5e9
     disk_read: float = 1.7e9
 
     @property
-    def host(self) -> float:
-        """Of one writer's link to the host."""
-        shared = self.topology.host_memory / self.writers if self.topology.host_memory else self.topology.host
-        return min(self.topology.host, shared)
+    def lenders(self) -> list[int]:
+        """The GPU that lends to each writer; the writers are the first GPUs."""
+        gpus = self.topology.gpus
+        return [(gpu + (self.writers % gpus or 1)) % gpus for gpu in range(self.writers)]
+
+    @property
+    def pair(self) -> float:
+        """Of the link between a writer and its lender, where it is slowest."""
+        pairs = [tuple(sorted(pair)) for pair in enumerate(self.lenders)]
+        for one, other in pairs:
+            if (one, other) not in self.topology.pairs:
+                raise InvalidArgument(f"GPUs {one} and {other} have no link, over which one would lend to the other")
+        return min(self.topology.pairs[pair] for pair in pairs)
 
     def machine(self, device: Size, lent: Size, host: Size, disk: Size = "1TiB") -> Machine:
-        """The tiers device, peer (none if ``lent`` is 0), host and local, as a store has them."""
-        pair, up = next(iter(self.topology.pairs.values())), self.host
+        """The tiers device, peer (none if ``lent`` is 0), host and local, as a store of each writer has them."""
+        up, of, pair = self.topology.host, self.topology, self.pair
         tiers = [Tier("device", device), Tier("peer", lent, "device"), Tier("host", host), Tier("local", disk)]
-        rates = {"app>device": self.copy, "device>app": self.copy, "host>local": self.disk_write / self.writers}
-        rates["local>host"] = self.disk_read / self.writers
-        rates |= dict.fromkeys(("app>peer", "device>peer", "peer>app", "peer>device"), pair)
-        rates |= dict.fromkeys(("app>host", "device>host", "host>app", "host>device", "peer>host", "host>peer"), up)
-        groups = {"out": pair, "in": pair, "down": up, "up": up, "lender down": up, "lender up": up, "disk": 0.0}
-        of = {"app>peer": "out", "device>peer": "out", "peer>app": "in", "peer>device": "in"}
-        of |= {"app>host": "down", "device>host": "down", "host>app": "up", "host>device": "up"}
-        of |= {"peer>host": "lender down", "host>peer": "lender up", "host>local": "disk", "local>host": "disk"}
+        links = {name: Link(self.copy) for name in ("app>device", "device>app")}
+        links |= dict.fromkeys(("app>peer", "device>peer"), Link(pair, group=("out", "lender in")))
+        links |= dict.fromkeys(("peer>app", "peer>device"), Link(pair, group=("lender out", "in")))
+        links |= dict.fromkeys(("app>host", "device>host"), Link(up, group=("down", "host write")))
+        links |= dict.fromkeys(("host>app", "host>device"), Link(up, group=("up", "host read")))
+        links["peer>host"] = Link(up, group=("lender down", "host write"))
+        links["host>peer"] = Link(up, group=("lender up", "host read"))
+        links["host>local"] = Link(self.disk_write, group="disk")
+        links["local>host"] = Link(self.disk_read, group="disk")
         present = set(Machine(tiers)._bare().link_names())
-        links = {name: Link(rate, group=of.get(name)) for name, rate in rates.items() if name in present}
-        return Machine(tiers, links, groups)
+        all_links = of.gpus * up
+        groups = {"disk": 0.0, "host write": of.host_memory or all_links, "host read": self.host_read or all_links}
+        own = {"out": of.egress or of.gpus * pair, "in": of.ingress or of.gpus * pair, "down": up, "up": up}
+        return Machine(
+            tiers,
+            {name: link for name, link in links.items() if name in present},
+            groups,
+            gpu_groups=own,
+            lender_groups={f"lender {name}": name for name in own},
+            lenders=self.lenders,
+        )
 
 
 @dataclass(frozen=True)
 class Lent:
-    """Seconds that a shot's calls block: with the lent memory, without it, and at least. intervals: its computing time."""
+    """Seconds that a shot's calls block, a writer's on average: with the lent memory, without it, and at least.
+
+    intervals: its computing time.
+    """
 
     blocked: float
     without: float
@@ -61,7 +85,7 @@ class Lent:
 
 
 def shot(node: Node, sizes: list[int], interval: float, device: Size, lent: Size, host: Size) -> Lent:
-    """One pass that writes checkpoints of these sizes and one that reads them in reverse, ``interval`` seconds apart.
+    """Each writer writes checkpoints of these sizes and reads them in reverse, with ``interval`` seconds before each call.
 
     >>> from ebbtide.sim import Topology
     >>> found = shot(Node(Topology.nvswitch_h200()), [128 << 20] * 96, 0.01, "1GiB", "4GiB", "8GiB")
@@ -70,17 +94,18 @@ def shot(node: Node, sizes: list[int], interval: float, device: Size, lent: Size
     """
     trace = Shot(sizes, interval=interval)
     machine, bare = node.machine(device, lent, host), node.machine(device, 0, host)
+    ranks = node.writers
     return Lent(
-        run(machine, trace).blocked_s,
-        run(bare, trace).blocked_s,
-        bound(machine, trace).blocked_s,
+        run(machine, trace, ranks=ranks).blocked_s / ranks,
+        run(bare, trace, ranks=ranks).blocked_s / ranks,
+        bound(machine, [trace] * ranks).blocked_s / ranks,
         2 * interval * len(sizes),
     )
 
 
 @dataclass(frozen=True)
 class Burst:
-    """Seconds until a burst is written: with spare memory on a peer, to the host alone, and the least (``flow``)."""
+    """Seconds until all writers' bursts are written: with spare memory on peers, to the host alone, and the least (``flow``)."""
 
     written: float
     without: float
@@ -88,17 +113,17 @@ class Burst:
 
 
 def burst(node: Node, sizes: list[int], device: Size, spare: Size) -> Burst:
-    """Checkpoints written without a pause into a small cache, a peer that can spare more than they are, and the host."""
+    """Each writer's checkpoints are written without a pause into a small cache, a peer that can spare more, and the host."""
     trace = Shot(sizes, interval=0.0)
-    held = plain_bytes("device", device)
 
     def written(lent: Size) -> float:
-        calls = run(node.machine(device, lent, sum(sizes) * 2), trace).checkpoints
+        calls = run(node.machine(device, lent, sum(sizes) * 2), trace, ranks=node.writers).checkpoints
         return max(call.ended_s for call in calls)
 
-    topology = node.topology
-    others = [0] * (topology.gpus - 2)
-    least = spill(topology, [max(0, sum(sizes) - held), 0, *others], [0, plain_bytes("spare", spare), *others]).seconds
+    excess, room = max(0, sum(sizes) - plain_bytes("device", device)), plain_bytes("spare", spare)
+    gpus, lenders = range(node.topology.gpus), node.lenders
+    remainders = [excess if gpu < node.writers else 0 for gpu in gpus]
+    least = spill(node.topology, remainders, [room if gpu in lenders else 0 for gpu in gpus]).seconds
     return Burst(written(spare), written(0), least)
 
 
@@ -108,7 +133,9 @@ def document(node: Node, count: int, size: int, interval: float, device: int, le
     many = max(8, (8 << 30) // size)
     at_once = burst(node, [size] * many, 2 * size, max(lent, size * many))
     return {
+        "gpus": node.topology.gpus,
         "writers": node.writers,
+        "lenders": node.lenders,
         "shot": {
             "blocked": found.blocked,
             "without": found.without,
@@ -150,24 +177,26 @@ def table(found: dict[str, Any]) -> Table:
 def page() -> list[str]:
     """The lines of docs/design/peers.md on what lent memory is worth."""
     lines = [
-        "Memory that another GPU lends, on eight H200 as measured (`ebbtide sim lent`): 384 checkpoints of 128 MiB, 10 ms apart,",
-        "over 4 GiB on the GPU and 32 GiB on the host, without and with 16 GiB of a peer; and 8 GiB at once, into a cache of two",
-        "checkpoints and a peer that has room for all of it.",
+        "Memory that another GPU lends, on H200 behind an NVSwitch as measured (`ebbtide sim lent`): each GPU that writes has 384",
+        "checkpoints of 128 MiB, 10 ms apart, over 4 GiB on the GPU and 32 GiB on the host, without and with 16 GiB of another GPU;",
+        "and 8 GiB at once, into a cache of two checkpoints and a peer that has room for all of it.",
         "",
-        "| GPUs that write | blocked without, over with | above the bound | a burst, over the least time | to the host alone, over it |",
-        "|---|---|---|---|---|",
+        "| GPUs | that write | blocked without, over with | above the bound | a burst, over the least time | to the host alone, over it |",
+        "|---|---|---|---|---|---|",
     ]
-    for writers in (1, 2, 4):
-        node = Node(Topology.nvswitch_h200(), writers)
+    for gpus, writers in ((4, 2), (4, 4), (8, 1), (8, 2), (8, 4), (8, 8)):
+        node = Node(Topology.nvswitch_h200(gpus), writers)
         found = document(node, 384, 128 << 20, 0.01, 4 << 30, 16 << 30, 32 << 30)
         one, at_once = found["shot"], found["burst"]
         lines.append(
-            f"| {writers} | {one['without_over_with']:.0f} | {one['above_bound']:.2%} | {at_once['over_least']:.2f} | "
+            f"| {gpus} | {writers} | {one['without_over_with']:.0f} | {one['above_bound']:.2%} | {at_once['over_least']:.2f} | "
             f"{at_once['without_over_with']:.1f} |"
         )
     return [
         *lines,
         "",
-        "The least time of a burst uses the GPU's own link to the host as well, and so does the planner, when it has given the link to "
-        "the peer enough to do.",
+        "All of them share the memory of the host and the disk. What a GPU sends and receives over NVSwitch, and its link to the",
+        "host, it shares with the GPU that it lends to. GPUs that do not write lend, and where there are none, those that write.",
+        "The least time of a burst uses the GPU's own link to the host as well, and so does the planner, when it has given the",
+        "link to the peer enough to do.",
     ]
