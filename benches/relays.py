@@ -2,8 +2,9 @@
 """What an idle GPU's link adds: a store on one GPU writes to host memory and reads back, alone, and then with memory that
 another GPU lends.
 
-Rates are of what left host memory or came there, over all links, while 48 GiB were written and waited for, and while they
-were restored in the order in which they were written. Every byte that came back is compared.
+Rates are of what left host memory or came there, over all links: sustained, in the middle of 48 GiB, while all caches above
+the host are full or empty and the links set the pace; and of the whole, to the last byte on the host, or back. Versions are
+restored in the order in which they were written. Every byte that came back is compared.
 
   benches/relays.py --json benches/results/relays.json
 """
@@ -23,6 +24,8 @@ from ebbtide.bench.lending import in_group, wait_until_lent
 
 GROUP, LENT, SIZE, COUNT = "bench-relays", 8 << 30, 128 << 20, 384
 DOWN, UP = ("device>host", "peer>host"), ("host>device", "host>peer")
+# Versions: of those written, the caches above the host hold 96; of those read, they had the last 96 at first.
+MIDDLE = {"down": range(128, 320), "up": range(32, 224)}
 
 
 def lend(pipe: Connection) -> None:
@@ -38,38 +41,55 @@ def over(store: Any, links: tuple[str, ...]) -> list[int]:
     return [by_name[name] for name in links]
 
 
-def rate(store: Any, links: tuple[str, ...], work: Any) -> dict[str, Any]:
-    before, relayed, begin = over(store, links), store.stats()["relayed"], time.monotonic()
-    work()
-    torch.cuda.synchronize()
-    took = time.monotonic() - begin
-    moved = [after - was for after, was in zip(over(store, links), before)]
-    return {
-        "bytes_per_s": sum(moved) / took,
-        "bytes": dict(zip(links, moved)),
-        "seconds": took,
-        "relayed": store.stats()["relayed"] - relayed,
-    }
+class Meter:
+    """Bytes over some links, and how fast they went."""
+
+    def __init__(self, store: Any, links: tuple[str, ...]) -> None:
+        self.store, self.links = store, links
+        self.bytes, self.relayed, self.begin = over(store, links), store.stats()["relayed"], time.monotonic()
+
+    def read(self) -> dict[str, Any]:
+        took = time.monotonic() - self.begin
+        moved = [after - was for after, was in zip(over(self.store, self.links), self.bytes)]
+        return {
+            "bytes_per_s": sum(moved) / took,
+            "bytes": dict(zip(self.links, moved)),
+            "seconds": took,
+            "relayed": self.store.stats()["relayed"] - self.relayed,
+        }
 
 
 def one_pass(store: Any, name: str) -> dict[str, Any]:
     history = store.history(name)
     array = torch.empty(SIZE // 4, device="cuda:0")
     wrong = torch.zeros((), dtype=torch.int64, device="cuda:0")
+    found: dict[str, Any] = {}
 
-    def write() -> None:
+    def write(version: int) -> None:
+        array.fill_(version)
+        history.checkpoint(version, array)
+
+    def read(version: int) -> None:
+        history.restore(version, out=array)
+        wrong.add_((array != version).sum())
+
+    for way, links, work in (("down", DOWN, write), ("up", UP, read)):
+        middle = MIDDLE[way]
+        if way == "up":
+            history.hint(range(COUNT))
+        whole = sustained = Meter(store, links)
         for version in range(COUNT):
-            array.fill_(version)
-            history.checkpoint(version, array)
-        history.wait("host")
-
-    def read() -> None:
-        history.hint(range(COUNT))
-        for version in range(COUNT):
-            history.restore(version, out=array)
-            wrong.add_((array != version).sum())
-
-    found = {"down": rate(store, DOWN, write), "up": rate(store, UP, read)}
+            if version == middle.start:
+                torch.cuda.synchronize()
+                sustained = Meter(store, links)
+            work(version)
+            if version == middle.stop:
+                torch.cuda.synchronize()
+                found[f"{way}_sustained"] = sustained.read()
+        if way == "down":
+            history.wait("host")
+        torch.cuda.synchronize()
+        found[f"{way}_whole"] = whole.read()
     if int(wrong):
         raise SystemExit(f"{int(wrong)} words came back wrong")
     return found
@@ -95,9 +115,9 @@ def measured(repeats: int) -> dict[str, Any]:
     ours.send(None)
     lender.join()
     out: dict[str, Any] = {"alone": alone, "lent": lent}
-    for way in ("down", "up"):
-        usual = statistics.median(one[way]["bytes_per_s"] for one in alone)
-        out[f"{way}_over_alone"] = [one[way]["bytes_per_s"] / usual for one in lent]
+    for figure in alone[0]:
+        usual = statistics.median(one[figure]["bytes_per_s"] for one in alone)
+        out[f"{figure}_over_alone"] = [one[figure]["bytes_per_s"] / usual for one in lent]
     return out
 
 
