@@ -125,6 +125,23 @@ class PeerMemoryApart : public ::testing::TestWithParam<PeerKind> {
   }
 };
 
+// Copies between what is mapped and the host can be made by the GPU whose memory it is.
+TEST_P(PeerMemoryContract, TheOwnerOfMappedMemoryCopiesThereToo) {
+  const auto lent = lender_.fabric->lend(kBytes).value();
+  const auto mapped = map(borrower_, *lent);
+  const std::shared_ptr<Device> owner = borrower_.fabric->owner(mapped.get(), kBytes);
+  const bool another = lender_.device->gpu() != borrower_.device->gpu();
+  ASSERT_EQ(owner != nullptr, another) << "of a GPU's own memory, and of ordinary memory, there is no other owner";
+  if (!another) return;
+  EXPECT_EQ(owner->gpu(), lender_.device->gpu());
+  const OwnedEnd at_home{owner, nullptr};
+  const std::vector<std::byte> down = scrambled(kBytes, 1), up = scrambled(kBytes, 2);
+  copy(borrower_, mapped.get(), down.data(), kBytes);
+  EXPECT_TRUE(download(at_home, mapped.get(), kBytes) == down);
+  copy(at_home, mapped.get(), up.data(), kBytes);
+  EXPECT_TRUE(download(borrower_, mapped.get(), kBytes) == up);
+}
+
 TEST_P(PeerMemoryContract, what_one_writes_the_other_reads) {
   const auto lent = lender_.fabric->lend(kBytes).value();
   EXPECT_EQ(lent->bytes(), kBytes);
