@@ -126,7 +126,7 @@ class PeerMemoryApart : public ::testing::TestWithParam<PeerKind> {
 };
 
 // Copies between what is mapped and the host can be made by the GPU whose memory it is.
-TEST_P(PeerMemoryContract, TheOwnerOfMappedMemoryCopiesThereToo) {
+TEST_P(PeerMemoryContract, the_owner_of_mapped_memory_copies_there_too) {
   const auto lent = lender_.fabric->lend(kBytes).value();
   const auto mapped = map(borrower_, *lent);
   const std::shared_ptr<Device> owner = borrower_.fabric->owner(mapped.get(), kBytes);
