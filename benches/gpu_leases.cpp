@@ -1,6 +1,7 @@
 // What leases of GPU memory cost between two processes, each with its own GPU: how long a lender waits for its memory,
-// with room in the borrower's host cache and without; and that no byte is lost and nothing hangs when either is killed
-// while the borrower writes. This program starts itself as lender and as borrower, and tells them what to do by lines.
+// with room in the borrower's host cache (as it opens, and all of it pinned at first) and without; and that no byte is
+// lost and nothing hangs when either is killed while the borrower writes. This program starts itself as lender and as
+// borrower, and tells them what to do by lines.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -130,6 +131,7 @@ int serve(const bench::Options& options) {
   if (!lends && *given.disk > 0) given.directory = options.text("dir");
   if (lends) given.lend = options.number("bytes");
   if (!lends) given.borrow = options.number("bytes");
+  if (!lends && options.number("warm") > 0) given.host_arena = ebb::HostArena::direct;
   auto store = ebb::Store::open(given).value();
   std::unique_ptr<Borrower> borrower;
   if (!lends) {
@@ -220,8 +222,10 @@ struct Given {
 using Samples = std::map<std::string, std::vector<double>>;
 
 /// The lender wants all of it back at once after the borrower has written that much.
-void recalls(const Given& given, const std::string& name, std::uint64_t host, std::uint64_t disk, Samples& found) {
-  const auto arguments = given.arguments(host, disk);
+void recalls(const Given& given, const std::string& name, std::uint64_t host, std::uint64_t disk, Samples& found,
+             bool warm = false) {
+  auto arguments = given.arguments(host, disk);
+  if (warm) arguments.insert(arguments.end(), {"--warm", "1"});
   Child lender("lender", arguments), borrower("borrower", arguments);
   for (std::size_t i = 0; i < given.recalls; ++i) {
     if (i > 0) lender.does("lend", given.bytes);
@@ -276,6 +280,7 @@ int main(int argc, char** argv) try {
                                 {"bytes", "4294967296"},
                                 {"host", "0"},
                                 {"disk", "0"},
+                                {"warm", "0"},
                                 {"recalls", "5"},
                                 {"kills", "25"},
                                 {"from", "0"},
@@ -306,6 +311,7 @@ int main(int argc, char** argv) try {
     if (!options.text("json").empty()) json.write(options.text("json"));
   };
   part("recall, room in the host cache", [&] { recalls(given, "room", 2 * given.bytes, 0, found); });
+  part("recall, room in memory that is pinned", [&] { recalls(given, "warm", 2 * given.bytes, 0, found, true); });
   part("recall, host cache full", [&] { recalls(given, "full", given.bytes / 8, 4 * given.bytes, found); });
   part("lenders killed", [&] { lender_kills(given, found); });
   part("borrowers killed", [&] { borrower_kills(given, found); });

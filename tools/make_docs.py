@@ -238,12 +238,13 @@ def leases_measured() -> list[str]:
         "| | |",
         "|---|---|",
         f"| recall, with room in the host cache | {recall('room', 'bare_bytes_per_s')} |",
+        f'| the same, all of it pinned before (`host_arena="direct"`) | {recall("warm", "bare_bytes_per_s")} |',
         f"| recall, with the host cache full | {recall('full', 'bare_file_write_bytes_per_s')} |",
         f"| {lenders} lenders killed while the borrower writes | all its checkpoints compared, here as above: {wrong:g} wrong or missing |",
         f"| {borrowers} borrowers killed while they write | {sum(found['borrower_killed_still_lent']):g} bytes still lent |",
         "",
-        "With room, the planner has copied most of it to the host before it is wanted back. The longest recalls are the first of a",
-        "process.",
+        "With room, the planner has copied a part of it to the host before it is wanted back. The longest recalls are the first of a",
+        "process, whose host cache is not pinned yet.",
     ]
 
 
@@ -271,6 +272,31 @@ def shot_lent() -> list[str]:
         f"to the disk |",
         "",
         "Without lent memory the program was blocked for less than the bare disk would need: files go through the page cache.",
+    ]
+
+
+def relays() -> list[str]:
+    """What benches/relays.py measured."""
+    found = json.loads((ROOT / "benches/results/relays.json").read_text())
+
+    def over(figure: str) -> str:
+        values = found[f"{figure}_over_alone"]
+        rate = statistics.median(one[figure]["bytes_per_s"] for one in found["lent"])
+        return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f}), {rate / 1e9:.0f} GB/s"
+
+    text = (
+        f"A store on one of two {found['machine']['gpu']} writes 48 GiB to the host and reads them back, while the other GPU lends "
+        "8 GiB and is idle (`benches/relays.py`). Rates of both GPUs' links to the host, over that of one alone:"
+    )
+    return [
+        textwrap.fill(text, 120),
+        "",
+        "| | to the host | from the host |",
+        "|---|---|---|",
+        f"| while the links set the pace | {over('down_sustained')} | {over('up_sustained')} |",
+        f"| to the last byte | {over('down_whole')} | {over('up_whole')} |",
+        "",
+        "At the end, what is in lent memory leaves over the lender's link alone.",
     ]
 
 
@@ -322,6 +348,8 @@ def peers_page() -> str:
         *leases_measured(),
         "",
         *shot_lent(),
+        "",
+        *relays(),
         "",
         *lender_kernel(),
         "",
