@@ -16,10 +16,6 @@ namespace ebb::node {
 struct NodeSeams;
 }  // namespace ebb::node
 
-namespace ebb::platform {
-class PeerFabric;
-}  // namespace ebb::platform
-
 namespace ebb::memory {
 class TierMemory;
 struct MemoryOptions;
@@ -34,7 +30,6 @@ struct Seams {
   std::shared_ptr<platform::Device> device;                                     // the application's
   std::map<policy::NodeIndex, std::shared_ptr<platform::Device>> devices = {};  // of nodes that have one of their own
   std::shared_ptr<const node::NodeSeams> node = nullptr;                        // of a node's pool; null: the real ones
-  std::shared_ptr<platform::PeerFabric> fabric = nullptr;                       // null: that of `device`
 
   const std::shared_ptr<platform::Device>& device_of(policy::NodeIndex node) const {
     const auto own = devices.find(node);

@@ -29,7 +29,6 @@ Result<void> Neighbours::start() {
 }
 
 Result<std::shared_ptr<platform::PeerFabric>> Neighbours::fabric() {
-  if (!fabric_) fabric_ = seams_.fabric;
   if (!fabric_) {
     auto made = platform::make_peer_fabric(*seams_.device);
     if (!made) return made.error();
