@@ -252,11 +252,12 @@ void Lenders::on(Peer& peer, const message::Any& message, platform::OwnDescripto
   }
 }
 
-// Into its own ledger, which grants it to this process unless that has as much as it wants.
+// Into its own ledger, which grants it to this process unless that has as much as it wants. There a lender offers what
+// it has lent, and no more: nothing is granted but what came.
 void Lenders::granted(Peer& peer, const message::Granted& granted, platform::OwnDescriptor descriptor) {
   if (descriptor && granted.bytes >= policy::kSmallestLease && granted.bytes < UINT64_MAX / 2) {
-    const policy::lease_event::Offer offer{
-        .lender = peer.party, .bytes = ledger_.lent_by(peer.party) + granted.bytes, .piece = granted.bytes};
+    const policy::Bytes lent = ledger_.lent_by(peer.party);
+    const policy::lease_event::Offer offer{.lender = peer.party, .bytes = lent + granted.bytes, .piece = granted.bytes};
     for (const policy::LeaseCommand& command : submit(offer)) {
       if (command.kind != policy::LeaseCommand::grant) continue;
       taken_[command.lease.id] = Taken{peer.party, granted.lease, std::move(descriptor)};
@@ -264,6 +265,7 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, platform::Own
       for (Peer& other : peers_) ask(other);
       return;
     }
+    submit(policy::lease_event::Offer{.lender = peer.party, .bytes = lent});
   }
   ask(peer);
   send(peer, message::ReturnLease{granted.lease, false});
@@ -290,7 +292,9 @@ void Lenders::give_back(std::uint32_t loan) {
   const Taken taken = std::move(found->second);
   taken_.erase(found);
   const policy::Time now = clock_->now();
-  ledger_.on(now, policy::lease_event::Recall{loan});  // its lender grants it anew, or not at all
+  const policy::Bytes others = ledger_.lent_by(taken.lender) - ledger_.leases().at(loan).bytes;
+  ledger_.on(now, policy::lease_event::Recall{loan});
+  ledger_.on(now, policy::lease_event::Offer{.lender = taken.lender, .bytes = others});
   ledger_.on(now, policy::lease_event::Return{loan, taken.unusable});
   if (Peer* const peer = peer_of(taken.lender)) {
     send(*peer, message::ReturnLease{taken.lease, taken.unusable});

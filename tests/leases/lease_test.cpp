@@ -1,5 +1,6 @@
 // A lender and borrowers, in one process: leases come, are recalled, returned and overdue.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
@@ -85,6 +86,21 @@ TEST(Leases, come_and_go_where_no_wait_succeeds) {
   EXPECT_EQ(lender.lent(), kLease);
 }
 
+TEST(Leases, both_sides_count_the_same_where_one_is_lent_while_another_is_on_its_way_back) {
+  const Place place;
+  TestLender lender(place, 2);
+  TestBorrower borrower(place);
+  borrower.await_lent(2);
+  EXPECT_FALSE(lender->offer(kLease, std::chrono::nanoseconds{0}));
+  const std::uint32_t recalled = *borrower.await_recalled(1).begin();
+  EXPECT_TRUE(lender->offer(3 * kLease, kLong));
+  borrower.await_lent(3);
+  borrower->return_loan(recalled);
+  borrower.await_lent(4);
+  EXPECT_EQ(lender.lent(), 3 * kLease);
+  EXPECT_EQ(borrower->loans().size(), 3u);
+}
+
 TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
   const Place place;
   TestLender first(place, 2), second(place, 2);
@@ -92,6 +108,33 @@ TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
   const auto all = [&] { return first.lent() + second.lent() == 4 * kLease; };
   first.await([&] { return all() && modest->loans().size() + other->loans().size() == 4; });
   EXPECT_LE(modest->loans().size(), 3u);
+}
+
+TEST(Leases, a_borrower_counts_nothing_that_it_did_not_take) {
+  class Counted final : public platform::PeerFabric {
+   public:
+    std::size_t granularity() const noexcept override { return memory_->granularity(); }
+    Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t bytes) override {
+      ++grants;
+      return memory_->lend(bytes);
+    }
+    Result<std::shared_ptr<std::byte>> map(const platform::LentMemory& lent) override { return memory_->map(lent); }
+    Result<std::shared_ptr<std::byte>> map(int fd, std::size_t bytes) override { return memory_->map(fd, bytes); }
+    std::atomic<int> grants{0};
+
+   private:
+    const std::unique_ptr<platform::PeerFabric> memory_ = platform::make_host_fabric();
+  };
+  const Place place;
+  const auto memory = std::make_shared<Counted>();
+  TestLender first(place, 2, memory), second(place, 2, memory);
+  TestBorrower borrower(place, 2 * kLease);
+  const auto loans = borrower.await_lent(2);
+  first.await([&] { return memory->grants == 4 && first.lent() + second.lent() == 2 * kLease; });
+  for (const std::uint32_t loan : loans) borrower->return_loan(loan);
+  borrower.await_lent(4);
+  first.await([&] { return first.lent() + second.lent() == 2 * kLease; });
+  EXPECT_EQ(borrower->loans().size(), 2u);
 }
 
 TEST(Leases, a_lenders_share_is_divided_as_its_memory_is) {
