@@ -75,7 +75,8 @@ Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within)
   submit(policy::lease_event::Offer{
       .lender = kSelf, .bytes = bytes, .piece = piece_of(bytes), .link = options_.link, .deadline = until});
   ring();
-  while (ledger_.lent_by(kSelf) > bytes) {
+  returned_.notify_all();
+  while (ledger_.lent_by(kSelf) > std::max(bytes, offered_)) {
     const std::int64_t left = until - clock_.now();
     if (left <= 0) return Error{Errc::timed_out, what_is_missing()};
     returned_.wait_for(lock, std::chrono::nanoseconds(left));

@@ -55,8 +55,9 @@ class Lender {
   ~Lender();
   Lender(const Lender&) = delete;
 
-  /// How much it lends from now on. Less than before: waits until the rest can be allocated here. Error timed_out, with
-  /// the borrowers and what they still have: that is not free, and is never used for anything else.
+  /// How much it lends from now on. Less than before: waits until the rest can be allocated here, but for what a later
+  /// call lends again. Error timed_out, with the borrowers and what they still have: that is not free, and is never
+  /// used for anything else.
   Result<void> offer(std::uint64_t bytes, std::chrono::nanoseconds within);
   LenderState state() const;
   const LenderName& name() const { return file_.name(); }

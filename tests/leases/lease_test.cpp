@@ -172,6 +172,19 @@ TEST(Leases, what_is_not_returned_in_time_is_named_and_stays_its_borrowers) {
   EXPECT_EQ(lender.lent(), 0u);
 }
 
+TEST(Leases, a_call_that_waits_ends_when_a_later_one_lends_more) {
+  const Place place;
+  TestLender lender(place, 2);
+  TestBorrower borrower(place);
+  borrower.await_lent(2);
+  std::thread program([&] { EXPECT_TRUE(lender->offer(0, kLong)); });
+  const auto recalled = borrower.await_recalled(2);
+  EXPECT_TRUE(lender->offer(2 * kLease, kLong));
+  program.join();  // though none has been returned
+  EXPECT_EQ(lender.lent(), 2 * kLease);
+  for (const std::uint32_t loan : recalled) borrower->return_loan(loan);
+}
+
 TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
   class Unmappable final : public platform::PeerFabric {
    public:
