@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t kMostMessages = 64;  // of one process in a row
 constexpr milliseconds kLook{1000};        // when no descriptor tells anything
+constexpr std::chrono::nanoseconds kAsk = milliseconds{50};  // whether a call that waits is to go on
 constexpr std::uint64_t kUnit = policy::kSmallestLease;
 
 }  // namespace
@@ -68,7 +69,7 @@ Lender::~Lender() {
   thread_.join();
 }
 
-Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within) {
+Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted) {
   std::unique_lock lock(mutex_);
   const std::int64_t until = clock_.now() + std::clamp<policy::Time>(within.count(), 0, policy::kNever / 2);
   offered_ = bytes;
@@ -76,10 +77,18 @@ Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within)
       .lender = kSelf, .bytes = bytes, .piece = piece_of(bytes), .link = options_.link, .deadline = until});
   ring();
   returned_.notify_all();
+  bool stop = false;
   while (ledger_.lent_by(kSelf) > std::max(bytes, offered_)) {
     const std::int64_t left = until - clock_.now();
-    if (left <= 0) return Error{Errc::timed_out, what_is_missing()};
-    returned_.wait_for(lock, std::chrono::nanoseconds(left));
+    if (left <= 0 || stop) return Error{Errc::timed_out, what_is_missing()};
+    const std::chrono::nanoseconds limit(left);
+    if (!interrupted) {
+      returned_.wait_for(lock, limit);
+    } else if (returned_.wait_for(lock, std::min(limit, kAsk)) == std::cv_status::timeout) {
+      lock.unlock();
+      stop = interrupted();
+      lock.lock();
+    }
   }
   return {};
 }

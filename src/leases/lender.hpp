@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/peer_memory.hpp"
+#include "ebbtide/checkpoint.hpp"
 #include "leases/lender_file.hpp"
 #include "node/messages.hpp"
 #include "node/node_storage.hpp"
@@ -57,8 +58,8 @@ class Lender {
 
   /// How much it lends from now on. Less than before: waits until the rest can be allocated here, but for what a later
   /// call lends again. Error timed_out, with the borrowers and what they still have: that is not free, and is never
-  /// used for anything else.
-  Result<void> offer(std::uint64_t bytes, std::chrono::nanoseconds within);
+  /// used for anything else. `interrupted`: see Interrupt; what was recalled comes back all the same.
+  Result<void> offer(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted = {});
   LenderState state() const;
   const LenderName& name() const { return file_.name(); }
 

@@ -73,7 +73,7 @@ Result<void> Neighbours::start_borrowing() {
   return {};
 }
 
-Result<void> Neighbours::lend(std::uint64_t bytes, std::chrono::nanoseconds within) {
+Result<void> Neighbours::lend(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted) {
   std::shared_ptr<leases::Lender> lender;
   {
     const std::lock_guard lock(mutex_);
@@ -81,7 +81,7 @@ Result<void> Neighbours::lend(std::uint64_t bytes, std::chrono::nanoseconds with
     if (!lender_) return bytes == 0 ? Result<void>() : start_lending(bytes);
     lender = lender_;
   }
-  return lender->offer(bytes, within);
+  return lender->offer(bytes, within, interrupted);
 }
 
 std::optional<LeaseStats> Neighbours::stats() const {
@@ -121,14 +121,14 @@ void Neighbours::forget_lenders() {
   last.swap(lenders_);
 }
 
-Result<void> Neighbours::stop_lending(std::chrono::nanoseconds within) {
+Result<void> Neighbours::stop_lending(std::chrono::nanoseconds within, const Interrupt& interrupted) {
   std::shared_ptr<leases::Lender> lender;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     lender.swap(lender_);
   }
-  return lender ? lender->offer(0, within) : Result<void>();
+  return lender ? lender->offer(0, within, interrupted) : Result<void>();
 }
 
 }  // namespace ebb::runtime

@@ -23,14 +23,14 @@ class Neighbours {
   /// leases::Lender. A store that cannot borrow here goes on without, and says so.
   Result<void> start();
   /// Lends so much from now on: see leases::Lender::offer().
-  Result<void> lend(std::uint64_t bytes, std::chrono::nanoseconds within);
+  Result<void> lend(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted);
   std::optional<LeaseStats> stats() const;
   /// Nothing is taken any more, and nothing moves. What is mapped is returned when it is freed.
   void stop_borrowing();
   /// It was freed, but for what the application holds.
   void forget_lenders();
   /// All that was lent comes back, or the error says who has not returned what; no one is lent anything any more.
-  Result<void> stop_lending(std::chrono::nanoseconds within);
+  Result<void> stop_lending(std::chrono::nanoseconds within, const Interrupt& interrupted);
 
  private:
   Result<std::shared_ptr<platform::PeerFabric>> fabric();
