@@ -69,7 +69,7 @@ void Lenders::borrow(LoanNews news) {
   if (!takes) {
     std::vector<std::uint32_t> idle;
     for (const auto& [loan, taken] : taken_)
-      if (!taken.used) idle.push_back(loan);
+      if (!taken.mapped) idle.push_back(loan);
     for (const std::uint32_t loan : idle) give_back(loan);
   }
   ring();
@@ -97,6 +97,7 @@ Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
     const Lock lock(mutex_);
     const auto found = taken_.find(loan);
     if (found == taken_.end()) return Error{Errc::closed, "the loan was returned"};
+    found->second.mapped = true;
     descriptor = std::move(found->second.descriptor);
     bytes = ledger_.leases().at(loan).bytes;
     if (const Peer* const peer = peer_of(found->second.lender)) probed = peer->probed;
@@ -107,15 +108,14 @@ Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
   if (right && !probed) {
     const platform::PeerView view{*device_, mapped->get()};
     right = platform::probe(view, view, kProbed);
+    if (!right) mapped->reset();
+  }
+  if (!right) {
+    unmapped(loan);
+    return right.error();
   }
   const Lock lock(mutex_);
-  const auto found = taken_.find(loan);
-  if (found == taken_.end()) return Error{Errc::closed, "the loan was returned meanwhile"};
-  Taken& taken = found->second;
-  taken.unusable = !right;
-  if (!right) return right.error();
-  if (Peer* const peer = peer_of(taken.lender)) peer->probed = true;
-  taken.mapped = taken.used = true;
+  if (Peer* const peer = peer_of(taken_.at(loan).lender)) peer->probed = true;
   // The lender hears of it once it is unmapped.
   std::byte* const begin = mapped->get();
   const auto unmap = [self = shared_from_this(), loan, memory = std::move(*mapped)](std::byte*) mutable {
@@ -131,12 +131,12 @@ void Lenders::unmapped(std::uint32_t loan) {
   if (!news_) give_back(loan);  // there is no thread that does it later
 }
 
-void Lenders::return_loan(std::uint32_t loan) {
+void Lenders::end_loan(std::uint32_t loan, bool usable) {
   const Lock lock(mutex_);
   const auto found = taken_.find(loan);
   if (found == taken_.end()) return;  // it went when it was unmapped
   if (found->second.mapped) throw std::logic_error("a loan was returned that is still mapped");
-  give_back(loan);
+  give_back(loan, usable);
 }
 
 std::vector<Lenders::Loan> Lenders::loans() const {
@@ -287,7 +287,7 @@ void Lenders::lost(Peer& peer) {
   submit(policy::lease_event::LenderDied{peer.party, deadline});
 }
 
-void Lenders::give_back(std::uint32_t loan) {
+void Lenders::give_back(std::uint32_t loan, bool usable) {
   const auto found = taken_.find(loan);
   const Taken taken = std::move(found->second);
   taken_.erase(found);
@@ -295,9 +295,9 @@ void Lenders::give_back(std::uint32_t loan) {
   const policy::Bytes others = ledger_.lent_by(taken.lender) - ledger_.leases().at(loan).bytes;
   ledger_.on(now, policy::lease_event::Recall{loan});
   ledger_.on(now, policy::lease_event::Offer{.lender = taken.lender, .bytes = others});
-  ledger_.on(now, policy::lease_event::Return{loan, taken.unusable});
+  ledger_.on(now, policy::lease_event::Return{loan, !usable});
   if (Peer* const peer = peer_of(taken.lender)) {
-    send(*peer, message::ReturnLease{taken.lease, taken.unusable});
+    send(*peer, message::ReturnLease{taken.lease, !usable});
     if (!stopping_) ask(*peer);
   }
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <semaphore>
 #include <thread>
 
 #include "parties.hpp"
@@ -202,7 +203,7 @@ TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
   TestBorrower borrower(place, UINT64_MAX, std::make_shared<Unmappable>());
   const std::uint32_t loan = *borrower.await_lent(1).begin();
   EXPECT_FALSE(borrower->use_loan(loan));
-  borrower->return_loan(loan);
+  borrower->refuse_loan(loan);
   lender.await([&] { return lender.lent() == 0; });
   TestBorrower other(place);  // which can
   other.await_lent(1);
@@ -211,6 +212,42 @@ TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
   // A lender without the memory offers what it has.
   TestLender poor(place, 2, std::make_shared<Unmappable>());
   EXPECT_EQ(poor.lent(), 0u);
+}
+
+// Waits where it maps memory until it is told to go on.
+class Slow final : public platform::PeerFabric {
+ public:
+  std::size_t granularity() const noexcept override { return memory_->granularity(); }
+  Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t bytes) override { return memory_->lend(bytes); }
+  Result<std::shared_ptr<std::byte>> map(const platform::LentMemory& lent) override { return memory_->map(lent); }
+  Result<std::shared_ptr<std::byte>> map(int descriptor, std::size_t bytes) override {
+    maps.release();
+    may_end.acquire();
+    return memory_->map(descriptor, bytes);
+  }
+  std::binary_semaphore maps{0}, may_end{0};
+
+ private:
+  const std::unique_ptr<platform::PeerFabric> memory_ = platform::make_host_fabric();
+};
+
+TEST(Leases, what_is_being_mapped_while_a_store_closes_goes_back_once_it_is_unmapped) {
+  const Place place;
+  TestLender lender(place, 2);
+  const auto fabric = std::make_shared<Slow>();
+  TestBorrower borrower(place, UINT64_MAX, fabric);
+  const std::uint32_t loan = *borrower.await_lent(2).begin();
+  const policy::LeaseId lease = lender->state().leases.front().lease;
+  std::thread program([&] { EXPECT_TRUE(borrower->use_loan(loan)); });
+  fabric->maps.acquire();
+  borrower->borrow({});
+  lender.await([&] { return lender.lent() <= kLease; });
+  const auto left = lender->state().leases;
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].lease, lease);
+  fabric->may_end.release();
+  program.join();
+  lender.await([&] { return lender.lent() == 0; });
 }
 
 TEST(Leases, a_store_that_closes_returns_what_it_has_once_it_is_unmapped) {
