@@ -139,8 +139,13 @@ void Lender::run() {
       std::this_thread::sleep_for(std::min(limit, kPause));  // and looks all the same
     std::uint64_t rung = 0;
     static_cast<void>(!::read(bell_.fd(), &rung, sizeof rung));
-    const Lock lock(mutex_);
-    look_around();
+    bool pause = false;
+    {
+      const Lock lock(mutex_);
+      look_around();
+      pause = std::exchange(no_descriptors_, false);
+    }
+    if (pause) std::this_thread::sleep_for(kPause);
   }
 }
 
@@ -178,6 +183,7 @@ void Lender::look_around() {
 void Lender::accept() {
   for (;;) {
     auto connection = listener_->accept();
+    no_descriptors_ |= !connection;
     if (!connection || !*connection) return;
     Peer& peer = peers_.emplace_back();
     peer.party = ++last_party_;
@@ -286,7 +292,8 @@ void Lender::flush(Peer& peer) {
     const auto lent = next.lease ? lent_.find(*next.lease) : lent_.end();
     if (lent != lent_.end()) {
       auto copied = lent->second->descriptor();
-      if (!copied) return;  // too many are open now
+      no_descriptors_ |= !copied;
+      if (!copied) return;
       memory = std::move(*copied);
     }
     const bool told = !next.lease || memory;  // else it was returned meanwhile

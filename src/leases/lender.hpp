@@ -25,7 +25,8 @@ namespace ebb::leases {
 /// leases are few and hold large checkpoints.
 std::uint64_t piece_of(std::uint64_t bytes);
 
-/// Between two looks of a thread that cannot be told of messages: the system has no memory for that now.
+/// Between two looks of a thread that cannot be told of messages, or not act on them: the system has no memory for that
+/// now, or the process no descriptor.
 inline constexpr std::chrono::milliseconds kPause{10};
 
 struct LenderOptions {
@@ -115,6 +116,7 @@ class Lender {
   std::map<policy::LeaseId, std::unique_ptr<platform::LentMemory>> lent_;
   std::deque<Peer> peers_;
   policy::PartyId last_party_ = kSelf;
+  bool no_descriptors_ = false;  // this process has too many open for what its thread was to do
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -48,24 +48,33 @@ TEST(Leases, come_ahead_and_go_back_when_the_lender_wants_them) {
   EXPECT_EQ(borrower->loans().size(), 1u);
 }
 
+// Those of a place, in which a test can break something.
+class RealSockets : public platform::LocalSockets {
+ public:
+  explicit RealSockets(std::shared_ptr<platform::LocalSockets> real) : real_(std::move(real)) {}
+  Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
+    return real_->listen(name);
+  }
+  Result<std::unique_ptr<platform::LocalConnection>> connect(const std::string& name) override {
+    return real_->connect(name);
+  }
+  Result<platform::OwnDescriptor> this_process() override { return real_->this_process(); }
+  Result<std::size_t> wait(std::span<platform::Waiting> all, std::chrono::milliseconds limit) override {
+    return real_->wait(all, limit);
+  }
+
+ private:
+  const std::shared_ptr<platform::LocalSockets> real_;
+};
+
 // Its sockets work, but no one is told of them.
 class Unheard : public Place {
-  class Sockets final : public platform::LocalSockets {
+  class Sockets final : public RealSockets {
    public:
-    explicit Sockets(std::shared_ptr<platform::LocalSockets> real) : real_(std::move(real)) {}
-    Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
-      return real_->listen(name);
-    }
-    Result<std::unique_ptr<platform::LocalConnection>> connect(const std::string& name) override {
-      return real_->connect(name);
-    }
-    Result<platform::OwnDescriptor> this_process() override { return real_->this_process(); }
+    using RealSockets::RealSockets;
     Result<std::size_t> wait(std::span<platform::Waiting>, std::chrono::milliseconds) override {
       return Error{Errc::io_error, "poll: no memory"};
     }
-
-   private:
-    const std::shared_ptr<platform::LocalSockets> real_;
   };
 
  public:
@@ -100,6 +109,57 @@ TEST(Leases, both_sides_count_the_same_where_one_is_lent_while_another_is_on_its
   borrower.await_lent(4);
   EXPECT_EQ(lender.lent(), 3 * kLease);
   EXPECT_EQ(borrower->loans().size(), 3u);
+}
+
+// Nobody can be accepted.
+class Full : public Place {
+  class Listener final : public platform::LocalListener {
+   public:
+    Listener(std::unique_ptr<platform::LocalListener> real, std::atomic<int>& looks)
+        : real_(std::move(real)), looks_(looks) {}
+    int fd() const noexcept override { return real_->fd(); }
+    Result<std::unique_ptr<platform::LocalConnection>> accept() override {
+      ++looks_;
+      return Error{Errc::io_error, "accept: too many open files"};
+    }
+
+   private:
+    const std::unique_ptr<platform::LocalListener> real_;
+    std::atomic<int>& looks_;
+  };
+  class Sockets final : public RealSockets {
+   public:
+    Sockets(std::shared_ptr<platform::LocalSockets> real, std::atomic<int>& looks)
+        : RealSockets(std::move(real)), looks_(looks) {}
+    Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
+      auto real = RealSockets::listen(name);
+      if (!real) return real.error();
+      return std::unique_ptr<platform::LocalListener>(std::make_unique<Listener>(std::move(*real), looks_));
+    }
+
+   private:
+    std::atomic<int>& looks_;
+  };
+
+ public:
+  node::NodeSeams seams() const override {
+    node::NodeSeams seams = Place::seams();
+    seams.sockets = std::make_shared<Sockets>(seams.sockets, looks);
+    return seams;
+  }
+  mutable std::atomic<int> looks{0};
+};
+
+TEST(Leases, a_lender_without_descriptors_looks_now_and_then) {
+  const Full place;
+  TestLender lender(place, 1);
+  TestBorrower borrower(place);
+  lender.await([&] { return place.looks > 1; });
+  const int before = place.looks;
+  const auto begun = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(20 * kPause);
+  const int looks = place.looks - before;
+  EXPECT_LE(looks, (std::chrono::steady_clock::now() - begun) / kPause + 1);
 }
 
 TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
