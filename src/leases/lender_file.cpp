@@ -51,10 +51,11 @@ Result<LenderFile> LenderFile::create(std::shared_ptr<platform::SharedMemory> me
     if (!file) return file.error();
     if (!*file) continue;  // another store of this process
     const platform::FileRange all{0, platform::kBlock};
-    if (auto there = (*file)->allocate(all); !there) return there.error();
-    auto mapped = (*file)->map(std::array{all});
-    if (!mapped) return mapped.error();
-    return LenderFile(std::move(memory), std::move(name), std::move(*mapped));
+    const auto there = (*file)->allocate(all);
+    auto mapped = there ? (*file)->map(std::array{all}) : Result<platform::SharedMapping>(there.error());
+    if (mapped) return LenderFile(std::move(memory), std::move(name), std::move(*mapped));
+    static_cast<void>(memory->remove(name.file()));
+    return mapped.error();
   }
 }
 
