@@ -281,7 +281,8 @@ def test_a_lender_that_never_answers_holds_up_nobody(child: Callable[[], Child])
         assert borrowed(store) == 0
 
 
-def test_the_command_lends_until_it_is_told_to_end(group: str) -> None:
+@pytest.mark.parametrize("seconds", [[], ["--seconds", "inf"]], ids=" ".join)
+def test_the_command_lends_until_it_is_told_to_end(group: str, seconds: list[str]) -> None:
     words = [
         sys.executable,
         "-c",
@@ -292,7 +293,7 @@ def test_the_command_lends_until_it_is_told_to_end(group: str) -> None:
         "--bytes",
         "128MiB",
     ]
-    lender = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    lender = subprocess.Popen(words + seconds, stdout=subprocess.PIPE, text=True)
     assert lender.stdout is not None
     assert lender.stdout.readline() == "lending 128 MiB of cpu; Ctrl-C ends it\n"
     with borrower(wait_for=2 * LEASE) as store:
