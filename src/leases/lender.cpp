@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::size_t kMostMessages = 64;  // of one process in a row
-constexpr milliseconds kLook{1000};        // when no descriptor tells anything
+constexpr std::size_t kMostMessages = 64;                    // of one process in a row
+constexpr milliseconds kLook{1000};                          // when no descriptor tells anything
 constexpr std::chrono::nanoseconds kAsk = milliseconds{50};  // whether a call that waits is to go on
 constexpr std::uint64_t kUnit = policy::kSmallestLease;
 
@@ -54,8 +54,11 @@ Lender::Lender(const node::NodeSeams& seams, platform::Clock& clock, platform::P
       file_(std::move(file)) {
   const Lock lock(mutex_);
   offered_ = options_.bytes;
-  submit(policy::lease_event::Offer{
-      .lender = kSelf, .bytes = offered_, .piece = piece_of(offered_), .link = options_.link});
+  submit(what_is_offered());
+}
+
+policy::lease_event::Offer Lender::what_is_offered() const {
+  return {.lender = kSelf, .bytes = offered_, .piece = piece_of(offered_), .link = options_.link};
 }
 
 Lender::~Lender() {
@@ -73,8 +76,9 @@ Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within,
   std::unique_lock lock(mutex_);
   const std::int64_t until = clock_.now() + std::clamp<policy::Time>(within.count(), 0, policy::kNever / 2);
   offered_ = bytes;
-  submit(policy::lease_event::Offer{
-      .lender = kSelf, .bytes = bytes, .piece = piece_of(bytes), .link = options_.link, .deadline = until});
+  policy::lease_event::Offer offer = what_is_offered();
+  offer.deadline = until;
+  submit(offer);
   ring();
   returned_.notify_all();
   bool stop = false;
@@ -245,11 +249,8 @@ void Lender::carry_out(const policy::LeaseCommand& command) {
       if (lent_.contains(lease.id)) tell(lease.borrower, message::RecallLease{lease.id});
       return;
     case policy::LeaseCommand::overdue:
-      if (options_.overdue) {
-        options_.overdue("process " + std::to_string(pid_of(lease.borrower)) + " has not returned " +
-                         std::to_string(lease.bytes) + " bytes of memory that it was lent");
-      }
-      return;
+      return options_.warn("process " + std::to_string(pid_of(lease.borrower)) + " has not returned " +
+                           std::to_string(lease.bytes) + " bytes of memory that it was lent");
     case policy::LeaseCommand::free: lent_.erase(lease.id); returned_.notify_all();
   }
 }
@@ -264,14 +265,15 @@ void Lender::tell_shares() {
   }
 }
 
-// Where there is less memory than was offered, so much less is offered.
+// Where there is less memory than was offered, no more is offered than there is: nothing is granted in its place.
 void Lender::grant(const policy::Lease& lease) {
   auto made = fabric_.lend(lease.bytes);
   if (!made) {
-    offered_ -= std::min(offered_, lease.bytes);
+    offered_ = ledger_.lent_by(kSelf) - lease.bytes;
     submit(policy::lease_event::Recall{lease.id});
+    submit(what_is_offered());
     submit(policy::lease_event::Return{lease.id});
-    return;
+    return options_.warn("no more than " + std::to_string(offered_) + " bytes can be lent: " + made.error().message);
   }
   lent_[lease.id] = std::move(*made);
   tell(lease.borrower, message::Granted{lease.id, lease.bytes}, lease.id);

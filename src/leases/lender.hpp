@@ -35,8 +35,9 @@ struct LenderOptions {
   std::uint32_t link = policy::kWholeLink;                           // of its bandwidth, in millionths
   std::optional<int> gpu = {};                                       // whose memory it is; none: ordinary memory
   std::chrono::nanoseconds recall_within = std::chrono::seconds(5);  // of what is recalled when it ends
-  /// Told on a thread of the lender's that a borrower has not returned in time what was recalled.
-  std::function<void(const std::string&)> overdue = {};
+  /// Told on a thread of the lender's: a borrower has not returned in time what was recalled, or there is less memory
+  /// than was offered.
+  std::function<void(const std::string&)> warn = [](const std::string&) {};
 };
 
 /// Memory is allocated when it is granted, and freed when it has come back: what is not lent, the program can allocate.
@@ -94,6 +95,7 @@ class Lender {
   void carry_out(const policy::LeaseCommand& command);
   void tell_shares();
   void grant(const policy::Lease& lease);
+  policy::lease_event::Offer what_is_offered() const;
   void tell(policy::PartyId borrower, const node::message::Any& message, std::optional<policy::LeaseId> lease = {});
   pid_t pid_of(policy::PartyId borrower) const;
   std::string what_is_missing() const;

@@ -45,7 +45,7 @@ Result<void> Neighbours::start_lending(std::uint64_t bytes) {
                                 .link = link_of(setup_.lend_share),
                                 .gpu = seams_.device->gpu(),
                                 .recall_within = {}};
-  options.overdue = [log = setup_.log](const std::string& text) { log.warning(text); };
+  options.warn = [log = setup_.log](const std::string& text) { log.warning(text); };
   auto lender = leases::Lender::open(node_seams(seams_), *seams_.files, *seams_.clock, **fabric, std::move(options));
   if (!lender) return lender.error();
   lender_ = std::move(*lender);

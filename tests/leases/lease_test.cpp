@@ -172,26 +172,17 @@ TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
 }
 
 TEST(Leases, a_borrower_counts_nothing_that_it_did_not_take) {
-  class Counted final : public platform::PeerFabric {
-   public:
-    std::size_t granularity() const noexcept override { return memory_->granularity(); }
-    Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t bytes) override {
-      ++grants;
-      return memory_->lend(bytes);
-    }
-    Result<std::shared_ptr<std::byte>> map(const platform::LentMemory& lent) override { return memory_->map(lent); }
-    Result<std::shared_ptr<std::byte>> map(int fd, std::size_t bytes) override { return memory_->map(fd, bytes); }
-    std::atomic<int> grants{0};
-
-   private:
-    const std::unique_ptr<platform::PeerFabric> memory_ = platform::make_host_fabric();
-  };
   const Place place;
-  const auto memory = std::make_shared<Counted>();
+  const auto memory = std::make_shared<test::HookedFabric>();
+  std::atomic<int> grants{0};
+  memory->before_lend = [&] {
+    ++grants;
+    return Result<void>();
+  };
   TestLender first(place, 2, memory), second(place, 2, memory);
   TestBorrower borrower(place, 2 * kLease);
   const auto loans = borrower.await_lent(2);
-  first.await([&] { return memory->grants == 4 && first.lent() + second.lent() == 2 * kLease; });
+  first.await([&] { return grants == 4 && first.lent() + second.lent() == 2 * kLease; });
   for (const std::uint32_t loan : loans) borrower->return_loan(loan);
   borrower.await_lent(4);
   first.await([&] { return first.lent() + second.lent() == 2 * kLease; });
@@ -223,8 +214,8 @@ TEST(Leases, what_is_not_returned_in_time_is_named_and_stays_its_borrowers) {
   const std::string who = "process " + std::to_string(::getpid());
   EXPECT_NE(late.error().message.find(who + " " + std::to_string(kLease) + " bytes"), std::string::npos)
       << late.error().message;
-  lender.await([&] { return !lender.overdue().empty(); });
-  EXPECT_NE(lender.overdue()[0].find(who + " has not returned"), std::string::npos);
+  lender.await([&] { return !lender.warnings().empty(); });
+  EXPECT_NE(lender.warnings()[0].find(who + " has not returned"), std::string::npos);
   EXPECT_EQ(lender.lent(), kLease);
   std::memset(memory.get(), 1, kLease);  // it is its memory still
   memory.reset();
@@ -268,44 +259,44 @@ TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
   TestBorrower other(place);  // which can
   other.await_lent(1);
   EXPECT_TRUE(borrower->loans().empty());
-
-  // A lender without the memory offers what it has.
-  TestLender poor(place, 2, std::make_shared<Unmappable>());
-  EXPECT_EQ(poor.lent(), 0u);
 }
 
-// Waits where it maps memory until it is told to go on.
-class Slow final : public platform::PeerFabric {
- public:
-  std::size_t granularity() const noexcept override { return memory_->granularity(); }
-  Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t bytes) override { return memory_->lend(bytes); }
-  Result<std::shared_ptr<std::byte>> map(const platform::LentMemory& lent) override { return memory_->map(lent); }
-  Result<std::shared_ptr<std::byte>> map(int descriptor, std::size_t bytes) override {
-    maps.release();
-    may_end.acquire();
-    return memory_->map(descriptor, bytes);
-  }
-  std::binary_semaphore maps{0}, may_end{0};
-
- private:
-  const std::unique_ptr<platform::PeerFabric> memory_ = platform::make_host_fabric();
-};
+TEST(Leases, a_lender_without_the_memory_offers_what_it_has_and_says_so) {
+  const Place place;
+  const auto memory = std::make_shared<test::HookedFabric>();
+  memory->before_lend = [made = 0]() mutable {
+    return made++ == 0 ? Result<void>() : Error{Errc::out_of_memory, "the device is full"};
+  };
+  TestLender lender(place, std::uint64_t{1} << 32, memory);
+  TestBorrower borrower(place, 3 * kLease);
+  borrower.await_lent(1);
+  lender.await([&] { return lender->state().offered == kLease; });
+  EXPECT_EQ(lender.lent(), kLease);
+  ASSERT_FALSE(lender.warnings().empty());
+  EXPECT_EQ(lender.warnings().back(), "no more than 67108864 bytes can be lent: the device is full");
+  EXPECT_TRUE(lender->offer(kLease, kLong));
+}
 
 TEST(Leases, what_is_being_mapped_while_a_store_closes_goes_back_once_it_is_unmapped) {
   const Place place;
   TestLender lender(place, 2);
-  const auto fabric = std::make_shared<Slow>();
+  const auto fabric = std::make_shared<test::HookedFabric>();
+  std::binary_semaphore maps{0}, may_end{0};
+  fabric->before_map = [&] {
+    maps.release();
+    may_end.acquire();
+  };
   TestBorrower borrower(place, UINT64_MAX, fabric);
   const std::uint32_t loan = *borrower.await_lent(2).begin();
   const policy::LeaseId lease = lender->state().leases.front().lease;
   std::thread program([&] { EXPECT_TRUE(borrower->use_loan(loan)); });
-  fabric->maps.acquire();
+  maps.acquire();
   borrower->borrow({});
   lender.await([&] { return lender.lent() <= kLease; });
   const auto left = lender->state().leases;
   ASSERT_EQ(left.size(), 1u);
   EXPECT_EQ(left[0].lease, lease);
-  fabric->may_end.release();
+  may_end.release();
   program.join();
   lender.await([&] { return lender.lent() == 0; });
 }
