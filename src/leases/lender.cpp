@@ -32,7 +32,7 @@ Result<std::unique_ptr<Lender>> Lender::open(const node::NodeSeams& seams, platf
   const auto process = platform::process_id(files, ::getpid());
   if (!process) return process.error();
   remove_dead_lenders(seams, files);
-  auto file = LenderFile::create(seams.memory, options.group, *process);
+  auto file = LenderFile::create(seams.memory, {options.group, *process, options.number});
   if (!file) return file.error();
   auto listener = seams.sockets->listen(file->name().socket());
   if (!listener) return listener.error();

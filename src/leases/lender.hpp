@@ -30,7 +30,8 @@ std::uint64_t piece_of(std::uint64_t bytes);
 inline constexpr std::chrono::milliseconds kPause{10};
 
 struct LenderOptions {
-  std::string group;  // node::lending_group()
+  std::string group;         // node::lending_group()
+  std::uint32_t number = 0;  // of the store in its process
   std::uint64_t bytes = 0;
   std::uint32_t link = policy::kWholeLink;                           // of its bandwidth, in millionths
   std::optional<int> gpu = {};                                       // whose memory it is; none: ordinary memory
@@ -63,7 +64,6 @@ class Lender {
   /// used for anything else. `interrupted`: see Interrupt; what was recalled comes back all the same.
   Result<void> offer(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted = {});
   LenderState state() const;
-  const LenderName& name() const { return file_.name(); }
 
  private:
   struct Outgoing {

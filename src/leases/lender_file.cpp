@@ -43,9 +43,7 @@ std::optional<LenderName> LenderName::of_file(std::string_view name) {
       std::string(name.substr(0, at)), {static_cast<pid_t>(*pid), *start}, static_cast<std::uint32_t>(*number)};
 }
 
-Result<LenderFile> LenderFile::create(std::shared_ptr<platform::SharedMemory> memory, const std::string& group,
-                                      const platform::ProcessId& process) {
-  LenderName name{group, process, 0};
+Result<LenderFile> LenderFile::create(std::shared_ptr<platform::SharedMemory> memory, LenderName name) {
   for (;; ++name.number) {
     auto file = memory->create(name.file());
     if (!file) return file.error();

@@ -192,8 +192,9 @@ void Lenders::find() {
   const auto names = find_lenders(*seams_.memory, *files_);
   if (!names) return;  // no directory: no lender
   for (const LenderName& name : *names) {
-    const bool known = std::ranges::find(met_, name) != met_.end() || name == options_.self;
-    if (!known && name.group == options_.group) meet(name);
+    const bool own = name.process == process_ && name.number == options_.number;
+    const bool known = std::ranges::find(met_, name) != met_.end();
+    if (!own && !known && name.group == options_.group) meet(name);
   }
 }
 

@@ -21,9 +21,9 @@
 namespace ebb::leases {
 
 struct BorrowOptions {
-  std::string group;                    // node::lending_group()
-  std::uint64_t bytes = UINT64_MAX;     // in all, at most; UINT64_MAX: as much as others lend
-  std::optional<LenderName> self = {};  // from whom this store borrows nothing
+  std::string group;                         // node::lending_group()
+  std::uint64_t bytes = UINT64_MAX;          // in all, at most; UINT64_MAX: as much as others lend
+  std::optional<std::uint32_t> number = {};  // of the store in its process: it borrows nothing of itself
   std::chrono::nanoseconds return_within = std::chrono::seconds(1);  // what a dead lender lent
 };
 

@@ -1,6 +1,7 @@
 #include "store/neighbours.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <unistd.h>
 
@@ -9,12 +10,20 @@ namespace {
 
 node::NodeSeams node_seams(const Seams& seams) { return seams.node ? *seams.node : node::NodeSeams::usual(); }
 
+std::uint32_t next_number() {
+  static std::atomic<std::uint32_t> last{0};
+  return ++last;
+}
+
 // In millionths, at least one.
 std::uint32_t link_of(double share) {
   return std::max(1u, static_cast<std::uint32_t>(std::lround(share * policy::kWholeLink)));
 }
 
 }  // namespace
+
+Neighbours::Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup)
+    : lending_(lending), seams_(seams), setup_(setup), number_(next_number()) {}
 
 Result<void> Neighbours::start() {
   if (setup_.lend > 0) {
@@ -41,6 +50,7 @@ Result<void> Neighbours::start_lending(std::uint64_t bytes) {
   auto fabric = this->fabric();
   if (!fabric) return fabric.error();
   leases::LenderOptions options{.group = setup_.lending_group,
+                                .number = number_,
                                 .bytes = bytes,
                                 .link = link_of(setup_.lend_share),
                                 .gpu = seams_.device->gpu(),
@@ -55,8 +65,7 @@ Result<void> Neighbours::start_lending(std::uint64_t bytes) {
 Result<void> Neighbours::start_borrowing() {
   auto fabric = this->fabric();
   if (!fabric) return fabric.error();
-  leases::BorrowOptions options{.group = setup_.lending_group, .bytes = setup_.borrow};
-  if (lender_) options.self = lender_->name();
+  leases::BorrowOptions options{.group = setup_.lending_group, .bytes = setup_.borrow, .number = number_};
   auto lenders =
       leases::Lenders::open(node_seams(seams_), seams_.files, seams_.clock, seams_.device, *fabric, std::move(options));
   if (!lenders) return lenders.error();

@@ -17,8 +17,7 @@ namespace ebb::runtime {
 /// closes the store. mutex_ guards what is not constant, and is not held while memory is waited for.
 class Neighbours {
  public:
-  Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup)
-      : lending_(lending), seams_(seams), setup_(setup) {}
+  Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup);
   /// Once the store is open. Errors of lending: unsupported (this device's memory cannot be lent), those of
   /// leases::Lender. A store that cannot borrow here goes on without, and says so.
   Result<void> start();
@@ -40,6 +39,7 @@ class Neighbours {
   Lending& lending_;
   const Seams& seams_;
   const EngineSetup& setup_;
+  const std::uint32_t number_;  // of the store in its process
   std::shared_ptr<platform::PeerFabric> fabric_;
   mutable std::mutex mutex_;
   bool closed_ = false;

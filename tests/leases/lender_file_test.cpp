@@ -28,8 +28,8 @@ TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
   const auto seams = place.seams();
   const auto self = platform::process_id(files, ::getpid()).value();
   {
-    auto first = LenderFile::create(seams.memory, "job-test", self).value();
-    auto second = LenderFile::create(seams.memory, "job-test", self).value();
+    auto first = LenderFile::create(seams.memory, {"job-test", self}).value();
+    auto second = LenderFile::create(seams.memory, {"job-test", self}).value();
     EXPECT_NE(first.name(), second.name());
     EXPECT_FALSE(read_lender(*seams.memory, first.name()).value()) << "nothing is written yet";
     LenderState state{3, 8ull << 30, {{7, 4711, 1ull << 30, policy::LeaseState::overdue}}};
@@ -52,7 +52,7 @@ TEST(LenderFile, one_that_cannot_be_made_leaves_nothing) {
   for (const auto call : {SharedCall::allocate, SharedCall::map}) {
     const auto memory = std::make_shared<FakeSharedMemory>();
     memory->faults().fail_nth(call, 1, ENOSPC);
-    EXPECT_FALSE(LenderFile::create(memory, "job-test", self));
+    EXPECT_FALSE(LenderFile::create(memory, {"job-test", self}));
     EXPECT_TRUE(memory->list().value().empty());
   }
 }

@@ -174,6 +174,14 @@ def test_a_store_that_lends_and_borrows_takes_nothing_of_its_own(child: Callable
     both.close()
 
 
+def test_a_store_that_lends_later_takes_nothing_of_its_own() -> None:
+    with borrower(wait_for=0) as store, borrower(wait_for=0) as other:
+        store.lend(2 * LEASE)
+        until(lambda: store.stats()["leases"]["lent"] == 2 * LEASE)
+        until(lambda: borrowed(store) + borrowed(other) == 2 * LEASE)
+        assert borrowed(store) == 0
+
+
 def test_a_store_that_closes_at_any_moment_returns_all_that_it_was_lent() -> None:
     with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0, lend=4 * LEASE) as store:
         for count in range(12):
