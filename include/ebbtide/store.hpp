@@ -273,7 +273,7 @@ class Store : public History {
   /// before: waits, up to `within`, until the rest can be allocated here again. Errors: timed_out, with the processes
   /// that have not returned it and how much (it is not free until they have), invalid_argument (below 64 MiB),
   /// unsupported (this memory cannot be lent), closed.
-  Result<void> lend(std::uint64_t bytes, Seconds within = Seconds(10));
+  Result<void> lend(std::uint64_t bytes, Seconds within = Seconds(10), const Interrupt& interrupted = {});
   Stats stats() const;
   /// The ordinal of the GPU that has the device cache; none: it is in ordinary memory.
   std::optional<int> gpu() const;

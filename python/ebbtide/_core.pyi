@@ -457,7 +457,8 @@ class Store(History):
 
         bytes: an int, or text such as ``"8GiB"``; 0, or at least 64 MiB. Less than before: the call returns once the rest can be
         allocated here again. What others do not use is not allocated.
-        timeout: seconds to wait for that; None: as long as it takes.
+        timeout: seconds to wait for that; None: as long as it takes. A signal handler's exception ends the wait, and what others
+        are to return comes back all the same.
 
         Raises :class:`ebbtide.TimedOut`, with the processes that have not returned it and how much: it is not free until they have.
 
@@ -474,7 +475,8 @@ class Store(History):
         Raises :class:`ebbtide.TimedOut`, or the error of what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`),
         naming a checkpoint that is not durable. The store is closed all the same.
         A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
-        and it must be closed again, though other threads may have received ``Closed`` meanwhile.
+        and it must be closed again, though other threads may have received ``Closed`` meanwhile. One that only waits for memory
+        that it lent is closed then.
         """
 
     def suspend_on(self, signal: int, *, level: str | None = None, within: float | None = None) -> None:

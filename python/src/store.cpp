@@ -5,6 +5,7 @@
 #include "arguments.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "waiting.hpp"
 
 namespace ebb::python {
 namespace {
@@ -107,11 +108,8 @@ came first), ``blocked_s`` (seconds that writers waited) and ``bytes_gathered`` 
                     "bytes=" + repr_text(bytes) + " is not valid: expected bytes as an int, or text such as \"8GiB\"");
             }
             const Seconds within = to_timeout(timeout).value_or(Seconds(1e9));
-            const Result<void> done = [&] {
-              Unlocked unlocked(self.state->inside());
-              return self.state->store().lend(size, within);
-            }();
-            check(done);
+            Signals signals;
+            waiting(*self.state, signals, [&] { return self.state->store().lend(size, within, signals.interrupt()); });
           },
           nb::arg("bytes"), nb::arg("timeout").none() = 10.0,
           nb::sig("def lend(self, bytes: int | str, timeout: float | None = 10.0) -> None"),
@@ -119,7 +117,8 @@ came first), ``blocked_s`` (seconds that writers waited) and ``bytes_gathered`` 
 
 bytes: an int, or text such as ``"8GiB"``; 0, or at least 64 MiB. Less than before: the call returns once the rest can be
 allocated here again. What others do not use is not allocated.
-timeout: seconds to wait for that; None: as long as it takes.
+timeout: seconds to wait for that; None: as long as it takes. A signal handler's exception ends the wait, and what others
+are to return comes back all the same.
 
 Raises :class:`ebbtide.TimedOut`, with the processes that have not returned it and how much: it is not free until they have.
 
@@ -134,7 +133,8 @@ threads raise :class:`ebbtide.Closed`.
 Raises :class:`ebbtide.TimedOut`, or the error of what failed (:class:`ebbtide.NoSpace`, :class:`ebbtide.IOFailed`),
 naming a checkpoint that is not durable. The store is closed all the same.
 A signal handler's exception (Ctrl-C: KeyboardInterrupt) interrupts the wait and leaves the store open: nothing is lost,
-and it must be closed again, though other threads may have received ``Closed`` meanwhile.)")
+and it must be closed again, though other threads may have received ``Closed`` meanwhile. One that only waits for memory
+that it lent is closed then.)")
       .def(
           "suspend_on",
           [](StoreObject& self, nb::handle signal, std::optional<std::string> level, std::optional<double> within) {

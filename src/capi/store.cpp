@@ -114,7 +114,8 @@ ebb_status ebb_lend(ebb_store* store, uint64_t bytes, double timeout) {
     if (!valid(store)) return refuse(kNoStore);
     if (!store->root) return refuse("a history lends nothing: give the store that was opened");
     check_seconds(timeout);
-    return status_of(store->root->lend(bytes, ebb::Seconds(timeout)));
+    constexpr ebb::Seconds kForever(std::numeric_limits<double>::infinity());
+    return status_of(store->root->lend(bytes, timeout_of(timeout).value_or(kForever)));
   });
 }
 

@@ -15,8 +15,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::size_t kMostMessages = 64;  // of one process in a row
-constexpr milliseconds kLook{1000};        // when no descriptor tells anything
+constexpr std::size_t kMostMessages = 64;                    // of one process in a row
+constexpr milliseconds kLook{1000};                          // when no descriptor tells anything
+constexpr std::chrono::nanoseconds kAsk = milliseconds{50};  // whether a call that waits is to go on
 constexpr std::uint64_t kUnit = policy::kSmallestLease;
 
 }  // namespace
@@ -31,7 +32,7 @@ Result<std::unique_ptr<Lender>> Lender::open(const node::NodeSeams& seams, platf
   const auto process = platform::process_id(files, ::getpid());
   if (!process) return process.error();
   remove_dead_lenders(seams, files);
-  auto file = LenderFile::create(seams.memory, options.group, *process);
+  auto file = LenderFile::create(seams.memory, {options.group, *process, options.number});
   if (!file) return file.error();
   auto listener = seams.sockets->listen(file->name().socket());
   if (!listener) return listener.error();
@@ -53,8 +54,11 @@ Lender::Lender(const node::NodeSeams& seams, platform::Clock& clock, platform::P
       file_(std::move(file)) {
   const Lock lock(mutex_);
   offered_ = options_.bytes;
-  submit(policy::lease_event::Offer{
-      .lender = kSelf, .bytes = offered_, .piece = piece_of(offered_), .link = options_.link});
+  submit(what_is_offered());
+}
+
+policy::lease_event::Offer Lender::what_is_offered() const {
+  return {.lender = kSelf, .bytes = offered_, .piece = piece_of(offered_), .link = options_.link};
 }
 
 Lender::~Lender() {
@@ -68,17 +72,27 @@ Lender::~Lender() {
   thread_.join();
 }
 
-Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within) {
+Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted) {
   std::unique_lock lock(mutex_);
   const std::int64_t until = clock_.now() + std::clamp<policy::Time>(within.count(), 0, policy::kNever / 2);
   offered_ = bytes;
-  submit(policy::lease_event::Offer{
-      .lender = kSelf, .bytes = bytes, .piece = piece_of(bytes), .link = options_.link, .deadline = until});
+  policy::lease_event::Offer offer = what_is_offered();
+  offer.deadline = until;
+  submit(offer);
   ring();
-  while (ledger_.lent_by(kSelf) > bytes) {
+  returned_.notify_all();
+  bool stop = false;
+  while (ledger_.lent_by(kSelf) > std::max(bytes, offered_)) {
     const std::int64_t left = until - clock_.now();
-    if (left <= 0) return Error{Errc::timed_out, what_is_missing()};
-    returned_.wait_for(lock, std::chrono::nanoseconds(left));
+    if (left <= 0 || stop) return Error{Errc::timed_out, what_is_missing()};
+    const std::chrono::nanoseconds limit(left);
+    if (!interrupted) {
+      returned_.wait_for(lock, limit);
+    } else if (returned_.wait_for(lock, std::min(limit, kAsk)) == std::cv_status::timeout) {
+      lock.unlock();
+      stop = interrupted();
+      lock.lock();
+    }
   }
   return {};
 }
@@ -129,8 +143,13 @@ void Lender::run() {
       std::this_thread::sleep_for(std::min(limit, kPause));  // and looks all the same
     std::uint64_t rung = 0;
     static_cast<void>(!::read(bell_.fd(), &rung, sizeof rung));
-    const Lock lock(mutex_);
-    look_around();
+    bool pause = false;
+    {
+      const Lock lock(mutex_);
+      look_around();
+      pause = std::exchange(no_descriptors_, false);
+    }
+    if (pause) std::this_thread::sleep_for(kPause);
   }
 }
 
@@ -168,6 +187,7 @@ void Lender::look_around() {
 void Lender::accept() {
   for (;;) {
     auto connection = listener_->accept();
+    no_descriptors_ |= !connection;
     if (!connection || !*connection) return;
     Peer& peer = peers_.emplace_back();
     peer.party = ++last_party_;
@@ -229,11 +249,8 @@ void Lender::carry_out(const policy::LeaseCommand& command) {
       if (lent_.contains(lease.id)) tell(lease.borrower, message::RecallLease{lease.id});
       return;
     case policy::LeaseCommand::overdue:
-      if (options_.overdue) {
-        options_.overdue("process " + std::to_string(pid_of(lease.borrower)) + " has not returned " +
-                         std::to_string(lease.bytes) + " bytes of memory that it was lent");
-      }
-      return;
+      return options_.warn("process " + std::to_string(pid_of(lease.borrower)) + " has not returned " +
+                           std::to_string(lease.bytes) + " bytes of memory that it was lent");
     case policy::LeaseCommand::free: lent_.erase(lease.id); returned_.notify_all();
   }
 }
@@ -248,14 +265,15 @@ void Lender::tell_shares() {
   }
 }
 
-// Where there is less memory than was offered, so much less is offered.
+// Where there is less memory than was offered, no more is offered than there is: nothing is granted in its place.
 void Lender::grant(const policy::Lease& lease) {
   auto made = fabric_.lend(lease.bytes);
   if (!made) {
-    offered_ -= std::min(offered_, lease.bytes);
+    offered_ = ledger_.lent_by(kSelf) - lease.bytes;
     submit(policy::lease_event::Recall{lease.id});
+    submit(what_is_offered());
     submit(policy::lease_event::Return{lease.id});
-    return;
+    return options_.warn("no more than " + std::to_string(offered_) + " bytes can be lent: " + made.error().message);
   }
   lent_[lease.id] = std::move(*made);
   tell(lease.borrower, message::Granted{lease.id, lease.bytes}, lease.id);
@@ -276,7 +294,8 @@ void Lender::flush(Peer& peer) {
     const auto lent = next.lease ? lent_.find(*next.lease) : lent_.end();
     if (lent != lent_.end()) {
       auto copied = lent->second->descriptor();
-      if (!copied) return;  // too many are open now
+      no_descriptors_ |= !copied;
+      if (!copied) return;
       memory = std::move(*copied);
     }
     const bool told = !next.lease || memory;  // else it was returned meanwhile

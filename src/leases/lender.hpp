@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/peer_memory.hpp"
+#include "ebbtide/checkpoint.hpp"
 #include "leases/lender_file.hpp"
 #include "node/messages.hpp"
 #include "node/node_storage.hpp"
@@ -24,17 +25,20 @@ namespace ebb::leases {
 /// leases are few and hold large checkpoints.
 std::uint64_t piece_of(std::uint64_t bytes);
 
-/// Between two looks of a thread that cannot be told of messages: the system has no memory for that now.
+/// Between two looks of a thread that cannot be told of messages, or not act on them: the system has no memory for that
+/// now, or the process no descriptor.
 inline constexpr std::chrono::milliseconds kPause{10};
 
 struct LenderOptions {
-  std::string group;  // node::lending_group()
+  std::string group;         // node::lending_group()
+  std::uint32_t number = 0;  // of the store in its process
   std::uint64_t bytes = 0;
   std::uint32_t link = policy::kWholeLink;                           // of its bandwidth, in millionths
   std::optional<int> gpu = {};                                       // whose memory it is; none: ordinary memory
   std::chrono::nanoseconds recall_within = std::chrono::seconds(5);  // of what is recalled when it ends
-  /// Told on a thread of the lender's that a borrower has not returned in time what was recalled.
-  std::function<void(const std::string&)> overdue = {};
+  /// Told on a thread of the lender's: a borrower has not returned in time what was recalled, or there is less memory
+  /// than was offered.
+  std::function<void(const std::string&)> warn = [](const std::string&) {};
 };
 
 /// Memory is allocated when it is granted, and freed when it has come back: what is not lent, the program can allocate.
@@ -55,11 +59,11 @@ class Lender {
   ~Lender();
   Lender(const Lender&) = delete;
 
-  /// How much it lends from now on. Less than before: waits until the rest can be allocated here. Error timed_out, with
-  /// the borrowers and what they still have: that is not free, and is never used for anything else.
-  Result<void> offer(std::uint64_t bytes, std::chrono::nanoseconds within);
+  /// How much it lends from now on. Less than before: waits until the rest can be allocated here, but for what a later
+  /// call lends again. Error timed_out, with the borrowers and what they still have: that is not free, and is never
+  /// used for anything else. `interrupted`: see Interrupt; what was recalled comes back all the same.
+  Result<void> offer(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted = {});
   LenderState state() const;
-  const LenderName& name() const { return file_.name(); }
 
  private:
   struct Outgoing {
@@ -91,6 +95,7 @@ class Lender {
   void carry_out(const policy::LeaseCommand& command);
   void tell_shares();
   void grant(const policy::Lease& lease);
+  policy::lease_event::Offer what_is_offered() const;
   void tell(policy::PartyId borrower, const node::message::Any& message, std::optional<policy::LeaseId> lease = {});
   pid_t pid_of(policy::PartyId borrower) const;
   std::string what_is_missing() const;
@@ -113,6 +118,7 @@ class Lender {
   std::map<policy::LeaseId, std::unique_ptr<platform::LentMemory>> lent_;
   std::deque<Peer> peers_;
   policy::PartyId last_party_ = kSelf;
+  bool no_descriptors_ = false;  // this process has too many open for what its thread was to do
   bool stopping_ = false;
   std::thread thread_;
 };

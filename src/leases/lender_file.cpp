@@ -43,18 +43,17 @@ std::optional<LenderName> LenderName::of_file(std::string_view name) {
       std::string(name.substr(0, at)), {static_cast<pid_t>(*pid), *start}, static_cast<std::uint32_t>(*number)};
 }
 
-Result<LenderFile> LenderFile::create(std::shared_ptr<platform::SharedMemory> memory, const std::string& group,
-                                      const platform::ProcessId& process) {
-  LenderName name{group, process, 0};
+Result<LenderFile> LenderFile::create(std::shared_ptr<platform::SharedMemory> memory, LenderName name) {
   for (;; ++name.number) {
     auto file = memory->create(name.file());
     if (!file) return file.error();
     if (!*file) continue;  // another store of this process
     const platform::FileRange all{0, platform::kBlock};
-    if (auto there = (*file)->allocate(all); !there) return there.error();
-    auto mapped = (*file)->map(std::array{all});
-    if (!mapped) return mapped.error();
-    return LenderFile(std::move(memory), std::move(name), std::move(*mapped));
+    const auto there = (*file)->allocate(all);
+    auto mapped = there ? (*file)->map(std::array{all}) : Result<platform::SharedMapping>(there.error());
+    if (mapped) return LenderFile(std::move(memory), std::move(name), std::move(*mapped));
+    static_cast<void>(memory->remove(name.file()));
+    return mapped.error();
   }
 }
 

@@ -42,8 +42,8 @@ struct LenderState {
 /// Thread safety: one thread at a time.
 class LenderFile {
  public:
-  static Result<LenderFile> create(std::shared_ptr<platform::SharedMemory> memory, const std::string& group,
-                                   const platform::ProcessId& process);
+  /// `wanted`: its number, or the next one that is free.
+  static Result<LenderFile> create(std::shared_ptr<platform::SharedMemory> memory, LenderName wanted);
   LenderFile(LenderFile&&) = default;
   ~LenderFile();
   const LenderName& name() const { return name_; }

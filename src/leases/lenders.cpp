@@ -69,7 +69,7 @@ void Lenders::borrow(LoanNews news) {
   if (!takes) {
     std::vector<std::uint32_t> idle;
     for (const auto& [loan, taken] : taken_)
-      if (!taken.used) idle.push_back(loan);
+      if (!taken.mapped) idle.push_back(loan);
     for (const std::uint32_t loan : idle) give_back(loan);
   }
   ring();
@@ -97,6 +97,7 @@ Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
     const Lock lock(mutex_);
     const auto found = taken_.find(loan);
     if (found == taken_.end()) return Error{Errc::closed, "the loan was returned"};
+    found->second.mapped = true;
     descriptor = std::move(found->second.descriptor);
     bytes = ledger_.leases().at(loan).bytes;
     if (const Peer* const peer = peer_of(found->second.lender)) probed = peer->probed;
@@ -107,17 +108,17 @@ Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
   if (right && !probed) {
     const platform::PeerView view{*device_, mapped->get()};
     right = platform::probe(view, view, kProbed);
+    if (!right) mapped->reset();
   }
-  auto owner = right ? fabric_->owner(mapped->get(), bytes) : nullptr;
+  if (!right) {
+    unmapped(loan);
+    return right.error();
+  }
+  auto owner = fabric_->owner(mapped->get(), bytes);
   const Lock lock(mutex_);
-  const auto found = taken_.find(loan);
-  if (found == taken_.end()) return Error{Errc::closed, "the loan was returned meanwhile"};
-  Taken& taken = found->second;
-  taken.unusable = !right;
-  if (!right) return right.error();
+  Taken& taken = taken_.at(loan);
   if (Peer* const peer = peer_of(taken.lender)) peer->probed = true;
   taken.owner = std::move(owner);
-  taken.mapped = taken.used = true;
   // The lender hears of it once it is unmapped.
   std::byte* const begin = mapped->get();
   const auto unmap = [self = shared_from_this(), loan, memory = std::move(*mapped)](std::byte*) mutable {
@@ -133,12 +134,12 @@ void Lenders::unmapped(std::uint32_t loan) {
   if (!news_) give_back(loan);  // there is no thread that does it later
 }
 
-void Lenders::return_loan(std::uint32_t loan) {
+void Lenders::end_loan(std::uint32_t loan, bool usable) {
   const Lock lock(mutex_);
   const auto found = taken_.find(loan);
   if (found == taken_.end()) return;  // it went when it was unmapped
   if (found->second.mapped) throw std::logic_error("a loan was returned that is still mapped");
-  give_back(loan);
+  give_back(loan, usable);
 }
 
 std::vector<Lenders::Loan> Lenders::loans() const {
@@ -194,8 +195,9 @@ void Lenders::find() {
   const auto names = find_lenders(*seams_.memory, *files_);
   if (!names) return;  // no directory: no lender
   for (const LenderName& name : *names) {
-    const bool known = std::ranges::find(met_, name) != met_.end() || name == options_.self;
-    if (!known && name.group == options_.group) meet(name);
+    const bool own = name.process == process_ && name.number == options_.number;
+    const bool known = std::ranges::find(met_, name) != met_.end();
+    if (!own && !known && name.group == options_.group) meet(name);
   }
 }
 
@@ -254,11 +256,12 @@ void Lenders::on(Peer& peer, const message::Any& message, platform::OwnDescripto
   }
 }
 
-// Into its own ledger, which grants it to this process unless that has as much as it wants.
+// Into its own ledger, which grants it to this process unless that has as much as it wants. There a lender offers what
+// it has lent, and no more: nothing is granted but what came.
 void Lenders::granted(Peer& peer, const message::Granted& granted, platform::OwnDescriptor descriptor) {
   if (descriptor && granted.bytes >= policy::kSmallestLease && granted.bytes < UINT64_MAX / 2) {
-    const policy::lease_event::Offer offer{
-        .lender = peer.party, .bytes = ledger_.lent_by(peer.party) + granted.bytes, .piece = granted.bytes};
+    const policy::Bytes lent = ledger_.lent_by(peer.party);
+    const policy::lease_event::Offer offer{.lender = peer.party, .bytes = lent + granted.bytes, .piece = granted.bytes};
     for (const policy::LeaseCommand& command : submit(offer)) {
       if (command.kind != policy::LeaseCommand::grant) continue;
       taken_[command.lease.id] =
@@ -267,6 +270,7 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, platform::Own
       for (Peer& other : peers_) ask(other);
       return;
     }
+    submit(policy::lease_event::Offer{.lender = peer.party, .bytes = lent});
   }
   ask(peer);
   send(peer, message::ReturnLease{granted.lease, false});
@@ -288,15 +292,17 @@ void Lenders::lost(Peer& peer) {
   submit(policy::lease_event::LenderDied{peer.party, deadline});
 }
 
-void Lenders::give_back(std::uint32_t loan) {
+void Lenders::give_back(std::uint32_t loan, bool usable) {
   const auto found = taken_.find(loan);
   const Taken taken = std::move(found->second);
   taken_.erase(found);
   const policy::Time now = clock_->now();
-  ledger_.on(now, policy::lease_event::Recall{loan});  // its lender grants it anew, or not at all
-  ledger_.on(now, policy::lease_event::Return{loan, taken.unusable});
+  const policy::Bytes others = ledger_.lent_by(taken.lender) - ledger_.leases().at(loan).bytes;
+  ledger_.on(now, policy::lease_event::Recall{loan});
+  ledger_.on(now, policy::lease_event::Offer{.lender = taken.lender, .bytes = others});
+  ledger_.on(now, policy::lease_event::Return{loan, !usable});
   if (Peer* const peer = peer_of(taken.lender)) {
-    send(*peer, message::ReturnLease{taken.lease, taken.unusable});
+    send(*peer, message::ReturnLease{taken.lease, !usable});
     if (!stopping_) ask(*peer);
   }
 }

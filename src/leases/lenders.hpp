@@ -21,9 +21,9 @@
 namespace ebb::leases {
 
 struct BorrowOptions {
-  std::string group;                    // node::lending_group()
-  std::uint64_t bytes = UINT64_MAX;     // in all, at most; UINT64_MAX: as much as others lend
-  std::optional<LenderName> self = {};  // from whom this store borrows nothing
+  std::string group;                         // node::lending_group()
+  std::uint64_t bytes = UINT64_MAX;          // in all, at most; UINT64_MAX: as much as others lend
+  std::optional<std::uint32_t> number = {};  // of the store in its process: it borrows nothing of itself
   std::chrono::nanoseconds return_within = std::chrono::seconds(1);  // what a dead lender lent
 };
 
@@ -49,7 +49,8 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
   std::uint64_t loan_bytes(std::uint32_t loan) const override;
   Terms terms(std::uint32_t loan) const override;
   Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) override;
-  void return_loan(std::uint32_t loan) override;
+  void return_loan(std::uint32_t loan) override { end_loan(loan, /*usable=*/true); }
+  void refuse_loan(std::uint32_t loan) override { end_loan(loan, /*usable=*/false); }
   /// Its thread ends; what is mapped stays so, and is returned when it is not.
   void stop();
 
@@ -76,7 +77,7 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
     policy::LeaseId lease = 0;  // the lender's number
     platform::OwnDescriptor descriptor;
     std::shared_ptr<platform::Device> owner;
-    bool mapped = false, used = false, unusable = false;
+    bool mapped = false;  // or is being mapped
   };
   using News = std::vector<std::pair<std::uint32_t, bool>>;
   using Lock = std::unique_lock<std::mutex>;
@@ -93,7 +94,8 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
   void limited(Peer& peer, std::uint32_t link);
   void lost(Peer& peer);
   void ask(Peer& peer);
-  void give_back(std::uint32_t loan);
+  void end_loan(std::uint32_t loan, bool usable);
+  void give_back(std::uint32_t loan, bool usable = true);
   void unmapped(std::uint32_t loan);
   std::vector<policy::LeaseCommand> submit(const policy::lease_event::Any& event);
   Peer* peer_of(policy::PartyId party);

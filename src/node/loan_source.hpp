@@ -35,6 +35,8 @@ class LoanSource {
   virtual Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) = 0;
   /// Another process may use it: it is not mapped or registered here, and no transfer of it is under way.
   virtual void return_loan(std::uint32_t loan) = 0;
+  /// As return_loan(), of a loan that could not be used: its lender is not to try again.
+  virtual void refuse_loan(std::uint32_t loan) { return_loan(loan); }
 };
 
 }  // namespace ebb::node

@@ -21,6 +21,7 @@ void check_piece(Bytes piece) {
 std::vector<LeaseCommand> LeaseLedger::on(Time now, const lease_event::Any& event) {
   out_.clear();
   std::visit([this](const auto& e) { apply(e); }, event);
+  std::erase_if(lenders_, [this](const auto& one) { return one.second.bytes == 0 && lent_by(one.first) == 0; });
   tell_overdue(now);
   grant_what_fits();
   return std::exchange(out_, {});
@@ -72,6 +73,7 @@ void LeaseLedger::apply(const lease_event::BorrowerEnded& e) {
   for (const auto& [id, lease] : leases_)
     if (lease.borrower == e.borrower) ending.push_back(id);
   for (const LeaseId id : ending) end(id);
+  borrowers_.erase(e.borrower);
 }
 
 void LeaseLedger::apply(const lease_event::LenderDied& e) {

@@ -86,6 +86,7 @@ struct LeaseCommand {
 // 2. A lease has one borrower, from its grant until it is gone; its number is not used again.
 // 3. The bytes of a lease are free only when it is gone: returned, or its borrower ended with all its children.
 // 4. Every recall ends with `free`; past its deadline with `overdue` before that.
+// 5. Nothing is kept of a borrower that has ended, nor of a lender that offers nothing and has lent nothing.
 class LeaseLedger {
  public:
   // Events that name what there is not, such as a lease that was returned before, change nothing. Pieces below

@@ -59,7 +59,7 @@ void Borrower::take(std::uint32_t loan) {
   if (used) return;
   const bool news = used.error().code != Errc::closed && !std::exchange(told_why_, true);
   if (news) log_.warning(what_ + " cannot be used: " + used.error().message);
-  source_.return_loan(loan);
+  source_.refuse_loan(loan);
 }
 
 Result<void> Borrower::use(std::uint32_t loan) {

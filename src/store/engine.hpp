@@ -132,7 +132,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Waits& waits() { return waits_; }
   Suspender& suspender() { return suspender_; }
   Lending& lending() { return lending_; }
-  Result<void> lend(std::uint64_t bytes, Seconds within);
+  Result<void> lend(std::uint64_t bytes, Seconds within, const Interrupt& interrupted);
 
   /// Tests with a clock of their own: looks at the time again.
   void poke();

@@ -159,7 +159,8 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   if (setup_.pool) setup_.pool->memory.reset();  // leaves the node's pool, unless the application has memory of it
   neighbours_.forget_lenders();
   const policy::Time left = std::clamp<policy::Time>(until - port_.now(), 0, kRecall.count());
-  if (const auto returned = neighbours_.stop_lending(std::chrono::nanoseconds(left)); result) result = returned;
+  const auto returned = neighbours_.stop_lending(std::chrono::nanoseconds(left), interrupted);
+  if (result) result = returned;
   return result;
 }
 
@@ -192,12 +193,12 @@ void Engine::log_suspension(const Result<void>& done) const {
     setup_.log.warning("not suspended: " + done.error().message);
 }
 
-Result<void> Engine::lend(std::uint64_t bytes, Seconds within) {
+Result<void> Engine::lend(std::uint64_t bytes, Seconds within, const Interrupt& interrupted) {
   if (auto error = lifetime_.forked()) return *error;
   if (bytes > 0 && bytes < policy::kSmallestLease) {
     return wrong_value("lend", std::to_string(bytes), "0, or at least 67108864 bytes (64 MiB)");
   }
-  return neighbours_.lend(bytes, std::chrono::nanoseconds(nanoseconds(within)));
+  return neighbours_.lend(bytes, std::chrono::nanoseconds(nanoseconds(within)), interrupted);
 }
 
 Result<std::shared_ptr<Attached>> Engine::attach(std::shared_ptr<Attached> attached) {

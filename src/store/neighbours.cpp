@@ -1,6 +1,7 @@
 #include "store/neighbours.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <unistd.h>
 
@@ -9,12 +10,20 @@ namespace {
 
 node::NodeSeams node_seams(const Seams& seams) { return seams.node ? *seams.node : node::NodeSeams::usual(); }
 
+std::uint32_t next_number() {
+  static std::atomic<std::uint32_t> last{0};
+  return ++last;
+}
+
 // In millionths, at least one.
 std::uint32_t link_of(double share) {
   return std::max(1u, static_cast<std::uint32_t>(std::lround(share * policy::kWholeLink)));
 }
 
 }  // namespace
+
+Neighbours::Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup)
+    : lending_(lending), seams_(seams), setup_(setup), number_(next_number()) {}
 
 Result<void> Neighbours::start() {
   if (setup_.lend > 0) {
@@ -41,11 +50,12 @@ Result<void> Neighbours::start_lending(std::uint64_t bytes) {
   auto fabric = this->fabric();
   if (!fabric) return fabric.error();
   leases::LenderOptions options{.group = setup_.lending_group,
+                                .number = number_,
                                 .bytes = bytes,
                                 .link = link_of(setup_.lend_share),
                                 .gpu = seams_.device->gpu(),
                                 .recall_within = {}};
-  options.overdue = [log = setup_.log](const std::string& text) { log.warning(text); };
+  options.warn = [log = setup_.log](const std::string& text) { log.warning(text); };
   auto lender = leases::Lender::open(node_seams(seams_), *seams_.files, *seams_.clock, **fabric, std::move(options));
   if (!lender) return lender.error();
   lender_ = std::move(*lender);
@@ -55,8 +65,7 @@ Result<void> Neighbours::start_lending(std::uint64_t bytes) {
 Result<void> Neighbours::start_borrowing() {
   auto fabric = this->fabric();
   if (!fabric) return fabric.error();
-  leases::BorrowOptions options{.group = setup_.lending_group, .bytes = setup_.borrow};
-  if (lender_) options.self = lender_->name();
+  leases::BorrowOptions options{.group = setup_.lending_group, .bytes = setup_.borrow, .number = number_};
   auto lenders =
       leases::Lenders::open(node_seams(seams_), seams_.files, seams_.clock, seams_.device, *fabric, std::move(options));
   if (!lenders) return lenders.error();
@@ -73,7 +82,7 @@ Result<void> Neighbours::start_borrowing() {
   return {};
 }
 
-Result<void> Neighbours::lend(std::uint64_t bytes, std::chrono::nanoseconds within) {
+Result<void> Neighbours::lend(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted) {
   std::shared_ptr<leases::Lender> lender;
   {
     const std::lock_guard lock(mutex_);
@@ -81,7 +90,7 @@ Result<void> Neighbours::lend(std::uint64_t bytes, std::chrono::nanoseconds with
     if (!lender_) return bytes == 0 ? Result<void>() : start_lending(bytes);
     lender = lender_;
   }
-  return lender->offer(bytes, within);
+  return lender->offer(bytes, within, interrupted);
 }
 
 std::optional<LeaseStats> Neighbours::stats() const {
@@ -121,14 +130,14 @@ void Neighbours::forget_lenders() {
   last.swap(lenders_);
 }
 
-Result<void> Neighbours::stop_lending(std::chrono::nanoseconds within) {
+Result<void> Neighbours::stop_lending(std::chrono::nanoseconds within, const Interrupt& interrupted) {
   std::shared_ptr<leases::Lender> lender;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     lender.swap(lender_);
   }
-  return lender ? lender->offer(0, within) : Result<void>();
+  return lender ? lender->offer(0, within, interrupted) : Result<void>();
 }
 
 }  // namespace ebb::runtime

@@ -17,20 +17,19 @@ namespace ebb::runtime {
 /// closes the store. mutex_ guards what is not constant, and is not held while memory is waited for.
 class Neighbours {
  public:
-  Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup)
-      : lending_(lending), seams_(seams), setup_(setup) {}
+  Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup);
   /// Once the store is open. Errors of lending: unsupported (this device's memory cannot be lent), those of
   /// leases::Lender. A store that cannot borrow here goes on without, and says so.
   Result<void> start();
   /// Lends so much from now on: see leases::Lender::offer().
-  Result<void> lend(std::uint64_t bytes, std::chrono::nanoseconds within);
+  Result<void> lend(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted);
   std::optional<LeaseStats> stats() const;
   /// Nothing is taken any more, and nothing moves. What is mapped is returned when it is freed.
   void stop_borrowing();
   /// It was freed, but for what the application holds.
   void forget_lenders();
   /// All that was lent comes back, or the error says who has not returned what; no one is lent anything any more.
-  Result<void> stop_lending(std::chrono::nanoseconds within);
+  Result<void> stop_lending(std::chrono::nanoseconds within, const Interrupt& interrupted);
 
  private:
   Result<std::shared_ptr<platform::PeerFabric>> fabric();
@@ -40,6 +39,7 @@ class Neighbours {
   Lending& lending_;
   const Seams& seams_;
   const EngineSetup& setup_;
+  const std::uint32_t number_;  // of the store in its process
   std::shared_ptr<platform::PeerFabric> fabric_;
   mutable std::mutex mutex_;
   bool closed_ = false;

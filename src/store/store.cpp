@@ -276,8 +276,8 @@ Result<std::optional<std::int64_t>> Store::suspended() const {
 
 Result<void> Store::clear_suspended() { return engine_ ? engine_->suspender().clear() : no_store(); }
 
-Result<void> Store::lend(std::uint64_t bytes, Seconds within) {
-  return engine_ ? engine_->lend(bytes, within) : Result<void>(no_store());
+Result<void> Store::lend(std::uint64_t bytes, Seconds within, const Interrupt& interrupted) {
+  return engine_ ? engine_->lend(bytes, within, interrupted) : Result<void>(no_store());
 }
 
 Stats Store::stats() const { return engine_ ? engine_->stats() : Stats{}; }

@@ -177,7 +177,7 @@ static void test_store_calls(void) {
     CHECK_STATUS(ebb_start_prefetch(store), status);
     CHECK_STATUS(ebb_wait(store, "local", EBB_FOREVER), status);
     CHECK_STATUS(ebb_drop_all(store), status);
-    CHECK_STATUS(ebb_lend(store, 0, 0.0), status);
+    CHECK_STATUS(ebb_lend(store, 0, EBB_FOREVER), status);
     size_t count = 99;
     CHECK_STATUS(ebb_versions(store, NULL, 0, &count), thrown);
     CHECK(count == (status == EBB_OK ? 3 : 0));

@@ -263,7 +263,10 @@ Result<std::optional<std::int64_t>> Store::suspended() const {
   return std::optional<std::int64_t>(17);
 }
 Result<void> Store::clear_suspended() { return act(engine_->code); }
-Result<void> Store::lend(std::uint64_t, Seconds) { return act(engine_->code); }
+Result<void> Store::lend(std::uint64_t, Seconds within, const Interrupt&) {
+  if (within < Seconds(0)) return Error{Errc::timed_out, "at once"};
+  return act(engine_->code);
+}
 Stats Store::stats() const {
   act(engine_->code).value();
   Stats stats;

@@ -1,7 +1,9 @@
 // A lender and borrowers, in one process: leases come, are recalled, returned and overdue.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <semaphore>
 #include <thread>
 
 #include "parties.hpp"
@@ -46,24 +48,33 @@ TEST(Leases, come_ahead_and_go_back_when_the_lender_wants_them) {
   EXPECT_EQ(borrower->loans().size(), 1u);
 }
 
+// Those of a place, in which a test can break something.
+class RealSockets : public platform::LocalSockets {
+ public:
+  explicit RealSockets(std::shared_ptr<platform::LocalSockets> real) : real_(std::move(real)) {}
+  Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
+    return real_->listen(name);
+  }
+  Result<std::unique_ptr<platform::LocalConnection>> connect(const std::string& name) override {
+    return real_->connect(name);
+  }
+  Result<platform::OwnDescriptor> this_process() override { return real_->this_process(); }
+  Result<std::size_t> wait(std::span<platform::Waiting> all, std::chrono::milliseconds limit) override {
+    return real_->wait(all, limit);
+  }
+
+ private:
+  const std::shared_ptr<platform::LocalSockets> real_;
+};
+
 // Its sockets work, but no one is told of them.
 class Unheard : public Place {
-  class Sockets final : public platform::LocalSockets {
+  class Sockets final : public RealSockets {
    public:
-    explicit Sockets(std::shared_ptr<platform::LocalSockets> real) : real_(std::move(real)) {}
-    Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
-      return real_->listen(name);
-    }
-    Result<std::unique_ptr<platform::LocalConnection>> connect(const std::string& name) override {
-      return real_->connect(name);
-    }
-    Result<platform::OwnDescriptor> this_process() override { return real_->this_process(); }
+    using RealSockets::RealSockets;
     Result<std::size_t> wait(std::span<platform::Waiting>, std::chrono::milliseconds) override {
       return Error{Errc::io_error, "poll: no memory"};
     }
-
-   private:
-    const std::shared_ptr<platform::LocalSockets> real_;
   };
 
  public:
@@ -85,6 +96,72 @@ TEST(Leases, come_and_go_where_no_wait_succeeds) {
   EXPECT_EQ(lender.lent(), kLease);
 }
 
+TEST(Leases, both_sides_count_the_same_where_one_is_lent_while_another_is_on_its_way_back) {
+  const Place place;
+  TestLender lender(place, 2);
+  TestBorrower borrower(place);
+  borrower.await_lent(2);
+  EXPECT_FALSE(lender->offer(kLease, std::chrono::nanoseconds{0}));
+  const std::uint32_t recalled = *borrower.await_recalled(1).begin();
+  EXPECT_TRUE(lender->offer(3 * kLease, kLong));
+  borrower.await_lent(3);
+  borrower->return_loan(recalled);
+  borrower.await_lent(4);
+  EXPECT_EQ(lender.lent(), 3 * kLease);
+  EXPECT_EQ(borrower->loans().size(), 3u);
+}
+
+// Nobody can be accepted.
+class Full : public Place {
+  class Listener final : public platform::LocalListener {
+   public:
+    Listener(std::unique_ptr<platform::LocalListener> real, std::atomic<int>& looks)
+        : real_(std::move(real)), looks_(looks) {}
+    int fd() const noexcept override { return real_->fd(); }
+    Result<std::unique_ptr<platform::LocalConnection>> accept() override {
+      ++looks_;
+      return Error{Errc::io_error, "accept: too many open files"};
+    }
+
+   private:
+    const std::unique_ptr<platform::LocalListener> real_;
+    std::atomic<int>& looks_;
+  };
+  class Sockets final : public RealSockets {
+   public:
+    Sockets(std::shared_ptr<platform::LocalSockets> real, std::atomic<int>& looks)
+        : RealSockets(std::move(real)), looks_(looks) {}
+    Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
+      auto real = RealSockets::listen(name);
+      if (!real) return real.error();
+      return std::unique_ptr<platform::LocalListener>(std::make_unique<Listener>(std::move(*real), looks_));
+    }
+
+   private:
+    std::atomic<int>& looks_;
+  };
+
+ public:
+  node::NodeSeams seams() const override {
+    node::NodeSeams seams = Place::seams();
+    seams.sockets = std::make_shared<Sockets>(seams.sockets, looks);
+    return seams;
+  }
+  mutable std::atomic<int> looks{0};
+};
+
+TEST(Leases, a_lender_without_descriptors_looks_now_and_then) {
+  const Full place;
+  TestLender lender(place, 1);
+  TestBorrower borrower(place);
+  lender.await([&] { return place.looks > 1; });
+  const int before = place.looks;
+  const auto begun = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(20 * kPause);
+  const int looks = place.looks - before;
+  EXPECT_LE(looks, (std::chrono::steady_clock::now() - begun) / kPause + 1);
+}
+
 TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
   const Place place;
   TestLender first(place, 2), second(place, 2);
@@ -92,6 +169,24 @@ TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
   const auto all = [&] { return first.lent() + second.lent() == 4 * kLease; };
   first.await([&] { return all() && modest->loans().size() + other->loans().size() == 4; });
   EXPECT_LE(modest->loans().size(), 3u);
+}
+
+TEST(Leases, a_borrower_counts_nothing_that_it_did_not_take) {
+  const Place place;
+  const auto memory = std::make_shared<test::HookedFabric>();
+  std::atomic<int> grants{0};
+  memory->before_lend = [&] {
+    ++grants;
+    return Result<void>();
+  };
+  TestLender first(place, 2, memory), second(place, 2, memory);
+  TestBorrower borrower(place, 2 * kLease);
+  const auto loans = borrower.await_lent(2);
+  first.await([&] { return grants == 4 && first.lent() + second.lent() == 2 * kLease; });
+  for (const std::uint32_t loan : loans) borrower->return_loan(loan);
+  borrower.await_lent(4);
+  first.await([&] { return first.lent() + second.lent() == 2 * kLease; });
+  EXPECT_EQ(borrower->loans().size(), 2u);
 }
 
 TEST(Leases, a_lenders_share_is_divided_as_its_memory_is) {
@@ -119,14 +214,27 @@ TEST(Leases, what_is_not_returned_in_time_is_named_and_stays_its_borrowers) {
   const std::string who = "process " + std::to_string(::getpid());
   EXPECT_NE(late.error().message.find(who + " " + std::to_string(kLease) + " bytes"), std::string::npos)
       << late.error().message;
-  lender.await([&] { return !lender.overdue().empty(); });
-  EXPECT_NE(lender.overdue()[0].find(who + " has not returned"), std::string::npos);
+  lender.await([&] { return !lender.warnings().empty(); });
+  EXPECT_NE(lender.warnings()[0].find(who + " has not returned"), std::string::npos);
   EXPECT_EQ(lender.lent(), kLease);
   std::memset(memory.get(), 1, kLease);  // it is its memory still
   memory.reset();
   borrower->return_loan(loan);
   EXPECT_TRUE(lender->offer(0, kLong));
   EXPECT_EQ(lender.lent(), 0u);
+}
+
+TEST(Leases, a_call_that_waits_ends_when_a_later_one_lends_more) {
+  const Place place;
+  TestLender lender(place, 2);
+  TestBorrower borrower(place);
+  borrower.await_lent(2);
+  std::thread program([&] { EXPECT_TRUE(lender->offer(0, kLong)); });
+  const auto recalled = borrower.await_recalled(2);
+  EXPECT_TRUE(lender->offer(2 * kLease, kLong));
+  program.join();  // though none has been returned
+  EXPECT_EQ(lender.lent(), 2 * kLease);
+  for (const std::uint32_t loan : recalled) borrower->return_loan(loan);
 }
 
 TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
@@ -146,15 +254,51 @@ TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
   TestBorrower borrower(place, UINT64_MAX, std::make_shared<Unmappable>());
   const std::uint32_t loan = *borrower.await_lent(1).begin();
   EXPECT_FALSE(borrower->use_loan(loan));
-  borrower->return_loan(loan);
+  borrower->refuse_loan(loan);
   lender.await([&] { return lender.lent() == 0; });
   TestBorrower other(place);  // which can
   other.await_lent(1);
   EXPECT_TRUE(borrower->loans().empty());
+}
 
-  // A lender without the memory offers what it has.
-  TestLender poor(place, 2, std::make_shared<Unmappable>());
-  EXPECT_EQ(poor.lent(), 0u);
+TEST(Leases, a_lender_without_the_memory_offers_what_it_has_and_says_so) {
+  const Place place;
+  const auto memory = std::make_shared<test::HookedFabric>();
+  memory->before_lend = [made = 0]() mutable {
+    return made++ == 0 ? Result<void>() : Error{Errc::out_of_memory, "the device is full"};
+  };
+  TestLender lender(place, std::uint64_t{1} << 32, memory);
+  TestBorrower borrower(place, 3 * kLease);
+  borrower.await_lent(1);
+  lender.await([&] { return lender->state().offered == kLease; });
+  EXPECT_EQ(lender.lent(), kLease);
+  ASSERT_FALSE(lender.warnings().empty());
+  EXPECT_EQ(lender.warnings().back(), "no more than 67108864 bytes can be lent: the device is full");
+  EXPECT_TRUE(lender->offer(kLease, kLong));
+}
+
+TEST(Leases, what_is_being_mapped_while_a_store_closes_goes_back_once_it_is_unmapped) {
+  const Place place;
+  TestLender lender(place, 2);
+  const auto fabric = std::make_shared<test::HookedFabric>();
+  std::binary_semaphore maps{0}, may_end{0};
+  fabric->before_map = [&] {
+    maps.release();
+    may_end.acquire();
+  };
+  TestBorrower borrower(place, UINT64_MAX, fabric);
+  const std::uint32_t loan = *borrower.await_lent(2).begin();
+  const policy::LeaseId lease = lender->state().leases.front().lease;
+  std::thread program([&] { EXPECT_TRUE(borrower->use_loan(loan)); });
+  maps.acquire();
+  borrower->borrow({});
+  lender.await([&] { return lender.lent() <= kLease; });
+  const auto left = lender->state().leases;
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].lease, lease);
+  may_end.release();
+  program.join();
+  lender.await([&] { return lender.lent() == 0; });
 }
 
 TEST(Leases, a_store_that_closes_returns_what_it_has_once_it_is_unmapped) {

@@ -9,6 +9,8 @@ namespace ebb::leases {
 namespace {
 
 using node::test::Place;
+using platform::testing::FakeSharedMemory;
+using platform::testing::SharedCall;
 
 TEST(LenderFile, its_name_says_who_lends_and_nothing_else_is_taken_for_one) {
   const LenderName name{"job-a%20b", {4711, 123456789}, 2};
@@ -26,8 +28,8 @@ TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
   const auto seams = place.seams();
   const auto self = platform::process_id(files, ::getpid()).value();
   {
-    auto first = LenderFile::create(seams.memory, "job-test", self).value();
-    auto second = LenderFile::create(seams.memory, "job-test", self).value();
+    auto first = LenderFile::create(seams.memory, {"job-test", self}).value();
+    auto second = LenderFile::create(seams.memory, {"job-test", self}).value();
     EXPECT_NE(first.name(), second.name());
     EXPECT_FALSE(read_lender(*seams.memory, first.name()).value()) << "nothing is written yet";
     LenderState state{3, 8ull << 30, {{7, 4711, 1ull << 30, policy::LeaseState::overdue}}};
@@ -42,6 +44,17 @@ TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
     EXPECT_EQ(find_lenders(*seams.memory, files).value().size(), 2u);
   }
   EXPECT_TRUE(seams.memory->list().value().empty());
+}
+
+TEST(LenderFile, one_that_cannot_be_made_leaves_nothing) {
+  platform::PosixFiles files;
+  const auto self = platform::process_id(files, ::getpid()).value();
+  for (const auto call : {SharedCall::allocate, SharedCall::map}) {
+    const auto memory = std::make_shared<FakeSharedMemory>();
+    memory->faults().fail_nth(call, 1, ENOSPC);
+    EXPECT_FALSE(LenderFile::create(memory, {"job-test", self}));
+    EXPECT_TRUE(memory->list().value().empty());
+  }
 }
 
 }  // namespace

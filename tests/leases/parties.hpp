@@ -1,6 +1,7 @@
 #pragma once
 // Lenders and borrowers of ordinary memory, with real sockets and shared memory.
 #include <condition_variable>
+#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
@@ -18,23 +19,44 @@ using node::test::Place;
 inline constexpr std::uint64_t kLease = policy::kSmallestLease;
 inline constexpr std::chrono::seconds kLong{60};
 
+// Ordinary memory, before whose calls a test does something.
+class HookedFabric final : public platform::PeerFabric {
+ public:
+  std::function<Result<void>()> before_lend = [] { return Result<void>(); };
+  std::function<void()> before_map = [] {};
+
+  std::size_t granularity() const noexcept override { return memory_->granularity(); }
+  Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t bytes) override {
+    if (const auto may = before_lend(); !may) return may.error();
+    return memory_->lend(bytes);
+  }
+  Result<std::shared_ptr<std::byte>> map(const platform::LentMemory& lent) override { return memory_->map(lent); }
+  Result<std::shared_ptr<std::byte>> map(int descriptor, std::size_t bytes) override {
+    before_map();
+    return memory_->map(descriptor, bytes);
+  }
+
+ private:
+  const std::unique_ptr<platform::PeerFabric> memory_ = platform::make_host_fabric();
+};
+
 class TestLender {
  public:
   TestLender(const Place& place, std::uint64_t leases, std::shared_ptr<platform::PeerFabric> memory = {},
              std::uint32_t link = policy::kWholeLink)
       : memory_(memory ? std::move(memory) : platform::make_host_fabric()) {
     LenderOptions options{.group = "job-test", .bytes = leases * kLease, .link = link, .recall_within = {}};
-    options.overdue = [this](const std::string& text) {
+    options.warn = [this](const std::string& text) {
       const std::lock_guard lock(mutex_);
-      overdue_.push_back(text);
+      warnings_.push_back(text);
     };
     lender_ = Lender::open(place.seams(), files_, clock_, *memory_, std::move(options)).value();
   }
   Lender& operator*() { return *lender_; }
   Lender* operator->() { return lender_.get(); }
-  std::vector<std::string> overdue() {
+  std::vector<std::string> warnings() {
     const std::lock_guard lock(mutex_);
-    return overdue_;
+    return warnings_;
   }
   std::uint64_t lent() const {
     std::uint64_t sum = 0;
@@ -52,7 +74,7 @@ class TestLender {
   platform::SteadyClock clock_;
   std::shared_ptr<platform::PeerFabric> memory_;
   std::mutex mutex_;
-  std::vector<std::string> overdue_;
+  std::vector<std::string> warnings_;
   std::unique_ptr<Lender> lender_;
 };
 

@@ -68,6 +68,17 @@ TEST(LeaseLedger, BorrowersAndLendersShareEvenly) {
   EXPECT_EQ(ledger.link_of(2, 7), kWholeLink / 4);
 }
 
+// A lender sees many come and go.
+TEST(LeaseLedger, OfABorrowerThatHasEndedNothingIsKept) {
+  LeaseLedger ledger;
+  ledger.on(0, lend::Offer{1, kPiece});
+  ledger.on(0, lend::Request{7, kPiece});
+  EXPECT_EQ(lease_text(ledger.on(0, lend::BorrowerDied{7})), "");
+  EXPECT_EQ(lease_text(ledger.on(0, lend::Request{7, kPiece})), "");
+  EXPECT_EQ(lease_text(ledger.on(0, lend::BorrowerEnded{7})), "free1:1>7");
+  EXPECT_EQ(lease_text(ledger.on(0, lend::Request{7, kPiece})), "grant2:1>7") << "another one";
+}
+
 TEST(LeaseLedger, ALeaseIsNoLargerThanEitherSideSays) {
   LeaseLedger ledger;
   ledger.on(0, lend::Request{7, 3 * kPiece, kPiece});

@@ -5,6 +5,9 @@ from __future__ import annotations
 import _thread
 import operator
 import signal
+import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,6 +52,25 @@ def test_it_ends_the_draining_and_the_store_stays_open(disk: Path) -> None:
     store.close()
     with ebbtide.open(disk / "kept", readonly=True) as store:
         assert store.versions() == [1, 2] and store.latest() == 2
+
+
+@pytest.mark.parametrize("end", ["lend", "close"])
+def test_it_ends_the_wait_for_what_was_lent(end: str, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBBTIDE_JOB", f"test-{uuid.uuid4().hex}")
+    lender = ebbtide.open(device="cpu", device_cache="4KiB", host_cache=0, disk=0, lend="64MiB")
+    with ebbtide.open(device="cpu", device_cache="4MiB", host_cache=0, disk=0, borrow="auto") as borrower:
+        while not any(tier["name"] == "peer" and tier["capacity"] for tier in borrower.stats()["tiers"]):
+            time.sleep(0.002)
+        for version in range(15):  # which have nowhere else to go
+            borrower.checkpoint(version, np.full(4 << 20, version, np.uint8))
+        timer = threading.Timer(0.2, _thread.interrupt_main)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            lender.lend(0, timeout=None) if end == "lend" else lender.close()
+        timer.join()
+        for version in range(15):
+            assert (borrower.restore(version) == version).all()
+    lender.close()
 
 
 def test_a_commit_that_an_interrupted_draining_refuses_ends_nothing(disk: Path) -> None:

@@ -174,6 +174,14 @@ def test_a_store_that_lends_and_borrows_takes_nothing_of_its_own(child: Callable
     both.close()
 
 
+def test_a_store_that_lends_later_takes_nothing_of_its_own() -> None:
+    with borrower(wait_for=0) as store, borrower(wait_for=0) as other:
+        store.lend(2 * LEASE)
+        until(lambda: store.stats()["leases"]["lent"] == 2 * LEASE)
+        until(lambda: borrowed(store) + borrowed(other) == 2 * LEASE)
+        assert borrowed(store) == 0
+
+
 def test_a_store_that_closes_at_any_moment_returns_all_that_it_was_lent() -> None:
     with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0, lend=4 * LEASE) as store:
         for count in range(12):
@@ -281,7 +289,8 @@ def test_a_lender_that_never_answers_holds_up_nobody(child: Callable[[], Child])
         assert borrowed(store) == 0
 
 
-def test_the_command_lends_until_it_is_told_to_end(group: str) -> None:
+@pytest.mark.parametrize("seconds", [[], ["--seconds", "inf"]], ids=" ".join)
+def test_the_command_lends_until_it_is_told_to_end(group: str, seconds: list[str]) -> None:
     words = [
         sys.executable,
         "-c",
@@ -292,7 +301,7 @@ def test_the_command_lends_until_it_is_told_to_end(group: str) -> None:
         "--bytes",
         "128MiB",
     ]
-    lender = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    lender = subprocess.Popen(words + seconds, stdout=subprocess.PIPE, text=True)
     assert lender.stdout is not None
     assert lender.stdout.readline() == "lending 128 MiB of cpu; Ctrl-C ends it\n"
     with borrower(wait_for=2 * LEASE) as store:

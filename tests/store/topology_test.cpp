@@ -1,10 +1,12 @@
 // A store over other machines than the usual one, and over memory that is lent, recalled and lost: real threads and
 // files, doubles of devices that poison what may not be read, and every byte compared.
 #include <atomic>
+#include <future>
 #include <gtest/gtest.h>
 #include <thread>
 
 #include "cache/tier_memory.hpp"
+#include "store/borrower.hpp"
 #include "support.hpp"
 
 namespace ebb::runtime {
@@ -301,6 +303,40 @@ TEST(LentSegments, WhatCannotBeLentIsRefusedByName) {
   const auto refused = rig.engine().lending().lend(1, memory());
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("64 segments already"), std::string::npos) << refused.error().message;
+}
+
+// Lends one page, and hears what becomes of it.
+class OnePage final : public node::LoanSource {
+ public:
+  void borrow(LoanNews news) override {
+    if (news) news(1, true);
+  }
+  std::uint64_t loan_bytes(std::uint32_t) const override { return kPage; }
+  Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t) override {
+    return std::shared_ptr<std::byte>(new std::byte[kPage], std::default_delete<std::byte[]>());
+  }
+  void return_loan(std::uint32_t) override { end_.set_value("returned"); }
+  void refuse_loan(std::uint32_t) override { end_.set_value("refused"); }
+  std::string end() { return end_.get_future().get(); }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  std::promise<std::string> end_;
+};
+
+TEST(LentSegments, ALoanForWhichThereIsNoSegmentIsRefused) {
+  Rig rig(Backend::gpu);
+  Lending& lending = rig.engine().lending();
+  for (std::size_t s = 1; s < memory::MemorySegments::kMost; ++s)
+    ASSERT_TRUE(lending.lend(1, memory::direct_host_memory(*rig.seams().device, 4096).value()));
+  OnePage source;
+  std::string said;
+  const Log log([&](std::string_view text) { said = text; });
+  Borrower borrower(source, lending, *rig.seams().device, 1, /*pinned=*/false, "memory of another process", log);
+  borrower.start();
+  EXPECT_EQ(source.end(), "refused");
+  borrower.stop();
+  EXPECT_NE(said.find("memory of another process cannot be used: the host cache has 64 segments"), said.npos) << said;
 }
 
 }  // namespace

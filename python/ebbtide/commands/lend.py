@@ -48,7 +48,7 @@ def lend(
             ) as store:
                 offered = store.stats()["leases"]["offered"]
                 outcome.say(f"lending {_core.format_bytes(offered)} of {where}; Ctrl-C ends it")
-                ended.wait(seconds)
+                ended.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
