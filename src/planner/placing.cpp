@@ -94,7 +94,9 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   TierIndex best = kNoTier, ready = kNoTier;
   Room best_room, ready_room;
   Time best_cost = kNever, ready_cost = kNever;
-  for (TierIndex t = 0; t < (reserve ? 1 : context_.tiers()) && ready == kNoTier; ++t) {
+  // The first that is ready, unless its lender's pace makes it slow: then another may be quicker.
+  const auto settled = [&] { return ready != kNoTier && !transfers_.paced(kNoTier, ready, bytes); };
+  for (TierIndex t = 0; t < (reserve ? 1 : context_.tiers()) && !settled(); ++t) {
     if ((fastest_taken && t == 0) || r.excluded >> t & 1) continue;
     if (table_[slot].at[t].state != ReplicaState::gone) continue;
     if (!space_.fits(t, bytes)) continue;
@@ -107,7 +109,7 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
     }
     const Time cost = room.wait + transfers_.route_time(kNoTier, t, bytes);
     if (cost < best_cost) best = t, best_cost = cost, best_room = room;
-    if (room.wait == 0) ready = t, ready_cost = cost, ready_room = room;
+    if (room.wait == 0 && cost < ready_cost) ready = t, ready_cost = cost, ready_room = room;
   }
   if (best == kNoTier) return false;
   if (ready != kNoTier && (best == ready || context_.now >= r.fallback || at_any_cost)) {

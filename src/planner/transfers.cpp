@@ -138,12 +138,20 @@ std::vector<int> Transfers::links_of(const Move& m) const {
 // What the rest of it takes, of which something is left.
 Time Transfers::time_left(const Move& m) const { return std::max<Time>(1, route_time(m.from, m.to, m.total - m.done)); }
 
-Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
-  const Route& route = route_of(from, to);
+Time Transfers::links_time(const Route& route, Bytes bytes) const {
   Time slowest = 0;
   for (int h = 0; h < route.hops; ++h) slowest = std::max(slowest, link(route[h]).estimate.time_for(bytes));
+  return slowest;
+}
+
+bool Transfers::paced(TierIndex from, TierIndex to, Bytes bytes) const {
+  return route_time(from, to, bytes) > links_time(route_of(from, to), bytes);
+}
+
+Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
+  const Route& route = route_of(from, to);
   const auto at_pace = [&](TierIndex tier, int hop) { return pacers_.slowest(tier, link(route[hop]).spec, bytes); };
-  return std::max({slowest, at_pace(from, 0), at_pace(to, route.hops - 1)});
+  return std::max({links_time(route, bytes), at_pace(from, 0), at_pace(to, route.hops - 1)});
 }
 
 // False: enough is queued to keep the links busy until the next event. What may take a link as a detour is not: it is

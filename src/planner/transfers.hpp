@@ -41,6 +41,8 @@ class Transfers {
   // Routes and links.
   const Route& route_of(TierIndex from, TierIndex to) const { return routes_of(from, to).front(); }
   Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
+  // A lender's pace, and not a link, makes it that long.
+  bool paced(TierIndex from, TierIndex to, Bytes bytes) const;
   Time time_left(const Move& m) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
   const std::vector<Link>& links() const { return links_; }
@@ -94,6 +96,7 @@ class Transfers {
   bool idle(const Route& detour) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
   bool on_streams(const Move& m) const;
+  Time links_time(const Route& route, Bytes bytes) const;
   Bytes readable(const Move& m) const;
   CommandId coming_last(const Move& m, Bytes end) const;
 

@@ -117,6 +117,16 @@ INSTANTIATE_TEST_SUITE_P(Shares, Pace,
                          ::testing::Values(std::pair{250'000u, 250'000u}, std::pair{1'000u, 900'000u},
                                            std::pair{500'000u, kWholeLink}));
 
+// A lender that allows next to nothing holds up no one who has another way.
+TEST(SlowLender, IsPassedBy) {
+  Machine machine = with_peers(8, 256, 0);
+  for (LinkSpec& link : machine.links) link.chunk = 4 * kChunk;  // as large as a checkpoint
+  Paced p(machine);
+  p.lend(1, 7, 1);
+  for (Version v = 0; v < 40; ++v) ASSERT_EQ(p.done(p.d.checkpoint(v, 4, kNever)), Reason::ok) << v;
+  EXPECT_LT(p.d.now, 1'000'000'000);
+}
+
 struct Recalled : ::testing::Test {  // 48 MiB in a lender's memory, whose share is a tenth
   Recalled() : p(with_peers(4, 4, 0)) {
     p.lend(1, 7, kWholeLink);
