@@ -135,6 +135,15 @@ def torch_page() -> str:
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 
 
+def jax_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import jax_figures
+
+    measured = [json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("gradients", "torch_gpu")]
+    return last_chapter("docs/jax.md", "What was measured", jax_figures.page(*measured))
+
+
 def recompute_page() -> str:
     """Its last chapter is made of what was measured."""
     sys.path.insert(0, str(ROOT / "benches"))
@@ -352,6 +361,7 @@ PAGES = {
     "docs/cluster.svg": cluster_picture,
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
+    "docs/jax.md": jax_page,
     "docs/recompute-or-store.md": recompute_page,
     "docs/design/peers.md": peers_page,
     "docs/comparison.md": comparison_page,
