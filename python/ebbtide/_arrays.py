@@ -208,7 +208,7 @@ def new_array(library: str, dtype: str, shape: tuple[int, ...]) -> Any:
 def new_gpu_array(
     library: str, dtype: str, shape: tuple[int, ...], gpu: int, stream: int | None, stream_gpu: int
 ) -> Any:
-    """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none) of one that it can be made from.
+    """An uninitialised array on a GPU, of ``library`` or (for JAX) of one that it can be made from, or its own memory.
 
     If that GPU does not exist here it is in host memory. Its memory may have been another array's before: it is free
     for later work on ``stream`` of ``stream_gpu`` (None: on the current one).
@@ -233,7 +233,35 @@ def new_gpu_array(
         if elsewhere:
             synchronize("torch" if module is torch else "cupy", gpu)
         return array
+    if library == "jax" and (own := _InJax.on(gpu, dtype_from(dtype), shape)) is not None:
+        return own
     return new_array("numpy" if library == "torch" and torch is None else library, dtype, shape)
+
+
+class _InJax:
+    """The memory of a new array of JAX on a GPU, to be written to before the program gets :attr:`array`."""
+
+    def __init__(self, array: Any, kind: np.dtype[Any]) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = {
+            "data": (array.unsafe_buffer_pointer(), False),
+            "shape": array.shape,
+            "typestr": kind.str,
+            "version": 3,
+        }
+
+    @staticmethod
+    def on(gpu: int, kind: np.dtype[Any], shape: tuple[int, ...]) -> _InJax | None:
+        """None where JAX, or that GPU in it, is not to be had."""
+        try:
+            jax = importlib.import_module("jax")
+            there = [one for one in jax.local_devices(backend="gpu") if one.local_hardware_id == gpu]
+        except (ImportError, RuntimeError):
+            return None
+        if not there:
+            return None
+        with _all_types(jax), jax.default_device(there[0]):
+            return _InJax(jax.block_until_ready(jax.numpy.empty(shape, kind)), kind)
 
 
 def _on_torch(torch: Any, stream: int | None, gpu: int) -> Any:
@@ -262,6 +290,8 @@ def to_jax(array: Any, gpu: int, stream: int | None, stream_gpu: int) -> Any:
     On another GPU than the stream's it waits for the current stream there, as CuPy's does already (:func:`in_use_on`). One in
     host memory stays there. Where JAX, or its CPU, is not to be had it is returned as it is.
     """
+    if isinstance(array, _InJax):
+        return array.array
     try:
         jax = importlib.import_module("jax")
         from_dlpack = importlib.import_module("jax.dlpack").from_dlpack

@@ -56,7 +56,10 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
       continue;
     }
     if (!is_still(self, number, info)) continue;
-    return converts(reading.bundle) ? converted(reading.bundle, reach) : reading.arrays;
+    if (!converts(reading.bundle)) return reading.arrays;
+    if (reach.stream && lends(reading.bundle))
+      check(finish(*self.state, reach.gpu, *reach.stream));  // JAX has no streams
+    return converted(reading.bundle, reach);
   }
 }
 
