@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Gradients through a store, each beside what its framework offers, on processors, in turns; results must agree.
+"""Gradients through a store, each beside what its framework offers, in turns; results must agree.
+
+On processors; JAX on a GPU, if it finds one.
 
 jax: a stencil with a sine, of which `lax.scan` keeps the residuals of all steps in memory. Beside it `adjoint`, and `scan`
 with `jax.checkpoint` around the step (it keeps states, and computes steps anew as `adjoint` does) and around segments.
@@ -11,6 +13,7 @@ devito: the gradient of one shot by revolve with as many slots in pyrevolve's me
 
   pip install -r tests/frameworks.txt
   benches/gradients.py --dir /mnt/disk               # writes benches/results/gradients.json
+  benches/gradients.py --dir /mnt/disk --only jax --json benches/results/gradients_gpu.json   # with JAX on a GPU
 """
 
 from __future__ import annotations
@@ -105,7 +108,14 @@ def in_jax(directory: str, elements: int, steps: int, repeats: int) -> dict[str,
             for name, call in compiled.items()
         }
         times = turns(ways, repeats, lambda a, b: bool(np.allclose(a, b, rtol=1e-3)))
-    return {"state_bytes": size, "steps": steps, "step_s": a_step, "temporary_bytes": temporary, "seconds": times}
+    return {
+        "device": jax.devices()[0].device_kind,
+        "state_bytes": size,
+        "steps": steps,
+        "step_s": a_step,
+        "temporary_bytes": temporary,
+        "seconds": times,
+    }
 
 
 # --- deepwave ------------------------------------------------------------------------------------------------------

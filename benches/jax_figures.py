@@ -8,21 +8,38 @@ from typing import Any
 from comparison_figures import spread
 
 
-def page(gradients: dict[str, Any], on_gpu: dict[str, Any]) -> str:
-    machine, found, link = gradients["machine"], gradients["measured"]["jax"], on_gpu["activations"]
-    seconds, size, steps = found["seconds"], found["state_bytes"], found["steps"]
-    pairs = zip(seconds["adjoint"], seconds["checkpoint of a step"])
-    through_host = [1e3 * (ours - theirs) / steps for ours, theirs in pairs]
-    crossing = 1e3 * (size / link["d2h_bytes_per_s"] + size / link["h2d_bytes_per_s"])
+def page(on_processors: dict[str, Any], on_gpu: dict[str, Any]) -> str:
+    machine, gpu = on_processors["machine"], on_gpu["measured"]["jax"]
+    state = on_processors["measured"]["jax"]["state_bytes"]
     paragraphs = [
-        f"One run of `benches/gradients.py` on {machine['cpus']} processors ({machine['cpu']}; load {machine['load_before']:.1f} "
-        f"before and {machine['load_after']:.1f} after; `benches/results/gradients.json`), with {steps} steps of "
-        f"{1e3 * found['step_s']:.0f} ms and a state of {size >> 20} MiB: the gradient took {spread(seconds['adjoint'])} s by "
-        f"`adjoint`, and {spread(seconds['checkpoint of a step'])} s by `lax.scan` of `jax.checkpoint(step)`, which computes as "
-        f"much and has all states in memory. So the way through the host into the store and back cost {spread(through_host)} ms "
-        "a step (medians, with the fastest and the slowest).",
-        f"On a GPU the state also crosses the link to the host and back. At the rates of pinned copies of an {on_gpu['machine']['gpu']} "
-        f"({link['d2h_bytes_per_s'] / 1e9:.0f} and {link['h2d_bytes_per_s'] / 1e9:.0f} GB/s, `benches/results/torch_gpu.json`) "
-        f"{size >> 20} MiB take no less than {crossing:.2g} ms a step. `adjoint` itself was not measured on a GPU.",
-    ]
-    return "\n".join(textwrap.fill(text, 120, break_on_hyphens=False) + "\n" for text in paragraphs)
+        "The states of `adjoint` go through host memory. What that costs, in runs of `benches/gradients.py` with a state of "
+        f"{state >> 20} MiB: the gradient by `adjoint`, and by `lax.scan` of `jax.checkpoint(step)`, which computes as much and has "
+        "all states in memory (medians, with the fastest and the slowest).",
+        "| | a step | `adjoint`, s | `jax.checkpoint`, s | difference, ms a step |\n|---|---|---|---|---|\n"
+        + row(f"{machine['cpus']} processors, load {machine['load_before']:.1f} to {machine['load_after']:.1f}", on_processors)
+        + row(gpu["device"], on_gpu).rstrip(),
+        "So on a GPU `adjoint` is for steps that take much longer than the difference, or for histories that GPU memory does not "
+        f"hold: each state goes to the host and back, at {rate(gpu) / 1e9:.1f} GB/s each way.",
+    ]  # fmt: skip
+    return "\n".join(
+        (text if text[0] == "|" else textwrap.fill(text, 120, break_on_hyphens=False)) + "\n" for text in paragraphs
+    )
+
+
+def row(name: str, document: dict[str, Any]) -> str:
+    found = document["measured"]["jax"]
+    ours, theirs = (found["seconds"][way] for way in ("adjoint", "checkpoint of a step"))
+    step = f"{1e3 * found['step_s']:.2g} ms"
+    return f"| {name} | {step} | {spread(ours)} | {spread(theirs)} | {spread(differences(found))} |\n"
+
+
+def differences(found: dict[str, Any]) -> list[float]:
+    """Milliseconds a step, of the runs that were taken in turns."""
+    seconds = found["seconds"]
+    return [1e3 * (a - b) / found["steps"] for a, b in zip(seconds["adjoint"], seconds["checkpoint of a step"])]
+
+
+def rate(found: dict[str, Any]) -> float:
+    """Bytes a second each way, if going and coming take as long as each other."""
+    ordered = sorted(differences(found))
+    return 2 * found["state_bytes"] / (1e-3 * ordered[len(ordered) // 2])

@@ -140,7 +140,9 @@ def jax_page() -> str:
     sys.path.insert(0, str(ROOT / "benches"))
     import jax_figures
 
-    measured = [json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("gradients", "torch_gpu")]
+    measured = [
+        json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("gradients", "gradients_gpu")
+    ]
     return last_chapter("docs/jax.md", "What was measured", jax_figures.page(*measured))
 
 
