@@ -86,9 +86,7 @@ def in_jax(directory: str, elements: int, steps: int, repeats: int) -> dict[str,
 
         return jax.lax.scan(lambda now, first: (segment(now, first), None), field, jnp.arange(0, steps, length))[0]
 
-    with ebbtide.open(
-        directory, device="cpu", device_cache=8 * size, host_cache=8 * size, disk=(steps + 8) * size
-    ) as store:
+    with ebbtide.open(directory, device="cpu", memory=16 * size, disk=(steps + 8) * size) as store:
         runs = {
             "scan": over(step),
             "adjoint": lambda speed, run=ebbtide.jax.adjoint(store, steps=steps)(step): run(field, speed),
