@@ -280,7 +280,12 @@ def main() -> None:
     parser = harness.options(__doc__ or "", repeats=5)
     parser.set_defaults(json=harness.RESULTS / "gradients.json")
     parser.add_argument("--only", default="jax,deepwave,devito", help="with commas between; default: %(default)s")
-    parser.add_argument("--jax-elements", type=int, default=6 << 20, help="float32 of a state")
+    parser.add_argument(
+        "--jax-elements",
+        type=int,
+        default=31 << 18,
+        help="float32 of a state; glibc maps more than 32 MiB anew each time",
+    )
     parser.add_argument("--jax-steps", type=int, default=36)
     parser.add_argument("--deepwave-width", type=int, default=500)
     parser.add_argument("--deepwave-steps", type=int, default=800)
