@@ -10,12 +10,11 @@ from comparison_figures import spread
 
 def page(on_processors: dict[str, Any], on_gpu: dict[str, Any]) -> str:
     machine, gpu = on_processors["machine"], on_gpu["measured"]["jax"]
-    state = on_processors["measured"]["jax"]["state_bytes"]
     paragraphs = [
-        "The states of `adjoint` go through host memory. What that costs, in runs of `benches/gradients.py` with a state of "
-        f"{state >> 20} MiB: the gradient by `adjoint`, and by `lax.scan` of `jax.checkpoint(step)`, which computes as much and has "
-        "all states in memory (medians, with the fastest and the slowest).",
-        "| | a step | `adjoint`, s | `jax.checkpoint`, s | difference, ms a step |\n|---|---|---|---|---|\n"
+        "The states of `adjoint` go through host memory. What that costs, in runs of `benches/gradients.py`: the gradient by "
+        "`adjoint`, and by `lax.scan` of `jax.checkpoint(step)`, which computes as much and has all states in memory (medians, with "
+        "the fastest and the slowest).",
+        "| | a state | a step | `adjoint`, s | `jax.checkpoint`, s | difference, ms a step |\n|---|---|---|---|---|---|\n"
         + row(f"{machine['cpus']} processors, load {machine['load_before']:.1f} to {machine['load_after']:.1f}", on_processors)
         + row(gpu["device"], on_gpu).rstrip(),
         "So on a GPU `adjoint` is for steps that take much longer than the difference, or for histories that GPU memory does not "
@@ -30,7 +29,7 @@ def row(name: str, document: dict[str, Any]) -> str:
     found = document["measured"]["jax"]
     ours, theirs = (found["seconds"][way] for way in ("adjoint", "checkpoint of a step"))
     step = f"{1e3 * found['step_s']:.2g} ms"
-    return f"| {name} | {step} | {spread(ours)} | {spread(theirs)} | {spread(differences(found))} |\n"
+    return f"| {name} | {found['state_bytes'] >> 20} MiB | {step} | {spread(ours)} | {spread(theirs)} | {spread(differences(found))} |\n"
 
 
 def differences(found: dict[str, Any]) -> list[float]:
