@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Gradients through a store, each beside what its framework offers, on processors, in turns; results must agree.
+"""Gradients through a store, each beside what its framework offers, in turns; results must agree.
+
+On processors; JAX on a GPU, if it finds one.
 
 jax: a stencil with a sine, of which `lax.scan` keeps the residuals of all steps in memory. Beside it `adjoint`, and `scan`
 with `jax.checkpoint` around the step (it keeps states, and computes steps anew as `adjoint` does) and around segments.
@@ -11,6 +13,7 @@ devito: the gradient of one shot by revolve with as many slots in pyrevolve's me
 
   pip install -r tests/frameworks.txt
   benches/gradients.py --dir /mnt/disk               # writes benches/results/gradients.json
+  benches/gradients.py --dir /mnt/disk --only jax --json benches/results/gradients_gpu.json   # with JAX on a GPU
 """
 
 from __future__ import annotations
@@ -83,9 +86,7 @@ def in_jax(directory: str, elements: int, steps: int, repeats: int) -> dict[str,
 
         return jax.lax.scan(lambda now, first: (segment(now, first), None), field, jnp.arange(0, steps, length))[0]
 
-    with ebbtide.open(
-        directory, device="cpu", device_cache=8 * size, host_cache=8 * size, disk=(steps + 8) * size
-    ) as store:
+    with ebbtide.open(directory, device="cpu", memory=16 * size, disk=(steps + 8) * size) as store:
         runs = {
             "scan": over(step),
             "adjoint": lambda speed, run=ebbtide.jax.adjoint(store, steps=steps)(step): run(field, speed),
@@ -105,7 +106,14 @@ def in_jax(directory: str, elements: int, steps: int, repeats: int) -> dict[str,
             for name, call in compiled.items()
         }
         times = turns(ways, repeats, lambda a, b: bool(np.allclose(a, b, rtol=1e-3)))
-    return {"state_bytes": size, "steps": steps, "step_s": a_step, "temporary_bytes": temporary, "seconds": times}
+    return {
+        "device": jax.devices()[0].device_kind,
+        "state_bytes": size,
+        "steps": steps,
+        "step_s": a_step,
+        "temporary_bytes": temporary,
+        "seconds": times,
+    }
 
 
 # --- deepwave ------------------------------------------------------------------------------------------------------
@@ -272,7 +280,12 @@ def main() -> None:
     parser = harness.options(__doc__ or "", repeats=5)
     parser.set_defaults(json=harness.RESULTS / "gradients.json")
     parser.add_argument("--only", default="jax,deepwave,devito", help="with commas between; default: %(default)s")
-    parser.add_argument("--jax-elements", type=int, default=6 << 20, help="float32 of a state")
+    parser.add_argument(
+        "--jax-elements",
+        type=int,
+        default=31 << 18,
+        help="float32 of a state; glibc maps more than 32 MiB anew each time",
+    )
     parser.add_argument("--jax-steps", type=int, default=36)
     parser.add_argument("--deepwave-width", type=int, default=500)
     parser.add_argument("--deepwave-steps", type=int, default=800)

@@ -5,7 +5,8 @@ costs to keep activations outside GPU memory; and how much longer a training ste
 The state is one tensor a layer. A save is blocked until the program may write to its tensors again, and durable when its
 bytes are on stable storage. Bare: a copy of all tensors to others on the GPU.
 The model's activations are twice the store's device cache. Its step is timed with all in GPU memory, with `offload`, and
-with torch's own `save_on_cpu(pin_memory=True)`. The bound: what has no room in the cache, over the rate of one pinned copy,
+with torch's own `save_on_cpu(pin_memory=True)`. torchtune's `OffloadActivations` is left out: torchtune 0.6.1 imports what
+torchao has not had since 0.16, and earlier ones are made for another torch. The bound: what has no room in the cache, over the rate of one pinned copy,
 or the step itself, whichever takes longer.
 A training step that begins with a save of the model and its optimizer is timed without the save, with `stage="now"` and
 with `stage="lazy"`, until the program's stream has ended it.

@@ -135,6 +135,42 @@ def torch_page() -> str:
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 
 
+def jax_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import jax_figures
+
+    measured = [
+        json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("gradients", "gradients_gpu")
+    ]
+    return last_chapter("docs/jax.md", "What was measured", jax_figures.page(*measured))
+
+
+def readme() -> str:
+    """Its paragraph about new memory is made of what was measured."""
+    begin = "The first checkpoint in each place of a cache"
+    before, found, after = (ROOT / "README.md").read_text().partition(begin)
+    assert found, "README.md has lost its paragraph about new memory"
+    measured = json.loads((ROOT / "benches/results/first_write.json").read_text())
+    values = {row["figure"]: sorted(1e3 * value for value in row["values"]) for row in measured["rows"]}
+    machine = measured["machine"]
+
+    def spread(figure: str) -> str:
+        ordered = values[figure]
+        return f"{statistics.median(ordered):.3g} ms ({ordered[0]:.3g} to {ordered[-1]:.3g})"
+
+    text = (
+        f"{begin} waits for the kernel to make its pages. In a run of `benches/first_write.py` on {machine['cpus']} processors "
+        f"(load {machine['load_before']:.1f} to {machine['load_after']:.1f}; medians, the fastest and the slowest), checkpoints "
+        f"of 64 MiB in such places took {spread('64 MiB, not warm: checkpoint')}, and of 256 MiB "
+        f"{spread('256 MiB, not warm: checkpoint')}. `warm=True` makes all pages in `open`: they then took "
+        f"{spread('64 MiB, warm: checkpoint')} and {spread('256 MiB, warm: checkpoint')}, and `open` "
+        f"{spread('256 MiB, warm: open')} for {measured['places'] / 4:g} GiB. On a GPU, where pages are pinned too, `open` takes "
+        "about a second for each 3 GiB."
+    )
+    return f"{before}{textwrap.fill(text, 120, break_on_hyphens=False)}\n\n{after.partition(chr(10) * 2)[2]}"
+
+
 def recompute_page() -> str:
     """Its last chapter is made of what was measured."""
     sys.path.insert(0, str(ROOT / "benches"))
@@ -370,6 +406,7 @@ def comparison_page() -> str:
 
 
 PAGES = {
+    "README.md": readme,
     "docs/lifecycle.md": lifecycle_page,
     "docs/zones.md": lambda: lifecycle_page("zones"),
     "docs/leases.md": lambda: lifecycle_page("leases"),
@@ -380,6 +417,7 @@ PAGES = {
     "docs/cluster.svg": cluster_picture,
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
+    "docs/jax.md": jax_page,
     "docs/recompute-or-store.md": recompute_page,
     "docs/design/peers.md": peers_page,
     "docs/comparison.md": comparison_page,

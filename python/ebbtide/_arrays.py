@@ -179,9 +179,15 @@ def packed_memory(address: int, item: int, shape: tuple[int, ...], strides: tupl
     return np.array(_Memory(address, item, shape, strides), order="C")
 
 
-def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:
-    """An uninitialised array: a torch tensor if one was written and torch can be imported, else a NumPy array."""
-    if torch_wanted:
+_JAX_ALIGNMENT = 64  # bytes; JAX takes memory as it is if it is aligned so, and else copies it on another thread
+
+
+def new_array(library: str, dtype: str, shape: tuple[int, ...]) -> Any:
+    """An uninitialised array in host memory: a tensor of ``"torch"`` if that can be imported, else of NumPy.
+
+    Of ``"jax"`` it is one of NumPy that :func:`to_jax` need not copy.
+    """
+    if library == "torch":
         try:
             torch = importlib.import_module("torch")
         except ImportError:
@@ -190,13 +196,19 @@ def new_array(torch_wanted: bool, dtype: str, shape: tuple[int, ...]) -> Any:
             if dtype.startswith("torch:"):
                 return torch.empty(shape, dtype=getattr(torch, dtype.rpartition(".")[2]))
             return torch.from_numpy(np.empty(shape, np.dtype(dtype)))
-    return np.empty(shape, dtype_from(dtype))
+    kind = dtype_from(dtype)
+    if library != "jax":
+        return np.empty(shape, kind)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    room = np.empty(size + _JAX_ALIGNMENT, np.uint8)
+    begin = -room.ctypes.data % _JAX_ALIGNMENT
+    return room[begin : begin + size].view(kind).reshape(shape)
 
 
 def new_gpu_array(
     library: str, dtype: str, shape: tuple[int, ...], gpu: int, stream: int | None, stream_gpu: int
 ) -> Any:
-    """An uninitialised array on a GPU, of ``library`` or (for JAX, which has none) of one that it can be made from.
+    """An uninitialised array on a GPU, of ``library`` or (for JAX) of one that it can be made from, or its own memory.
 
     If that GPU does not exist here it is in host memory. Its memory may have been another array's before: it is free
     for later work on ``stream`` of ``stream_gpu`` (None: on the current one).
@@ -221,7 +233,35 @@ def new_gpu_array(
         if elsewhere:
             synchronize("torch" if module is torch else "cupy", gpu)
         return array
-    return new_array(library == "torch" and torch is not None, dtype, shape)
+    if library == "jax" and (own := _InJax.on(gpu, dtype_from(dtype), shape)) is not None:
+        return own
+    return new_array("numpy" if library == "torch" and torch is None else library, dtype, shape)
+
+
+class _InJax:
+    """The memory of a new array of JAX on a GPU, to be written to before the program gets :attr:`array`."""
+
+    def __init__(self, array: Any, kind: np.dtype[Any]) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = {
+            "data": (array.unsafe_buffer_pointer(), False),
+            "shape": array.shape,
+            "typestr": kind.str,
+            "version": 3,
+        }
+
+    @staticmethod
+    def on(gpu: int, kind: np.dtype[Any], shape: tuple[int, ...]) -> _InJax | None:
+        """None where JAX, or that GPU in it, is not to be had."""
+        try:
+            jax = importlib.import_module("jax")
+            there = [one for one in jax.local_devices(backend="gpu") if one.local_hardware_id == gpu]
+        except (ImportError, RuntimeError):
+            return None
+        if not there:
+            return None
+        with _all_types(jax), jax.default_device(there[0]):
+            return _InJax(jax.block_until_ready(jax.numpy.empty(shape, kind)), kind)
 
 
 def _on_torch(torch: Any, stream: int | None, gpu: int) -> Any:
@@ -245,21 +285,40 @@ def _torch_dtype(torch: Any, text: str) -> Any:
 
 
 def to_jax(array: Any, gpu: int, stream: int | None, stream_gpu: int) -> Any:
-    """A new array as a JAX array, which waits for ``stream`` (None: the current one of the array's library).
+    """A new array as a JAX array of the same type, which waits for ``stream`` (None: the current one of the array's library).
 
-    On another GPU than the stream's it waits for the current stream there, as CuPy's does already (:func:`in_use_on`).
+    On another GPU than the stream's it waits for the current stream there, as CuPy's does already (:func:`in_use_on`). One in
+    host memory stays there. Where JAX, or its CPU, is not to be had it is returned as it is.
     """
-    jax = importlib.import_module("jax.dlpack")
-    library = type(array).__module__.partition(".")[0]
-    if stream is None or gpu < 0 or library not in ("torch", "cupy"):
-        return jax.from_dlpack(array)
-    module = sys.modules[library]
-    if gpu != stream_gpu:
-        if library == "torch":
-            module.cuda.current_stream(gpu).wait_stream(_torch_stream(module, stream, stream_gpu))
-        return jax.from_dlpack(array)
-    with _on_torch(module, stream, gpu) if library == "torch" else _on_cupy(module, stream):
-        return jax.from_dlpack(array)
+    if isinstance(array, _InJax):
+        return array.array
+    try:
+        jax = importlib.import_module("jax")
+        from_dlpack = importlib.import_module("jax.dlpack").from_dlpack
+        host = jax.local_devices(backend="cpu")[0] if gpu < 0 else None
+    except (ImportError, RuntimeError):
+        return array
+    with _all_types(jax):
+        library = type(array).__module__.partition(".")[0]
+        if host is not None:
+            with jax.default_device(host):
+                return jax.device_put(array)
+        if stream is None or library not in ("torch", "cupy"):
+            return from_dlpack(array)
+        module = sys.modules[library]
+        if gpu != stream_gpu:
+            if library == "torch":
+                module.cuda.current_stream(gpu).wait_stream(_torch_stream(module, stream, stream_gpu))
+            return from_dlpack(array)
+        with _on_torch(module, stream, gpu) if library == "torch" else _on_cupy(module, stream):
+            return from_dlpack(array)
+
+
+def _all_types(jax: Any) -> Any:
+    """In this block JAX makes no 32-bit elements of 64-bit ones, whatever the program has set."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    return importlib.import_module("jax.experimental").enable_x64(True)
 
 
 def current_streams(gpu: int) -> list[int]:

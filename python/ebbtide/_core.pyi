@@ -276,8 +276,8 @@ class History:
         arrays of ``out`` is returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
         say), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy count as writable;
         those of JAX never are. No two may share memory.
-        Without it, new arrays of the library and on the GPU that they came from (torch tensors if torch can be imported, else
-        NumPy; on a GPU, PyTorch, CuPy or JAX; if that GPU does not exist here, PyTorch on the CPU, or NumPy).
+        Without it, new arrays of the library and on the GPU that they came from (of PyTorch and JAX if that can be imported, else of
+        NumPy; in host memory if that GPU does not exist here).
         keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
         timeout: seconds; None for as long as it takes.
         stream: as in :meth:`checkpoint`: the arrays are overwritten only after what is on the stream already, and later work on

@@ -182,7 +182,7 @@ Leaf describe(nb::handle object, const std::string& where, Use use, const Reach&
     case Kind::jax:
       if (use == Use::source) return describe_dlpack(object, where, use, reach, Library::jax);
       raise(Errc::invalid_argument, where + " is read-only: arrays of JAX (" + kind_of(object) +
-                                        ") are immutable; leave out= away and pass the result to jax.numpy.asarray");
+                                        ") are immutable; leave out= away: new ones are returned");
     case Kind::foreign: break;
   }
   return describe_foreign(object, where, use, reach);
@@ -214,12 +214,13 @@ nb::object new_array(Library library, const std::string& dtype, const std::vecto
   for (std::size_t i = 0; i < shape.size(); ++i) {
     PyTuple_SetItem(dims.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
   }
-  if (gpu >= 0 && library != Library::numpy && reach.gpu >= 0) {
-    static constexpr const char* names[] = {"numpy", "torch", "cupy", "jax"};
-    return helper().attr("new_gpu_array")(names[static_cast<int>(library)], dtype, dims, gpu, reach.stream, reach.gpu);
-  }
-  if (library != Library::torch && dtype.find(':') == dtype.npos) return numpy().attr("empty")(dims, dtype);
-  return helper().attr("new_array")(library == Library::torch, dtype, dims);
+  static constexpr const char* names[] = {"numpy", "torch", "cupy", "jax"};
+  const char* const name = names[static_cast<int>(library)];
+  if (gpu >= 0 && library != Library::numpy && reach.gpu >= 0)
+    return helper().attr("new_gpu_array")(name, dtype, dims, gpu, reach.stream, reach.gpu);
+  const bool plain = library == Library::numpy || library == Library::cupy;
+  if (plain && dtype.find(':') == dtype.npos) return numpy().attr("empty")(dims, dtype);
+  return helper().attr("new_array")(name, dtype, dims);
 }
 
 std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype) {

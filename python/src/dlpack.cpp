@@ -148,7 +148,6 @@ Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const
   if (place.kind == kDlCuda || place.kind == kDlCudaManaged) {
     require_gpu(object, where, reach, ", DLPack device " + std::to_string(place.kind));
     leaf.gpu = place.ordinal;
-    leaf.library = library;
     stream = place.ordinal == reach.gpu ? reach.stream.value_or(1) : 1;
     if (*stream == 0) stream = 1;
   } else if (place.kind != kDlCpu && place.kind != kDlCudaHost) {
@@ -157,6 +156,7 @@ Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const
   }
   Exported made = export_of(object, stream, where);
   const auto& tensor = *made.tensor;
+  leaf.library = library;
   leaf.array = nb::borrow(object);
   leaf.dtype = dtype_of(object, tensor, where);
   std::size_t count = 1;

@@ -196,7 +196,7 @@ Bundle allocate(const Layout& layout, const Reach& reach) {
   for (const auto& leaf : layout.leaves) {
     Leaf made = describe(array_for(leaf, reach), "new array", Use::target, reach);
     made.dtype = leaf.dtype;  // another library may write it differently
-    if (leaf.library == Library::jax && made.gpu >= 0) made.becomes = Library::jax;
+    if (leaf.library == Library::jax) made.becomes = Library::jax;
     bundle.leaves.push_back(std::move(made));
   }
   return bundle;

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,39 @@ def test_without_a_gpu_it_is_said_why(disk: Path) -> None:
             ebbtide.open(disk, device=device)
     with ebbtide.open(disk, device="auto", device_cache="1MiB", host_cache=0, disk=0) as store:
         store.checkpoint(0, np.zeros(3))
+
+
+OLD_DRIVER = """
+int cuInit(unsigned flags) { return 0; }
+int cuDriverGetVersion(int* version) { *version = 11040; return 0; }
+int cuGetProcAddress(const char* name, void** found, int version, unsigned long flags) { *found = 0; return 500; }
+int cuGetExportTable(const void** table, const void* id) { *table = 0; return 500; }
+"""
+ON_OLD_DRIVER = """
+import sys
+import ebbtide, numpy as np
+try:
+    ebbtide.open(sys.argv[1], device="cuda")
+except ebbtide.Unsupported as error:
+    print(error)
+with ebbtide.open(sys.argv[1], device_cache="1MiB", host_cache=0, disk=0) as store:
+    store.checkpoint(0, np.ones(3))
+    print(store.restore(0).sum())
+"""
+
+
+def test_a_driver_that_is_too_old_is_named_and_the_cpu_works(disk: Path) -> None:
+    if _core.build_info()["cuda"] is None:
+        pytest.skip("built without CUDA")
+    (disk / "driver.c").write_text(OLD_DRIVER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", disk / "libcuda.so.1", disk / "driver.c"], check=True)
+    environment = os.environ | {"LD_LIBRARY_PATH": str(disk)}
+    environment.pop("EBBTIDE_DEVICE", None)
+    command = [sys.executable, "-c", ON_OLD_DRIVER, str(disk)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^device=\"cuda\".* driver is for CUDA 11\.4, too old for .*update the driver", done.stdout)
+    assert done.stdout.endswith("\n3.0\n")
 
 
 class Stream:

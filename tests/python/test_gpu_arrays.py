@@ -281,15 +281,16 @@ def test_managed_memory_is_taken(store: ebbtide.Store) -> None:
     assert lib.same(given, 4)
 
 
-def test_jax_arrays_come_back_as_such(disk: Path) -> None:
+@pytest.mark.parametrize("beside", ["sys", "torch"])
+def test_jax_arrays_come_back_as_such(disk: Path, beside: str) -> None:
     pytest.importorskip("jax")
-    pytest.importorskip("torch")
+    pytest.importorskip(beside)
     program = f"""
-import jax, jax.numpy as jnp, numpy as np, torch, ebbtide
+import jax, jax.numpy as jnp, numpy as np, {beside}, ebbtide
 if jax.devices()[0].platform != "gpu":
     print("no gpu"); raise SystemExit
 with ebbtide.open({str(disk)!r}, device="cuda", device_cache="16MiB", host_cache="16MiB", disk=0) as store:
-    given = {{"a": jnp.arange(1000, dtype=jnp.float32) * 2, "b": jnp.ones((3, 4), jnp.bfloat16)}}
+    given = {{"a": jnp.arange(1000, dtype=jnp.float32) * 2, "b": jnp.ones((3, 4), jnp.bfloat16), "c": jnp.ones(3, bool)}}
     store.checkpoint(0, given)
     try:
         store.restore(0, out=given)
@@ -298,10 +299,12 @@ with ebbtide.open({str(disk)!r}, device="cuda", device_cache="16MiB", host_cache
     else:
         raise SystemExit("jax's arrays were written to")
     back = store.restore(0, keep=True)
+    ordered = store.restore(0, keep=True, stream=2)
     also = store.restore_async(0).result(timeout=30)
-    for one in (back, also):
+    for one in (back, ordered, also):
         for key in given:
             assert isinstance(one[key], jax.Array) and one[key].dtype == given[key].dtype, one
+            assert one[key].devices() == given[key].devices(), one
             assert (np.asarray(one[key].astype(jnp.float32)) == np.asarray(given[key].astype(jnp.float32))).all()
 print("whole")
 """

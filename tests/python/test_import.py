@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 FRAMEWORKS = ("torch", "jax", "cupy", "deepwave", "devito", "pyrevolve", "matplotlib", "typer", "rich")
 
 
@@ -36,9 +38,15 @@ def test_the_simulator_is_imported_when_it_is_asked_for() -> None:
     assert found == {"before": False, "name": "estimate", "sim": "ebbtide.sim"}
 
 
-def test_without_torch_the_line_that_installs_it_is_named() -> None:
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_without_a_framework_the_line_that_installs_it_is_named(name: str) -> None:
     program = (
-        "import json, sys\nsys.modules['torch'] = None\n"
-        "try:\n import ebbtide.torch\nexcept ImportError as error:\n print(json.dumps({'words': str(error)}))"
+        f"import json, sys\nsys.modules[{name!r}] = None\n"
+        f"try:\n import ebbtide.{name}\nexcept ImportError as error:\n print(json.dumps({{'words': str(error)}}))"
     )
-    assert 'pip install "ebbtide[torch]"' in str(child(program)["words"])
+    assert f'pip install "ebbtide[{name}]"' in str(child(program)["words"])
+
+
+def test_the_helpers_for_seismic_codes_need_no_framework() -> None:
+    found = child("import ebbtide.seismic, json, sys; print(json.dumps({name: 1 for name in sys.modules}))")
+    assert not set(FRAMEWORKS) & set(found)

@@ -123,6 +123,13 @@ def test_states_larger_than_the_caches(disk: Path) -> None:
         assert abs(found - jax.jacfwd(plain)(0.9)) < 1e-3 * abs(found)
 
 
+def test_states_larger_than_the_first_cache(disk: Path) -> None:
+    with ebbtide.open(disk, device_cache="1MiB", host_cache="32MiB", disk="256MiB") as store:
+        run = adjoint(store, steps=6)(lambda x, i, c: x * c)
+        found = jax.jit(jax.grad(lambda c: run(jnp.ones(1 << 20), c)[0]))(2.0)  # 4 MiB
+        assert found == 6 * 2.0**5
+
+
 def test_vmap_is_refused_by_name(store: ebbtide.Store) -> None:
     run = adjoint(store, steps=3)(lambda x, i, c: x * c)
     gradient = jax.grad(lambda x, c: run(x, c).sum())

@@ -145,7 +145,16 @@ class _States:
         history = self._histories.get(int(call))
         if history is None:
             raise errors.Consumed("the states of this forward pass were read already: its backward pass may run once")
-        return list(history.restore(int(i)))
+        try:
+            loan = history.borrow(int(i))
+        except errors.TooLarge:  # for the first cache
+            return list(history.restore(int(i)))
+        states = list(loan.arrays)
+        in_host_memory = all(isinstance(state, np.ndarray) for state in states)
+        loan.release(keep=not in_host_memory)  # once JAX has copied them
+        if not in_host_memory:
+            states = list(history.restore(int(i)))
+        return states
 
     def end(self, call: Any) -> None:
         self._histories.pop(int(call)).drop()
