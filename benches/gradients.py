@@ -3,7 +3,7 @@
 
 On processors; JAX on a GPU, if it finds one.
 
-jax: a stencil with a sine, of which `lax.scan` keeps the residuals of all steps in memory. Beside it `adjoint`, and `scan`
+jax: stencils with a sine, two in a step, of which `lax.scan` keeps the residuals of all steps in memory. Beside it `adjoint`, and `scan`
 with `jax.checkpoint` around the step (it keeps states, and computes steps anew as `adjoint` does) and around segments.
 deepwave: the gradient of one shot with `storage_mode="disk"`, whose files are dropped from the page cache between the
 passes (which is not timed), and with `offload` around checkpointed segments of time, which computes the shot once more.
@@ -60,13 +60,15 @@ def turns(ways: dict[str, Callable[[], tuple[float, Any]]], repeats: int, agree:
 # --- JAX -----------------------------------------------------------------------------------------------------------
 
 
-def in_jax(directory: str, elements: int, steps: int, repeats: int) -> dict[str, Any]:
+def in_jax(directory: str, elements: int, steps: int, work: int, repeats: int) -> dict[str, Any]:
     import ebbtide.jax
     import jax
     import jax.numpy as jnp
 
     def step(field: Any, i: Any, speed: Any) -> Any:
-        return field + speed * (jnp.roll(field, 1) - 2 * field + jnp.roll(field, -1)) + 0.01 * jnp.sin(field)
+        for _ in range(work):
+            field += speed * (jnp.roll(field, 1) - 2 * field + jnp.roll(field, -1)) + 0.01 * jnp.sin(field)
+        return field
 
     field = jax.block_until_ready(jnp.sin(jnp.linspace(0.0, 50.0, elements)))
     size = field.nbytes
@@ -110,6 +112,7 @@ def in_jax(directory: str, elements: int, steps: int, repeats: int) -> dict[str,
         "device": jax.devices()[0].device_kind,
         "state_bytes": size,
         "steps": steps,
+        "stencils": work,
         "step_s": a_step,
         "temporary_bytes": temporary,
         "seconds": times,
@@ -283,9 +286,10 @@ def main() -> None:
     parser.add_argument(
         "--jax-elements",
         type=int,
-        default=31 << 18,
+        default=24 << 18,
         help="float32 of a state; glibc maps more than 32 MiB anew each time",
     )
+    parser.add_argument("--jax-work", type=int, default=2, help="stencils in a step")
     parser.add_argument("--jax-steps", type=int, default=36)
     parser.add_argument("--deepwave-width", type=int, default=500)
     parser.add_argument("--deepwave-steps", type=int, default=800)
@@ -294,7 +298,7 @@ def main() -> None:
     given = parser.parse_args()
     machine = harness.machine(given.dir)
     work = {
-        "jax": lambda where: in_jax(where, given.jax_elements, given.jax_steps, given.repeats),
+        "jax": lambda where: in_jax(where, given.jax_elements, given.jax_steps, given.jax_work, given.repeats),
         "deepwave": lambda where: in_deepwave(where, given.deepwave_width, given.deepwave_steps, 10, given.repeats),
         "devito": lambda where: in_devito(where, given.devito_width, given.devito_steps, 20, given.repeats),
     }

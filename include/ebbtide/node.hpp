@@ -51,6 +51,7 @@ struct Lender {
   pid_t pid = 0;
   std::optional<int> gpu;     ///< whose memory it is; none: ordinary memory
   std::uint64_t offered = 0;  ///< bytes that others may use
+  double share = 1;           ///< of its link's rate, at which they may copy (Options::lend_share)
   std::vector<LeaseInfo> leases;
 };
 

@@ -68,6 +68,7 @@ struct LeaseInfo {
 /// Of a store that lends memory or borrows it, now.
 struct LeaseStats {
   std::uint64_t offered = 0;   ///< that others may use
+  double share = 1;            ///< of the link's rate, at which others may copy to and from that (Options::lend_share)
   std::uint64_t lent = 0;      ///< that they have, until it can be allocated here again
   std::uint64_t overdue = 0;   ///< of that, what was not returned in time
   std::uint64_t borrowed = 0;  ///< that this store has of others

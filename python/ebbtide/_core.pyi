@@ -442,8 +442,8 @@ class Store(History):
         ``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far,
         ``bytes_borrowed`` (now, of what other processes of the pool do not use), and of the checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
         them durable (``last_durable_s``), and between the two (``last_drain_s``).
-        ``leases``, of a store that lends memory or borrows it: bytes ``offered`` to others, ``lent`` (until they can be allocated
-        here again), of these ``overdue``, and ``borrowed``; and ``leases``, each with ``lender`` and ``borrower`` (processes; 0: it
+        ``leases``, of a store that lends memory or borrows it: bytes ``offered`` to others, the ``share`` of the link's rate at which
+        they may copy, bytes ``lent`` (until they can be allocated here again), of these ``overdue``, and ``borrowed``; and ``leases``, each with ``lender`` and ``borrower`` (processes; 0: it
         has ended), ``bytes`` and ``state`` (``"lent"``, ``"recalled"``, ``"overdue"``, ``"orphaned"``).
         ``snapshots``, of protected arrays: ``zones`` that are protected now and how many of them are known to be ``dirty``,
         ``snapshots`` taken, ``failures`` after the cut, ``faults`` (first writes seen), ``duplicates`` (zones copied because a write

@@ -72,6 +72,7 @@ nb::list lenders() {
     one["pid"] = lender.pid;
     one["gpu"] = lender.gpu ? nb::object(nb::int_(*lender.gpu)) : nb::none();
     one["offered"] = lender.offered;
+    one["share"] = lender.share;
     nb::list leases;
     for (const LeaseInfo& lease : lender.leases) leases.append(python::to_dict(lease));
     one["leases"] = leases;

@@ -93,6 +93,7 @@ nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots) {
   if (stats.leases) {
     nb::dict leases;
     leases["offered"] = stats.leases->offered;
+    leases["share"] = stats.leases->share;
     leases["lent"] = stats.leases->lent;
     leases["overdue"] = stats.leases->overdue;
     leases["borrowed"] = stats.leases->borrowed;

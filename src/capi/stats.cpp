@@ -56,10 +56,8 @@ constexpr Field<ebb::NodeStats> kNode[] = {EBB_FIELD(ebb::NodeStats, bytes_hande
                                            EBB_FIELD(ebb::NodeStats, last_durable_s),
                                            EBB_FIELD(ebb::NodeStats, last_drain_s)};
 constexpr Field<ebb::LeaseStats> kLeases[] = {
-    EBB_FIELD(ebb::LeaseStats, offered),
-    EBB_FIELD(ebb::LeaseStats, lent),
-    EBB_FIELD(ebb::LeaseStats, overdue),
-    EBB_FIELD(ebb::LeaseStats, borrowed),
+    EBB_FIELD(ebb::LeaseStats, offered), EBB_FIELD(ebb::LeaseStats, share),    EBB_FIELD(ebb::LeaseStats, lent),
+    EBB_FIELD(ebb::LeaseStats, overdue), EBB_FIELD(ebb::LeaseStats, borrowed),
 };
 constexpr Field<ebb::LeaseInfo> kLease[] = {
     EBB_FIELD(ebb::LeaseInfo, lender),

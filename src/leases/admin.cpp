@@ -16,7 +16,7 @@ Result<std::vector<Lender>> lenders() {
   for (const leases::LenderName& name : *names) {
     const auto state = leases::read_lender(*seams.memory, name);
     if (!state || !*state) continue;  // it is gone since, or begins
-    Lender lender{name.group, name.process.pid, (*state)->gpu, (*state)->offered, {}};
+    Lender lender{name.group, name.process.pid, (*state)->gpu, (*state)->offered, policy::share_of((*state)->link), {}};
     for (const leases::LeaseRow& lease : (*state)->leases) {
       lender.leases.push_back({lender.pid, lease.borrower, lease.bytes, policy::name_of(lease.state)});
     }

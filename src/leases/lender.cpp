@@ -103,7 +103,7 @@ LenderState Lender::state() const {
 }
 
 LenderState Lender::state_now() const {
-  LenderState state{options_.gpu, offered_};
+  LenderState state{options_.gpu, offered_, options_.link};
   for (const policy::Lease& lease : ledger_.leases() | std::views::values) {
     state.leases.push_back({lease.id, pid_of(lease.borrower), lease.bytes, lease.state});
   }

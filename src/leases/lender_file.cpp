@@ -9,7 +9,7 @@ namespace ebb::leases {
 namespace {
 
 constexpr std::string_view kEnding = ".lends.";
-constexpr std::uint64_t kMagic = 0x3153444e454c4245;  // "EBLENDS1"
+constexpr std::uint64_t kMagic = 0x3253444e454c4245;  // "EBLENDS2"
 constexpr std::size_t kLine = 8, kWords = platform::kBlock / sizeof(std::uint64_t), kMostRows = kWords / kLine - 1;
 
 std::optional<std::uint64_t> number_in(std::string_view text) {
@@ -78,6 +78,7 @@ void LenderFile::write(const LenderState& state) {
   put(1, state.gpu ? static_cast<std::uint64_t>(*state.gpu) + 1 : 0);
   put(2, state.offered);
   put(3, rows);
+  put(4, state.link);
   put(0, kMagic);
 }
 
@@ -102,7 +103,7 @@ Result<std::optional<LenderState>> read_lender(platform::SharedMemory& memory, c
     return read.error();
   }
   if (words[0] != kMagic) return std::optional<LenderState>();
-  LenderState state{.offered = words[2]};
+  LenderState state{.offered = words[2], .link = static_cast<std::uint32_t>(words[4])};
   if (words[1] > 0) state.gpu = static_cast<int>(words[1] - 1);
   for (std::size_t row = 0; row < std::min<std::size_t>(words[3], kMostRows); ++row) {
     const std::size_t at = (row + 1) * kLine;

@@ -34,6 +34,7 @@ struct LeaseRow {
 struct LenderState {
   std::optional<int> gpu = {};  // none: ordinary memory
   std::uint64_t offered = 0;
+  std::uint32_t link = policy::kWholeLink;  // what all borrowers may use of its bandwidth, in millionths
   std::vector<LeaseRow> leases = {};
 };
 

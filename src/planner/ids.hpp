@@ -17,6 +17,7 @@ using PartyId = std::uint32_t;    // a lender or a borrower, chosen by the drive
 inline constexpr TierIndex kNoTier = -1;
 inline constexpr Time kNever = INT64_MAX;
 inline constexpr std::uint32_t kWholeLink = 1'000'000;  // millionths of a lender's bandwidth
+inline constexpr double share_of(std::uint32_t link) { return static_cast<double>(link) / kWholeLink; }
 
 // A checkpoint of the planner's table; a slot is used again with the next generation.
 struct CheckpointRef {

@@ -103,6 +103,7 @@ std::optional<LeaseStats> Neighbours::stats() const {
   if (lender_) {
     const leases::LenderState now = lender_->state();
     stats.offered = now.offered;
+    stats.share = policy::share_of(now.link);
     for (const leases::LeaseRow& lease : now.leases) {
       stats.lent += lease.bytes;
       if (lease.state == policy::LeaseState::overdue) stats.overdue += lease.bytes;

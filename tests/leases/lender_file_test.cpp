@@ -32,12 +32,13 @@ TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
     auto second = LenderFile::create(seams.memory, {"job-test", self}).value();
     EXPECT_NE(first.name(), second.name());
     EXPECT_FALSE(read_lender(*seams.memory, first.name()).value()) << "nothing is written yet";
-    LenderState state{3, 8ull << 30, {{7, 4711, 1ull << 30, policy::LeaseState::overdue}}};
+    LenderState state{3, 8ull << 30, 250'000, {{7, 4711, 1ull << 30, policy::LeaseState::overdue}}};
     for (std::uint32_t n = 0; n < 100; ++n) state.leases.push_back({n, 1, 64 << 20, policy::LeaseState::lent});
     first.write(state);
     const LenderState found = read_lender(*seams.memory, first.name()).value().value();
     EXPECT_EQ(found.gpu, 3);
     EXPECT_EQ(found.offered, 8ull << 30);
+    EXPECT_EQ(found.link, 250'000u);
     ASSERT_EQ(found.leases.size(), 63u);  // as many as there is room for
     EXPECT_EQ(found.leases[0].borrower, 4711);
     EXPECT_EQ(found.leases[0].state, policy::LeaseState::overdue);

@@ -300,6 +300,8 @@ def test_the_command_lends_until_it_is_told_to_end(group: str, seconds: list[str
         "cpu",
         "--bytes",
         "128MiB",
+        "--share",
+        "0.5",
     ]
     lender = subprocess.Popen(words + seconds, stdout=subprocess.PIPE, text=True)
     assert lender.stdout is not None
@@ -311,10 +313,17 @@ def test_the_command_lends_until_it_is_told_to_end(group: str, seconds: list[str
         mine = [one for one in shown.json["lenders"] if one["group"] == group]
         lease = {"lender": lender.pid, "borrower": os.getpid(), "bytes": LEASE, "state": "lent"}
         assert mine == [
-            {"group": group, "pid": lender.pid, "gpu": None, "offered": 2 * LEASE, "leases": [lease, lease]}
+            {
+                "group": group,
+                "pid": lender.pid,
+                "gpu": None,
+                "offered": 2 * LEASE,
+                "share": 0.5,
+                "leases": [lease, lease],
+            }
         ]
         text = run("node")
-        assert f"{group}: process {lender.pid} lends 128 MiB, ordinary memory" in text.out
+        assert f"{group}: process {lender.pid} lends 128 MiB, ordinary memory, at 0.5 of its link's rate" in text.out
         assert f"  64 MiB to process {os.getpid()}, lent" in text.out
         lender.send_signal(signal.SIGINT)
         assert lender.wait(timeout=60) == OK

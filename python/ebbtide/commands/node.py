@@ -104,7 +104,8 @@ def _lender_lines(lender: dict[str, Any]) -> list[str]:
 
     size = _core.format_bytes
     whose = "ordinary memory" if lender["gpu"] is None else f"memory of GPU {lender['gpu']}"
-    lines = [f"{lender['group']}: process {lender['pid']} lends {size(lender['offered'])}, {whose}"]
+    pace = "" if lender["share"] == 1 else f", at {lender['share']:.3g} of its link's rate"
+    lines = [f"{lender['group']}: process {lender['pid']} lends {size(lender['offered'])}, {whose}{pace}"]
     for lease in lender["leases"]:
         lines.append(f"  {size(lease['bytes'])} to process {lease['borrower']}, {lease['state']}")
     return lines
