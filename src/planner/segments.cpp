@@ -6,12 +6,14 @@ namespace ebb::policy {
 
 void Segments::on(HistoryId, const event::Lend& e) {
   context_.dirty = true;
-  const auto* const ring = rings_.in(e.tier, e.segment);  // closed: its place is not lent again before it is free
-  const Bytes bytes = ring == nullptr ? e.bytes : std::min(e.bytes, ring->begin);
   const bool unused = space_.unused(e.tier, e.segment);
-  const std::vector<Slot> stay = space_.lend(e.tier, e.segment, bytes, e.lender);
+  const std::vector<Slot> stay = space_.lend(e.tier, e.segment, e.bytes, e.lender);
+  if (const auto* const ring = rings_.in(e.tier, e.segment); ring == nullptr) {
+    if (e.relays && unused) make_ring(e);
+  } else if (e.bytes > ring->begin) {  // chunks may be in it still
+    space_.set_aside(e.tier, e.segment, e.bytes - ring->begin);
+  }
   for (Slot s : stay) replicas_.refresh(s);
-  if (e.relays && unused && ring == nullptr) make_ring(e);
 }
 
 // At the end of what is lent, where checkpoints never were.

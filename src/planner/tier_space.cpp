@@ -152,12 +152,9 @@ void TierSpace::recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadlin
   // Of several recalls that are not over, the earliest deadline counts.
   if (bytes <= lease.usable + lease.aside) bytes = std::min(bytes, lease.usable);
   const Time soonest = lease.recalled ? std::min(lease.deadline, deadline) : deadline;
-  lease = {.recalled = true,
-           .deadline = soonest,
-           .since = context_.now,
-           .lender = lease.lender,
-           .usable = bytes,
-           .aside = lease.aside};
+  lease.recalled = true;
+  lease.deadline = soonest;
+  lease.usable = bytes;
   tier.map.recall(segment, bytes);
 }
 

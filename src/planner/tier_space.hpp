@@ -63,7 +63,6 @@ class TierSpace {
     bool recalled = false;  // it is to be said when nothing is there any more
     bool lost = false;
     Time deadline = kNever;
-    Time since = 0;
     PartyId lender = 0;
     Bytes usable = 0;  // by checkpoints
     Bytes aside = 0;   // behind that

@@ -265,6 +265,18 @@ TEST_F(Relayed, NoRingIsMadeInMemoryThatHasNoLinkOfItsOwn) {
   EXPECT_EQ(d.planner.counters().relayed, 0u);
 }
 
+TEST_F(Relayed, WhatIsLentAgainWhileItsRingIsInUseCanBeRecalledInPart) {
+  const RequestId waits = begin();
+  recall(d, kPeer, 1, 0);
+  lend_peer(1, true);
+  EXPECT_EQ(d.planner.use(kPeer).capacity, (kSegment - 4) * kMiB);
+  recall(d, kPeer, 1, kSegment - 2);
+  EXPECT_EQ(d.planner.use(kPeer).capacity, (kSegment - 4) * kMiB) << "no more than before";
+  d.run();
+  EXPECT_TRUE(returned(d, kPeer, 1));
+  EXPECT_EQ(d.reason(waits), Reason::ok);
+}
+
 TEST(Segments, OnlyMemoryIsLent) {
   Driver d(machine_of(8, 0, 64));
   EXPECT_THROW(lend(d, 1, 1, 4), std::logic_error);
