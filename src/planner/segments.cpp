@@ -7,7 +7,7 @@ namespace ebb::policy {
 void Segments::on(HistoryId, const event::Lend& e) {
   context_.dirty = true;
   const bool unused = space_.unused(e.tier, e.segment);
-  const std::vector<Slot> stay = space_.lend(e.tier, e.segment, e.bytes, e.lender);
+  const std::vector<Slot> stay = space_.lend(e.tier, e.segment, e.bytes, e.lender, e.relays);
   if (const auto* const ring = rings_.in(e.tier, e.segment); ring == nullptr) {
     if (e.relays && unused) make_ring(e);
   } else if (e.bytes > ring->begin) {  // chunks may be in it still

@@ -22,7 +22,7 @@ struct State {
   Pacers pacers{context, space};
   CheckpointTable table{context, space};
   Calls calls{context, table};
-  Transfers transfers{context, table, pacers, rings};
+  Transfers transfers{context, table, space, pacers, rings};
   Durability durability{context, table, space, transfers};
   FlushQueue queue;
   Replicas replicas{context, table, space, transfers, durability, queue};

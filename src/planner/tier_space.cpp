@@ -118,7 +118,7 @@ TierSpace::Lease& TierSpace::lease_of(Tier& tier, SegmentId segment) {
   return lease;
 }
 
-std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender) {
+std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender, bool relays) {
   Tier& tier = with_segments(t);
   std::vector<Slot> stay;
   if (segment < tier.leases.size()) {
@@ -128,6 +128,7 @@ std::vector<Slot> TierSpace::lend(TierIndex t, SegmentId segment, Bytes bytes, P
   tier.map.lend(segment, bytes);
   tier.leases.resize(tier.map.segments());  // one that was recalled is still to be reported
   tier.leases[segment].lender = lender;
+  tier.leases[segment].relays = relays;
   tier.leases[segment].usable = bytes;
   tier.leases[segment].aside = 0;
   return stay;

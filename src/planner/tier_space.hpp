@@ -37,7 +37,7 @@ class TierSpace {
   Bytes spare_bytes(TierIndex t) const { return at(t).spare_bytes; }
 
   // Segments of memory tiers. `lend`: who stays, though it was to leave.
-  std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender = 0);
+  std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender = 0, bool relays = false);
   void recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline);
   // Nothing can be placed there, and nothing is there.
   bool unused(TierIndex t, SegmentId segment) const;
@@ -46,6 +46,8 @@ class TierSpace {
   void mark_lost(TierIndex t, SegmentId segment);
   void report_returned();
   PartyId lender_of(const Checkpoint& c, TierIndex t) const { return context_.memory(t) ? lease_of(c, t).lender : 0; }
+  // Copies between its place on a memory tier and the host are made by the lender's device (event::Lend).
+  bool relays(const Checkpoint& c, TierIndex t) const { return lease_of(c, t).relays; }
   // Of the segments of which something can be used.
   std::vector<PartyId> lenders_of(TierIndex t) const;
   // Its place is, in part, where the tier's memory has turned out to have ended.
@@ -64,6 +66,7 @@ class TierSpace {
     bool lost = false;
     Time deadline = kNever;
     PartyId lender = 0;
+    bool relays = false;
     Bytes usable = 0;  // by checkpoints
     Bytes aside = 0;   // behind that
   };

@@ -14,8 +14,9 @@ bool passes(const Route& route, int link) {
 
 }  // namespace
 
-Transfers::Transfers(Context& context, CheckpointTable& table, Pacers& pacers, StagingRings& rings)
-    : context_(context), table_(table), pacers_(pacers), rings_(rings) {
+Transfers::Transfers(Context& context, CheckpointTable& table, const TierSpace& space, Pacers& pacers,
+                     StagingRings& rings)
+    : context_(context), table_(table), space_(space), pacers_(pacers), rings_(rings) {
   const Machine& machine = context_.machine;
   for (const LinkSpec& l : machine.links) {
     if (l.chunk == 0 || l.depth < 1) throw std::logic_error("link " + l.name + " has no chunk or no depth");
@@ -206,10 +207,20 @@ void Transfers::leave_lost_rings() {
 
 // --- chunks and commands --------------------------------------------------------------------------------------------
 
+// Between lent memory and the host.
+bool Transfers::by_lender(const Move& m) const {
+  const Checkpoint& c = table_[m.checkpoint];
+  const auto over = [&](TierIndex lent, TierIndex host) {
+    return context_.memory(lent) && context_.tier(host).node == kHost && space_.relays(c, lent);
+  };
+  return over(m.from, m.to) || over(m.to, m.from);
+}
+
 // Whether others can be ordered behind its copies on the device: those of a calling thread and of files are on no
-// stream.
+// stream, and those of a lender's device on no stream of this one.
 bool Transfers::on_streams(const Move& m) const {
-  return hops_of(m, 0) == 1 && (m.from == kNoTier ? m.ordered : context_.memory(m.from));
+  if (hops_of(m, 0) != 1) return false;
+  return m.from == kNoTier ? m.ordered : context_.memory(m.from) && !by_lender(m);
 }
 
 // Up to where the bytes that a move reads can be had. A copy in stream order, which the device can make wait for

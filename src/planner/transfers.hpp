@@ -17,7 +17,7 @@ namespace ebb::policy {
 
 class Transfers {
  public:
-  Transfers(Context& context, CheckpointTable& table, Pacers& pacers, StagingRings& rings);
+  Transfers(Context& context, CheckpointTable& table, const TierSpace& space, Pacers& pacers, StagingRings& rings);
 
   Move& operator[](MoveIndex i) { return moves_[static_cast<std::size_t>(i)]; }
   const Move& operator[](MoveIndex i) const { return moves_[static_cast<std::size_t>(i)]; }
@@ -95,6 +95,7 @@ class Transfers {
   bool goes_straight(const Move& m) const;
   bool idle(const Route& detour) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
+  bool by_lender(const Move& m) const;
   bool on_streams(const Move& m) const;
   Time links_time(const Route& route, Bytes bytes) const;
   Bytes readable(const Move& m) const;
@@ -102,6 +103,7 @@ class Transfers {
 
   Context& context_;
   CheckpointTable& table_;
+  const TierSpace& space_;
   Pacers& pacers_;
   StagingRings& rings_;
   std::deque<Move> moves_;  // references stay good while moves are added

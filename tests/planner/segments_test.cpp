@@ -277,6 +277,34 @@ TEST_F(Relayed, WhatIsLentAgainWhileItsRingIsInUseCanBeRecalledInPart) {
   EXPECT_EQ(d.reason(waits), Reason::ok);
 }
 
+// A checkpoint comes from the host to lent memory while a stream restores it: whether the stream can wait for those
+// copies depends on whose they are.
+TEST_F(Relayed, AStreamIsOrderedBehindNoCopyOverALendersLink) {
+  for (const bool relays : {false, true}) {
+    Driver d(machine());
+    for (Version v = 1; v <= 2; ++v) {
+      ASSERT_EQ(d.write(v, 40), Reason::ok);
+      d.wait(v, 2);
+      d.run();
+    }
+    d.tell(event::Lend{kPeer, 1, kSegment * kMiB, 7, relays});
+    d.hint({2, 1});
+    d.tell(event::StartPrefetch{});
+    const auto comes = [&](const Command& c) { return c.to.at == Endpoint{Endpoint::tier, kPeer}; };
+    for (int i = 0; i < 100 && std::ranges::none_of(d.under_way, comes); ++i) d.step();
+    ASSERT_TRUE(std::ranges::any_of(d.under_way, comes));
+    const RequestId restored = d.restore(1, false, true);
+    std::size_t behind = 0;
+    while (!d.under_way.empty()) {
+      behind += static_cast<std::size_t>(std::ranges::count_if(
+          d.under_way, [](const Command& c) { return c.to.at.kind == Endpoint::application && c.after != 0; }));
+      d.finish();
+    }
+    EXPECT_EQ(behind > 0, !relays);
+    EXPECT_EQ(d.reason(restored), Reason::ok);
+  }
+}
+
 TEST(Segments, OnlyMemoryIsLent) {
   Driver d(machine_of(8, 0, 64));
   EXPECT_THROW(lend(d, 1, 1, 4), std::logic_error);
