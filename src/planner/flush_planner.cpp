@@ -64,10 +64,10 @@ bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time s
       if (is_peer(t)) continue;  // the own link to the host is another way
       return false;
     }
-    if (is_peer(t) && quicker_below(c, from, t, rights)) continue;
     Rights there = rights;
     there.down = true;
     there.self = slot;
+    if (is_peer(t) && quicker_below(c, from, t, there)) continue;
     const Room room = rooms_.look(t, c.bytes, there);
     if (!room.possible) {
       durability_.note_no_room(t);
@@ -93,11 +93,9 @@ bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time s
 // A lender's pace makes the way to a peer slow, and a tier below has room.
 bool FlushPlanner::quicker_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights) {
   if (!transfers_.paced(from, peer, c.bytes)) return false;
-  Rights there = rights;
-  there.down = true;
   for (TierIndex t = context_.below(peer); t != kNoTier; t = context_.below(t)) {
     if (!space_.fits(t, c.bytes) || c.at[t].state != ReplicaState::gone) continue;
-    const Room room = rooms_.look(t, c.bytes, there);
+    const Room room = rooms_.look(t, c.bytes, rights);
     return room.possible && room.wait == 0 &&
            transfers_.route_time(from, t, c.bytes) < transfers_.route_time(from, peer, c.bytes);
   }
