@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the first checkpoint in each place of a cache costs, which the kernel makes the pages of, and what `warm=True` costs.
+"""What the first checkpoint in each place of a cache costs, where the kernel has yet to make the pages, and what `warm=True` costs.
 
 Each repeat opens a store on processors with a device cache alone, with and without `warm=True` in turns, and writes as many
 checkpoints as have room in it, each when the one before is in the file.

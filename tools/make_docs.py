@@ -163,7 +163,7 @@ def readme() -> str:
         f"{begin} waits for the kernel to make its pages. In a run of `benches/first_write.py` on {machine['cpus']} processors "
         f"(load {machine['load_before']:.1f} to {machine['load_after']:.1f}; medians, the fastest and the slowest), checkpoints "
         f"of 64 MiB in such places took {spread('64 MiB, not warm: checkpoint')}, and of 256 MiB "
-        f"{spread('256 MiB, not warm: checkpoint')}. `warm=True` makes all pages in `open`: they then took "
+        f"{spread('256 MiB, not warm: checkpoint')}. `warm=True` makes all pages in `open`: the checkpoints then took "
         f"{spread('64 MiB, warm: checkpoint')} and {spread('256 MiB, warm: checkpoint')}, and `open` "
         f"{spread('256 MiB, warm: open')} for {measured['places'] / 4:g} GiB. On a GPU, where pages are pinned too, `open` takes "
         "about a second for each 3 GiB."

@@ -85,7 +85,7 @@ struct Stats {
   std::uint64_t misses = 0;                           ///< restores that found no complete replica in a memory tier
   std::uint64_t direct_writes = 0, direct_reads = 0;  ///< requests that bypassed the faster tiers
   std::uint64_t dropped_flushes = 0;  ///< flushes cancelled because their checkpoint was consumed or dropped
-  std::uint64_t relayed = 0;          ///< chunks that went between this device and the host by way of a lender's
+  std::uint64_t relayed = 0;          ///< chunks that went between this device and the host through a lender's memory
   std::uint64_t retries = 0, failures = 0;
   static constexpr std::size_t kNewest = 1 << 14;
   /// At each restore (of at least the newest `kNewest`): hinted successors that were complete on the fastest tier.

@@ -279,7 +279,8 @@ class Store : public History {
   std::optional<int> gpu() const;
   /// Ends every transfer (an ephemeral store drops what is pending) and frees the caches. Waiting calls end with
   /// `closed`. A persistent store first waits until its checkpoints are durable; if that is interrupted, the error is
-  /// timed_out, the store stays open with its transfers in progress, and must be closed again.
+  /// timed_out, the store stays open with its transfers in progress, and must be closed again. Last it waits for what
+  /// it lent; if that is interrupted, or takes too long, the error is timed_out, and the store is closed.
   Result<void> close(const Interrupt& interrupted = {});
 
  private:

@@ -182,7 +182,7 @@ Leaf describe(nb::handle object, const std::string& where, Use use, const Reach&
     case Kind::jax:
       if (use == Use::source) return describe_dlpack(object, where, use, reach, Library::jax);
       raise(Errc::invalid_argument, where + " is read-only: arrays of JAX (" + kind_of(object) +
-                                        ") are immutable; leave out= away: new ones are returned");
+                                        ") are immutable; omit out=: new arrays are returned");
     case Kind::foreign: break;
   }
   return describe_foreign(object, where, use, reach);

@@ -22,8 +22,8 @@ namespace ebb::runtime {
 
 /// A queue for each link, and what its engine is at.
 ///
-/// Thread safety: the `on_` methods are called on engines' threads, copies() and create() from any; everything else
-/// takes the port's Locked.
+/// Thread safety: the `on_` methods are called on engines' threads, copies() and add_owner() from any; create() and
+/// stop() while no other thread uses this; everything else takes the port's Locked.
 /// 1. A link's commands are handed over in the planner's order, by one thread at a time, without the mutex.
 /// 2. Each command's end is submitted at once, by the thread that saw it, unless the store is closed.
 /// 3. A command is in `moving_` from before its hand-over until its end was submitted.
@@ -43,7 +43,7 @@ class LinkQueues {
   Result<void> create(const Seams& seams);
   /// Reports all that is under way; then no engine moves anything between memories.
   void stop();
-  /// From now on copies between memory that this device lends and the host can be made on its own streams. False: it
+  /// From now on copies between memory that this device lends and the host are made on its own streams. False: it
   /// has none for them, or the store is closing.
   bool add_owner(const std::shared_ptr<platform::Device>& device);
   /// The engine of the application's device.
@@ -92,7 +92,7 @@ class LinkQueues {
     std::vector<transfer::Part> parts;
     transfer::CopyEngine* engine = nullptr;  // null: a file's
     unsigned stream = 0;                     // of the engine
-    std::optional<unsigned> of_host;         // to the host or from it: the stream of another device's engine
+    std::optional<unsigned> of_host;         // to the host or from it: the stream of an owner's engine
   };
   // A device that lends memory; its copies to the host, and from it.
   struct Owner {
@@ -120,8 +120,8 @@ class LinkQueues {
   HandBacks& hand_backs_;
   std::vector<std::unique_ptr<transfer::CopyEngine>> engines_;  // one for each device; constant until stop()
   // By the port's mutex; a lane's orders by the thread that drains it.
-  std::vector<Lane> lanes_;  // by link
-  std::vector<Owner> owners_;
+  std::vector<Lane> lanes_;                               // by link
+  std::vector<Owner> owners_;                             // none goes before stop()
   std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
   decltype(moving_)::node_type spare_;                    // a node of moving_ for the next command
 };

@@ -38,9 +38,8 @@ def copy_tree(home: str | None) -> None:
         copy = SOURCE / path.relative_to(ROOT)
         if not copy.exists() or copy.read_bytes() != path.read_bytes():  # else it would be compiled again
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(
-                path, copy
-            )  # with the time of this copy: what was compiled meanwhile of what was there is older
+            # With the time of this copy, so that what a compiler made meanwhile of what was there is older.
+            shutil.copy(path, copy)
     (SOURCE / "README.md").write_text(readme.packaged((ROOT / "README.md").read_text(), home))
     if home:
         table = f'[project.urls]\nHomepage = "{home}"\n\n[project.scripts]'

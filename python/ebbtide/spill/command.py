@@ -115,7 +115,9 @@ def lent(
     host: Annotated[int, parsed("--host", size_of, "SIZE", "Of the host cache.")] = "32GiB",  # type: ignore
     writers: Annotated[
         int,
-        typer.Option(min=1, help="GPUs that do so at once, each with a lender: GPUs that do not, as far as there are."),
+        typer.Option(
+            min=1, help="GPUs that write at once. Idle ones lend to them; where too few are idle, writers do."
+        ),
     ] = 1,
     topology: Annotated[
         str, typer.Option(metavar="NAME|FILE.json", help="nvswitch-h200, dgx1v, or a file with rates.")

@@ -17,8 +17,8 @@ from ebbtide.sim.machine import plain_bytes
 class Node:
     """GPUs that write checkpoints, and what is around them. Rates are bytes per second.
 
-    topology: the links of the node's GPUs. writers: GPUs that write at the same time, each with a lender of its own: GPUs that
-    do not write, or as far as there are too few, others that do. copy: within a GPU. host_read: of all links from the host
+    topology: the links of the node's GPUs. writers: GPUs that write at the same time, each with a lender of its own: a GPU
+    that does not write or, where there are too few of them, one that does. copy: within a GPU. host_read: of all links from the host
     together; 0 is no limit. disk_write, disk_read: of the one disk.
     """
 
