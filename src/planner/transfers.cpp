@@ -280,10 +280,19 @@ bool Transfers::idle(const Route& detour) const {
   return true;
 }
 
+// A chunk waits in the ring for its lender's pace: not for longer than the direct route takes for all that is left.
+bool Transfers::too_slow(const Move& m, int way) const {
+  const NodeIndex node = node_behind(m, {way, 0});
+  const Pacer* const pacer = pacers_.of(rings_.lender(node));
+  const LinkSpec& in = link(policy::route_of(m, way)[0]).spec;
+  return pacer != nullptr && pacer->cost(in, rings_.slot_bytes(node)) > time_left(m);
+}
+
 int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   if (m.cancelled || m.held) return kNothing;
   const auto [way, hop] = at;
-  if (way > 0 && hop == 0 && (m.ordered || goes_straight(m) || !idle(policy::route_of(m, way)))) return kNothing;
+  if (way > 0 && hop == 0 && (m.ordered || goes_straight(m) || !idle(policy::route_of(m, way)) || too_slow(m, way)))
+    return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block.
   for (int r = 0; hop == 0 && r < rings_of(m, way); ++r) {

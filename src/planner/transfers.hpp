@@ -94,6 +94,7 @@ class Transfers {
   NodeIndex node_behind(const Move& m, Hop at) const { return link(policy::route_of(m, at.way)[at.hop]).spec.to; }
   bool goes_straight(const Move& m) const;
   bool idle(const Route& detour) const;
+  bool too_slow(const Move& m, int way) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
   bool by_lender(const Move& m) const;
   bool on_streams(const Move& m) const;

@@ -277,6 +277,20 @@ TEST_F(Relayed, WhatIsLentAgainWhileItsRingIsInUseCanBeRecalledInPart) {
   EXPECT_EQ(d.reason(waits), Reason::ok);
 }
 
+TEST_F(Relayed, NoChunkTakesTheRingOfALenderWhosePaceIsSlowerThanTheDirectRoute) {
+  for (const std::uint32_t share : {1u, kWholeLink / 2}) {
+    Driver d(machine());
+    d.tell(event::Lend{kPeer, 1, kSegment * kMiB, 7, true});
+    d.tell(event::Limit{7, share});
+    ASSERT_EQ(d.write(1, 62), Reason::ok);
+    const RequestId waits = d.wait(1, 2);
+    d.run();
+    EXPECT_EQ(d.reason(waits), Reason::ok);
+    EXPECT_LT(d.now, 1'000'000'000) << share;
+    EXPECT_EQ(d.planner.counters().relayed > 0, share > 1);
+  }
+}
+
 // A checkpoint comes from the host to lent memory while a stream restores it: whether the stream can wait for those
 // copies depends on whose they are.
 TEST_F(Relayed, AStreamIsOrderedBehindNoCopyOverALendersLink) {
