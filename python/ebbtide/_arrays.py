@@ -208,7 +208,7 @@ def new_array(library: str, dtype: str, shape: tuple[int, ...]) -> Any:
 def new_gpu_array(
     library: str, dtype: str, shape: tuple[int, ...], gpu: int, stream: int | None, stream_gpu: int
 ) -> Any:
-    """An uninitialised array on a GPU, of ``library`` or (for JAX) of one that it can be made from, or its own memory.
+    """An uninitialised array on a GPU, of ``library``; for JAX, what :func:`to_jax` makes one of without a copy.
 
     If that GPU does not exist here it is in host memory. Its memory may have been another array's before: it is free
     for later work on ``stream`` of ``stream_gpu`` (None: on the current one).
@@ -315,7 +315,7 @@ def to_jax(array: Any, gpu: int, stream: int | None, stream_gpu: int) -> Any:
 
 
 def _all_types(jax: Any) -> Any:
-    """In this block JAX makes no 32-bit elements of 64-bit ones, whatever the program has set."""
+    """In this block JAX keeps elements of 64 bits, whatever the program has set."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
     return importlib.import_module("jax.experimental").enable_x64(True)

@@ -151,7 +151,7 @@ class _States:
             return list(history.restore(int(i)))
         states = list(loan.arrays)
         in_host_memory = all(isinstance(state, np.ndarray) for state in states)
-        loan.release(keep=not in_host_memory)  # once JAX has copied them
+        loan.release(keep=not in_host_memory)  # when the last of them is gone: JAX has copied them then
         if not in_host_memory:
             states = list(history.restore(int(i)))
         return states
