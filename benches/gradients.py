@@ -3,8 +3,8 @@
 
 On processors; JAX on a GPU, if it finds one.
 
-jax: stencils with a sine, two in a step, of which `lax.scan` keeps the residuals of all steps in memory. Beside it `adjoint`, and `scan`
-with `jax.checkpoint` around the step (it keeps states, and computes steps anew as `adjoint` does) and around segments.
+jax: a step of two stencils with a sine, of which `lax.scan` keeps the residuals of all steps in memory. Beside it `adjoint`, and
+`scan` with `jax.checkpoint` around the step (it keeps states, and computes steps anew as `adjoint` does) and around segments.
 deepwave: the gradient of one shot with `storage_mode="disk"`, whose files are dropped from the page cache between the
 passes (which is not timed), and with `offload` around checkpointed segments of time, which computes the shot once more.
 Beside them the image of the same shot by `Wavefields` and `CrossCorrelation`: as many wavefields go to the disk and come
@@ -14,6 +14,7 @@ devito: the gradient of one shot by revolve with as many slots in pyrevolve's me
   pip install -r tests/frameworks.txt
   benches/gradients.py --dir /mnt/disk               # writes benches/results/gradients.json
   benches/gradients.py --dir /mnt/disk --only jax --json benches/results/gradients_gpu.json   # with JAX on a GPU
+  benches/gradients.py --dir /mnt/disk --only jax --jax-elements 9437184 --jax-work 1 --json benches/results/gradients_large.json
 """
 
 from __future__ import annotations

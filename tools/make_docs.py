@@ -141,7 +141,8 @@ def jax_page() -> str:
     import jax_figures
 
     measured = [
-        json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("gradients", "gradients_gpu")
+        json.loads((ROOT / f"benches/results/{name}.json").read_text())
+        for name in ("gradients", "gradients_large", "gradients_gpu")
     ]
     return last_chapter("docs/jax.md", "What was measured", jax_figures.page(*measured))
 
