@@ -12,6 +12,39 @@ bool passes(const Route& route, int link) {
          route.link.begin() + route.hops;
 }
 
+// Of all ways of a move, each once.
+std::vector<int> links_of(const Move& m) {
+  std::vector<int> out;
+  for (int way = 0; way < static_cast<int>(m.routes.size()); ++way)
+    for (int h = 0; h < hops_of(m, way); ++h)
+      if (const int l = route_of(m, way)[h]; std::ranges::find(out, l) == out.end()) out.push_back(l);
+  return out;
+}
+
+// What its slowest link takes.
+Time time_over(const Transfers& all, const Route& route, Bytes bytes) {
+  Time slowest = 0;
+  for (int h = 0; h < route.hops; ++h) slowest = std::max(slowest, all.link(route[h]).estimate.time_for(bytes));
+  return slowest;
+}
+
+// Its own link has room for another chunk.
+bool goes_straight(const Transfers& all, const Move& m) {
+  const Link& own = all.link(route_of(m, 0)[0]);
+  return own.estimate.in_flight() < own.depth();
+}
+
+// Its links have nothing of their own to carry.
+bool idle(const Transfers& all, const Route& detour) {
+  for (int h = 0; h < detour.hops; ++h)
+    if (std::ranges::any_of(all.link(detour[h]).moves, [&](MoveIndex i) {
+          const Move& m = all[i];
+          return !m.cancelled && m.issued < m.total && passes(m.routes.front(), detour[h]);
+        }))
+      return false;
+  return true;
+}
+
 }  // namespace
 
 Transfers::Transfers(Context& context, CheckpointTable& table, const TierSpace& space, Pacers& pacers,
@@ -127,32 +160,17 @@ std::span<const Route> Transfers::routes_of(TierIndex from, TierIndex to) const 
   return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
 }
 
-// Each once.
-std::vector<int> Transfers::links_of(const Move& m) const {
-  std::vector<int> out;
-  for (int way = 0; way < static_cast<int>(m.routes.size()); ++way)
-    for (int h = 0; h < hops_of(m, way); ++h)
-      if (const int l = policy::route_of(m, way)[h]; std::ranges::find(out, l) == out.end()) out.push_back(l);
-  return out;
-}
-
 // What the rest of it takes, of which something is left.
 Time Transfers::time_left(const Move& m) const { return std::max<Time>(1, route_time(m.from, m.to, m.total - m.done)); }
 
-Time Transfers::links_time(const Route& route, Bytes bytes) const {
-  Time slowest = 0;
-  for (int h = 0; h < route.hops; ++h) slowest = std::max(slowest, link(route[h]).estimate.time_for(bytes));
-  return slowest;
-}
-
 bool Transfers::paced(TierIndex from, TierIndex to, Bytes bytes) const {
-  return route_time(from, to, bytes) > links_time(route_of(from, to), bytes);
+  return route_time(from, to, bytes) > time_over(*this, route_of(from, to), bytes);
 }
 
 Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
   const Route& route = route_of(from, to);
   const auto at_pace = [&](TierIndex tier, int hop) { return pacers_.slowest(tier, link(route[hop]).spec, bytes); };
-  return std::max({links_time(route, bytes), at_pace(from, 0), at_pace(to, route.hops - 1)});
+  return std::max({time_over(*this, route, bytes), at_pace(from, 0), at_pace(to, route.hops - 1)});
 }
 
 // False: enough is queued to keep the links busy until the next event. What may take a link as a detour is not: it is
@@ -207,20 +225,15 @@ void Transfers::leave_lost_rings() {
 
 // --- chunks and commands --------------------------------------------------------------------------------------------
 
-// Between lent memory and the host.
-bool Transfers::by_lender(const Move& m) const {
-  const Checkpoint& c = table_[m.checkpoint];
-  const auto over = [&](TierIndex lent, TierIndex host) {
-    return context_.memory(lent) && context_.tier(host).node == kHost && space_.relays(c, lent);
-  };
-  return over(m.from, m.to) || over(m.to, m.from);
-}
-
 // Whether others can be ordered behind its copies on the device: those of a calling thread and of files are on no
-// stream, and those of a lender's device on no stream of this one.
+// stream, and those between lent memory and the host may be on streams of the lender's device.
 bool Transfers::on_streams(const Move& m) const {
   if (hops_of(m, 0) != 1) return false;
-  return m.from == kNoTier ? m.ordered : context_.memory(m.from) && !by_lender(m);
+  if (m.from == kNoTier) return m.ordered;
+  const auto by_lender = [&](TierIndex lent, TierIndex host) {
+    return context_.memory(lent) && context_.tier(host).node == kHost && space_.relays(table_[m.checkpoint], lent);
+  };
+  return context_.memory(m.from) && (m.to == kNoTier || !(by_lender(m.from, m.to) || by_lender(m.to, m.from)));
 }
 
 // Up to where the bytes that a move reads can be had. A copy in stream order, which the device can make wait for
@@ -263,23 +276,6 @@ bool Transfers::pending_on(const Move& m, Hop at) const {
   return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.way == at.way && k.hop == at.hop; });
 }
 
-// Its own link has room for another chunk.
-bool Transfers::goes_straight(const Move& m) const {
-  const Link& own = link(policy::route_of(m, 0)[0]);
-  return own.estimate.in_flight() < own.depth();
-}
-
-// Its links have nothing of their own to carry.
-bool Transfers::idle(const Route& detour) const {
-  for (int h = 0; h < detour.hops; ++h)
-    if (std::ranges::any_of(link(detour[h]).moves, [&](MoveIndex i) {
-          const Move& m = (*this)[i];
-          return !m.cancelled && m.issued < m.total && passes(m.routes.front(), detour[h]);
-        }))
-      return false;
-  return true;
-}
-
 // A chunk waits in the ring for its lender's pace: not for longer than the direct route takes for all that is left.
 bool Transfers::too_slow(const Move& m, int way) const {
   const NodeIndex node = node_behind(m, {way, 0});
@@ -291,7 +287,8 @@ bool Transfers::too_slow(const Move& m, int way) const {
 int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   if (m.cancelled || m.held) return kNothing;
   const auto [way, hop] = at;
-  if (way > 0 && hop == 0 && (m.ordered || goes_straight(m) || !idle(policy::route_of(m, way)) || too_slow(m, way)))
+  if (way > 0 && hop == 0 &&
+      (m.ordered || goes_straight(*this, m) || !idle(*this, policy::route_of(m, way)) || too_slow(m, way)))
     return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block.

@@ -90,15 +90,10 @@ class Transfers {
   friend class Invariants;
 
   std::span<const Route> routes_of(TierIndex from, TierIndex to) const;
-  std::vector<int> links_of(const Move& m) const;
   NodeIndex node_behind(const Move& m, Hop at) const { return link(policy::route_of(m, at.way)[at.hop]).spec.to; }
-  bool goes_straight(const Move& m) const;
-  bool idle(const Route& detour) const;
   bool too_slow(const Move& m, int way) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
-  bool by_lender(const Move& m) const;
   bool on_streams(const Move& m) const;
-  Time links_time(const Route& route, Bytes bytes) const;
   Bytes readable(const Move& m) const;
   CommandId coming_last(const Move& m, Bytes end) const;
 

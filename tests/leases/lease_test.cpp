@@ -111,7 +111,7 @@ TEST(Leases, both_sides_count_the_same_where_one_is_lent_while_another_is_on_its
   EXPECT_EQ(borrower->loans().size(), 3u);
 }
 
-// Nobody can be accepted.
+// Accepting a connection always fails.
 class Full : public Place {
   class Listener final : public platform::LocalListener {
    public:
