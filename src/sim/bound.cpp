@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 
 namespace ebb::sim {
 namespace {
@@ -224,6 +226,10 @@ double together(const MachineModel& machine, const std::vector<std::size_t>& lin
       const auto alone = static_cast<double>(machine.links[l].bytes_per_s);
       groups[g] = limit > 0 ? limit : std::max(groups[g], alone);  // 0: by time
     }
+  constexpr std::size_t kMost = 16;  // every choice of them is tried
+  if (groups.size() > kMost)
+    throw std::invalid_argument("links that cross one cut are in " + std::to_string(groups.size()) +
+                                " groups; at most " + std::to_string(kMost) + " can be bounded");
   const std::vector<std::pair<int, double>> of(groups.begin(), groups.end());
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t chosen = 0; chosen < std::size_t{1} << of.size(); ++chosen) {

@@ -249,6 +249,12 @@ TEST(Bound, EveryCutOfTheChainHasItsOwnRates) {
   EXPECT_EQ(both(30, 1000), 60);
   EXPECT_EQ(both(50, 80), 80);
   EXPECT_EQ(both(30, 40), 40);
+
+  // Every choice of groups is tried: of so many, none is.
+  machine.groups.assign(64, {100, true});
+  std::vector<int>& many = machine.link("device>host").groups;
+  for (int group = 0; group < 64; ++group) many.push_back(group);
+  EXPECT_THROW(bound_machine(machine), std::invalid_argument);
 }
 
 TEST(JointBound, IsThatOfOneDiskForAll) {
