@@ -10,10 +10,12 @@ def test_each_mode_copies_what_its_name_says():
     found = bench.measure(SIZE, snapshots=3, compute=0.001, repeats=1, programs=[program])
     copied = {name: runs[0]["bytes_gathered"] for name, runs in found["runs"]["half"].items()}
     for mode in bench.MODES:
-        if mode.full:
+        if not mode.full:
+            assert copied[mode.name] == 3 * SIZE // 2, mode.name
+        elif mode.waits:
             assert copied[mode.name] == 3 * SIZE
-        else:
-            assert 3 * SIZE // 2 <= copied[mode.name] < 3 * SIZE, mode.name
+        else:  # a zone that was not written since the snapshot before may still be uncopied: one copy is for both
+            assert 2 * SIZE <= copied[mode.name] <= 3 * SIZE, mode.name
     assert copied["alone"] == 0
     assert found["relative"]["half"]["F"] == 1
     for name, runs in found["runs"]["half"].items():
