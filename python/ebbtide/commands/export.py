@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import names, outcome
+from .versions import Versions
 
 if TYPE_CHECKING:
     from .store import Checkpoint, Damage, Store
@@ -21,34 +21,6 @@ class Form(str, Enum):
 
     files = "files"
     npz = "npz"
-
-
-@dataclass(frozen=True)
-class Versions:
-    """The versions of `--versions`: ranges, both ends included; a single version must exist."""
-
-    ranges: tuple[tuple[int, int], ...] = ()
-
-    @classmethod
-    def parse(cls, text: str | None) -> Versions:
-        """``"3,7,10..20"``; None: all. An error says what is expected."""
-        ranges: list[tuple[int, int]] = []
-        if text is None:
-            return cls()
-        for part in text.split(","):
-            form = re.fullmatch(r"\s*(-?\d{1,19})\s*(?:\.\.\s*(-?\d{1,19})\s*)?", part, re.ASCII)
-            if form is None:
-                raise outcome.Refused(f"--versions: {part!r} is neither a version nor a range such as '10..20'")
-            first = int(form[1])
-            ranges.append((first, int(form[2]) if form[2] else first))
-        return cls(tuple(ranges))
-
-    def __contains__(self, version: int) -> bool:
-        return not self.ranges or any(first <= version <= last for first, last in self.ranges)
-
-    def named(self) -> list[int]:
-        """The versions that are listed on their own."""
-        return [first for first, last in self.ranges if first == last]
 
 
 def export(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from . import names, outcome
 
 if TYPE_CHECKING:
-    from .export import Versions
     from .folder import Folder
     from .store import Checkpoint, Store
+    from .versions import Versions
 
 _PART = re.compile(r"(?P<name>.*)/\.ebbtide-file/(?P<version>-?(?:0|[1-9]\d*))/(?P<part>[^/]*)", re.DOTALL)
 _COPIED = 4 << 20  # bytes at once
