@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -338,6 +339,7 @@ def test_the_command_lends_until_it_is_told_to_end(group: str, seconds: list[str
                 "offered": 2 * LEASE,
                 "share": 0.5,
                 "leases": [lease, lease],
+                "leases_not_shown": 0,
             }
         ]
         text = run("node")
@@ -347,6 +349,22 @@ def test_the_command_lends_until_it_is_told_to_end(group: str, seconds: list[str
         assert lender.wait(timeout=60) == OK
         assert borrowed(store) == 0
         check(store, 20)
+
+
+def test_leases_that_a_lenders_file_has_no_room_for_are_counted(group: str) -> None:
+    """A file as a lender with a hundred leases writes it."""
+    began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    file = Path(f"/dev/shm/ebbtide-{os.getuid()}/{group}.lends.{os.getpid()}-{began}-97")
+    head = [int.from_bytes(b"EBLENDS2", "little"), 0, 100 * LEASE, 100, 10**6, 0, 0, 0]
+    rows = [word for lease in range(63) for word in (lease, os.getpid(), LEASE, 1, 0, 0, 0, 0)]
+    file.touch(mode=0o600)
+    file.write_bytes(struct.pack("<512Q", *head, *rows))
+    try:
+        mine = next(one for one in run("node", "--json").json["lenders"] if one["group"] == group)
+        assert (len(mine["leases"]), mine["leases_not_shown"]) == (63, 37)
+        assert f"  64 MiB to process {os.getpid()}, lent\n  and 37 more leases" in run("node").out
+    finally:
+        file.unlink()
 
 
 def test_the_command_refuses_by_name() -> None:
