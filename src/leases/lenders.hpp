@@ -76,8 +76,8 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
     policy::PartyId lender = 0;
     policy::LeaseId lease = 0;  // the lender's number
     platform::OwnDescriptor descriptor;
-    std::shared_ptr<platform::Device> owner;
-    bool mapped = false;  // or is being mapped
+    Result<std::shared_ptr<platform::Device>> owner = std::shared_ptr<platform::Device>();  // of its Terms
+    bool mapped = false;                                                                    // or is being mapped
   };
   using News = std::vector<std::pair<std::uint32_t, bool>>;
   using Lock = std::unique_lock<std::mutex>;

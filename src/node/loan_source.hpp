@@ -27,8 +27,9 @@ class LoanSource {
   struct Terms {
     std::uint32_t lender = 0;  // a number; 0: of whom nothing is known
     std::uint32_t link = 1'000'000;
-    // Whose own link copies between it, while it is mapped, and the host can take; null: they take this process's.
-    std::shared_ptr<platform::Device> owner = {};
+    // Whose own link copies between it, while it is mapped, and the host can take; null: they take this process's, as
+    // where there is an error.
+    Result<std::shared_ptr<platform::Device>> owner = std::shared_ptr<platform::Device>();
   };
   virtual Terms terms(std::uint32_t /*loan*/) const { return {}; }
   /// Its memory, mapped as long as the pointer is held.
