@@ -270,7 +270,7 @@ def leases_measured() -> list[str]:
 
     return [
         f"Leases between two processes, measured on {found['machine']} (`build/gpu/benches/gpu_leases`; `raw_rates` for the bare",
-        f"file): {found['bytes'] / 2**30:g} GiB are lent, as much is written, and the lender wants all of it back.",
+        f"file): {found['bytes'] / 2**30:g} GiB are lent, as much is written, and the lender recalls all of it.",
         "",
         "| | |",
         "|---|---|",
@@ -280,8 +280,8 @@ def leases_measured() -> list[str]:
         f"| {lenders} lenders killed while the borrower writes | all its checkpoints compared, here as above: {wrong:g} wrong or missing |",
         f"| {borrowers} borrowers killed while they write | {sum(found['borrower_killed_still_lent']):g} bytes still lent |",
         "",
-        "With room, the planner has copied a part of it to the host before it is wanted back. The longest recalls are the first of a",
-        "process, whose host cache is not pinned yet.",
+        "With room in the host cache, the planner copied a part of it to the host before the lender wanted it back. The longest recalls",
+        "are the first of a process, whose host cache is not pinned yet.",
     ]
 
 
@@ -333,7 +333,7 @@ def relays() -> list[str]:
         f"| while the links set the pace | {over('down_sustained')} | {over('up_sustained')} |",
         f"| to the last byte | {over('down_whole')} | {over('up_whole')} |",
         "",
-        "At the end, what is in lent memory leaves over the lender's link alone.",
+        "At the end only the lender's link has bytes left to carry: those of checkpoints in lent memory.",
     ]
 
 

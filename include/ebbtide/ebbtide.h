@@ -159,8 +159,8 @@ ebb_status ebb_history(ebb_store* store, const char* name, int reverse, ebb_stor
 
 /* Lends so many bytes of the device's memory to other processes from now on, in place of ebb_options.lend. Less than
  * before: waits up to `timeout` seconds until the rest can be allocated here again. Errors: timed_out, with the
- * processes that have not returned it and how much, invalid_argument (below 64 MiB, or a history), unsupported (this
- * memory cannot be lent). */
+ * processes that have not returned it and how much, invalid_argument (less than 64 MiB, 8 EiB and more, or a
+ * history), unsupported (this memory cannot be lent). */
 ebb_status ebb_lend(ebb_store* store, uint64_t bytes, double timeout);
 
 /* Ends every transfer and frees the caches. An ephemeral store drops what is pending. A persistent store first

@@ -49,10 +49,11 @@ Result<std::vector<Pool>> pools();
 struct Lender {
   std::string group;  ///< the job whose processes may borrow it; "all"
   pid_t pid = 0;
-  std::optional<int> gpu;     ///< whose memory it is; none: ordinary memory
-  std::uint64_t offered = 0;  ///< bytes that others may use
-  double share = 1;           ///< of its link's rate, at which they may copy (Options::lend_share)
-  std::vector<LeaseInfo> leases;
+  std::optional<int> gpu;              ///< whose memory it is; none: ordinary memory
+  std::uint64_t offered = 0;           ///< bytes that others may use
+  double share = 1;                    ///< of its link's rate, at which they may copy (Options::lend_share)
+  std::vector<LeaseInfo> leases;       ///< at most 63
+  std::uint64_t leases_not_shown = 0;  ///< that there are beside these
 };
 
 /// All living lenders of this user on this node, by group and process. Errors: as pools().

@@ -271,8 +271,8 @@ class Store : public History {
 
   /// Lends so many bytes of this device's memory to other processes from now on, in place of Options::lend. Less than
   /// before: waits, up to `within`, until the rest can be allocated here again. Errors: timed_out, with the processes
-  /// that have not returned it and how much (it is not free until they have), invalid_argument (below 64 MiB),
-  /// unsupported (this memory cannot be lent), closed.
+  /// that have not returned it and how much (it is not free until they have), invalid_argument (less than 64 MiB,
+  /// or 8 EiB and more), unsupported (this memory cannot be lent), closed.
   Result<void> lend(std::uint64_t bytes, Seconds within = Seconds(10), const Interrupt& interrupted = {});
   Stats stats() const;
   /// The ordinal of the GPU that has the device cache; none: it is in ordinary memory.

@@ -76,6 +76,7 @@ nb::list lenders() {
     nb::list leases;
     for (const LeaseInfo& lease : lender.leases) leases.append(python::to_dict(lease));
     one["leases"] = leases;
+    one["leases_not_shown"] = lender.leases_not_shown;
     all.append(one);
   }
   return all;

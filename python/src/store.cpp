@@ -105,7 +105,8 @@ came first), ``blocked_s`` (seconds that writers waited) and ``bytes_gathered`` 
               size = check(parse_bytes("bytes", nb::cast<std::string>(bytes)));
             } else if (!nb::try_cast(bytes, size)) {
               raise(Errc::invalid_argument,
-                    "bytes=" + repr_text(bytes) + " is not valid: expected bytes as an int, or text such as \"8GiB\"");
+                    "bytes=" + repr_text(bytes) +
+                        " is not valid: expected bytes as an int, from 0 to below 8 EiB, or text such as \"8GiB\"");
             }
             const Seconds within = to_timeout(timeout).value_or(Seconds(1e9));
             Signals signals;

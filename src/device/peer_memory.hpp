@@ -44,8 +44,11 @@ class PeerFabric {
   /// The other GPU whose memory is mapped at `memory`, as a device, which from now on may copy from and to it as well:
   /// copies between it and the host then take that GPU's own link, and none of this one's. Opens a context there (some
   /// hundred megabytes of that GPU). Null: it is this device's, ordinary memory, or of a GPU that is hidden from this
-  /// process or cannot be opened.
-  virtual std::shared_ptr<Device> owner(std::byte* /*memory*/, std::size_t /*bytes*/) { return nullptr; }
+  /// process. Errors, which name that GPU: out_of_memory or unsupported (no context can be opened there, or it may not
+  /// copy from and to it).
+  virtual Result<std::shared_ptr<Device>> owner(std::byte* /*memory*/, std::size_t /*bytes*/) {
+    return std::shared_ptr<Device>();
+  }
 };
 
 /// Whether so many bytes can be lent by a fabric of this granularity. Error invalid_argument.

@@ -17,6 +17,7 @@ Result<std::vector<Lender>> lenders() {
     const auto state = leases::read_lender(*seams.memory, name);
     if (!state || !*state) continue;  // it is gone since, or begins
     Lender lender{name.group, name.process.pid, (*state)->gpu, (*state)->offered, policy::share_of((*state)->link), {}};
+    lender.leases_not_shown = (*state)->not_shown;
     for (const leases::LeaseRow& lease : (*state)->leases) {
       lender.leases.push_back({lender.pid, lease.borrower, lease.bytes, policy::name_of(lease.state)});
     }

@@ -77,7 +77,7 @@ void LenderFile::write(const LenderState& state) {
   }
   put(1, state.gpu ? static_cast<std::uint64_t>(*state.gpu) + 1 : 0);
   put(2, state.offered);
-  put(3, rows);
+  put(3, state.leases.size());
   put(4, state.link);
   put(0, kMagic);
 }
@@ -105,7 +105,9 @@ Result<std::optional<LenderState>> read_lender(platform::SharedMemory& memory, c
   if (words[0] != kMagic) return std::optional<LenderState>();
   LenderState state{.offered = words[2], .link = static_cast<std::uint32_t>(words[4])};
   if (words[1] > 0) state.gpu = static_cast<int>(words[1] - 1);
-  for (std::size_t row = 0; row < std::min<std::size_t>(words[3], kMostRows); ++row) {
+  const std::size_t rows = std::min<std::size_t>(words[3], kMostRows);
+  state.not_shown = words[3] - rows;
+  for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t at = (row + 1) * kLine;
     if (words[at + 3] > static_cast<std::uint64_t>(policy::LeaseState::orphaned)) continue;
     state.leases.push_back({static_cast<policy::LeaseId>(words[at]), static_cast<pid_t>(words[at + 1]), words[at + 2],

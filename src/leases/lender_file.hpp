@@ -36,6 +36,7 @@ struct LenderState {
   std::uint64_t offered = 0;
   std::uint32_t link = policy::kWholeLink;  // what all borrowers may use of its bandwidth, in millionths
   std::vector<LeaseRow> leases = {};
+  std::uint64_t not_shown = 0;  // leases that its file has no room for
 };
 
 /// Written by the lender alone, a word at a time; whoever reads it may meet some of the words before a change and some

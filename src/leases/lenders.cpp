@@ -264,8 +264,8 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, platform::Own
     const policy::lease_event::Offer offer{.lender = peer.party, .bytes = lent + granted.bytes, .piece = granted.bytes};
     for (const policy::LeaseCommand& command : submit(offer)) {
       if (command.kind != policy::LeaseCommand::grant) continue;
-      taken_[command.lease.id] =
-          Taken{.lender = peer.party, .lease = granted.lease, .descriptor = std::move(descriptor), .owner = {}};
+      Taken taken{.lender = peer.party, .lease = granted.lease, .descriptor = std::move(descriptor)};
+      taken_.insert_or_assign(command.lease.id, std::move(taken));
       to_tell_.emplace_back(command.lease.id, true);
       for (Peer& other : peers_) ask(other);
       return;

@@ -27,8 +27,8 @@ struct BorrowOptions {
   std::chrono::nanoseconds return_within = std::chrono::seconds(1);  // what a dead lender lent
 };
 
-/// Finds the lenders of its group, asks each for memory, and takes what they grant. A lender that never answers is
-/// waited for by nobody. Memory of one is used once bytes that were written there have been read back.
+/// Finds the lenders of its group, asks each for memory, and takes what they grant. Nothing waits for a lender that
+/// never answers. Memory of one is used once bytes that were written there have been read back.
 ///
 /// Thread safety: as LoanSource; describe() and leases() from any thread. mutex_ guards everything but the descriptors
 /// that its own thread waits for; that thread alone ends connections. `news` is not called with it held.
@@ -76,8 +76,8 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
     policy::PartyId lender = 0;
     policy::LeaseId lease = 0;  // the lender's number
     platform::OwnDescriptor descriptor;
-    std::shared_ptr<platform::Device> owner;
-    bool mapped = false;  // or is being mapped
+    Result<std::shared_ptr<platform::Device>> owner = std::shared_ptr<platform::Device>();  // of its Terms
+    bool mapped = false;                                                                    // or is being mapped
   };
   using News = std::vector<std::pair<std::uint32_t, bool>>;
   using Lock = std::unique_lock<std::mutex>;

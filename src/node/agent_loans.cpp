@@ -113,6 +113,9 @@ void Agent::take_back_loan(Peer& peer, std::uint32_t first) {
                    std::ranges::any_of(quarters.starts(), [&](std::uint32_t start) { return first % share_ == start; });
   const auto found = one ? loan(first, run) : std::nullopt;
   if (!found || found->owner != peer.process->member) return;
+  // One that was not recalled comes back because its process has no use for it: the next would come back as well. One
+  // that was leaves room for another.
+  peer.borrows = found->state == Slab::State::recalled;
   for (std::uint32_t slab = first; slab < first + quarters.slabs(); ++slab) {
     pool_.tables().take_back(slab, peer.process->member);
   }

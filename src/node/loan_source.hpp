@@ -25,10 +25,11 @@ class LoanSource {
   virtual std::uint64_t loan_bytes(std::uint32_t loan) const = 0;
   /// Whose it is, and what this process may use of that one's bandwidth, in millionths.
   struct Terms {
-    std::uint32_t lender = 0;  // a number; 0: of whom nothing is known
+    std::uint32_t lender = 0;  // a number; 0: it is not known
     std::uint32_t link = 1'000'000;
-    // Whose own link copies between it, while it is mapped, and the host can take; null: they take this process's.
-    std::shared_ptr<platform::Device> owner = {};
+    // Whose own link copies between it, while it is mapped, and the host can take; null: they take this process's, as
+    // where there is an error.
+    Result<std::shared_ptr<platform::Device>> owner = std::shared_ptr<platform::Device>();
   };
   virtual Terms terms(std::uint32_t /*loan*/) const { return {}; }
   /// Its memory, mapped as long as the pointer is held.

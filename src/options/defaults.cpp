@@ -119,6 +119,10 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
   return {};
 }
 
+constexpr std::string_view kSmallest = "0, or at least 67108864 bytes (64 MiB), which is the smallest lease";
+
+bool too_small_to_lend(std::uint64_t bytes) { return bytes > 0 && bytes < policy::kSmallestLease; }
+
 // Memory that is lent to other processes, and borrowed of them.
 Result<void> choose_leases(const Options& options, std::uint64_t device_cache, EngineSetup& setup) {
   setup.lend = options.lend.value_or(0);
@@ -127,11 +131,9 @@ Result<void> choose_leases(const Options& options, std::uint64_t device_cache, E
   if (!(setup.lend_share > 0 && setup.lend_share <= 1)) {
     return wrong_value("lend_share", std::to_string(setup.lend_share), kShares);
   }
-  constexpr const char* kLeast = "0, or at least 67108864 bytes (64 MiB), which is the smallest lease";
-  const auto too_small = [](std::uint64_t bytes) { return bytes > 0 && bytes < policy::kSmallestLease; };
-  if (too_small(setup.lend)) return wrong_value("lend", std::to_string(setup.lend), kLeast);
-  if (too_small(setup.borrow)) {
-    return wrong_value("borrow", std::to_string(setup.borrow), std::string("\"auto\", ") + kLeast);
+  if (auto possible = check_offer("lend", setup.lend); !possible) return possible;
+  if (too_small_to_lend(setup.borrow)) {
+    return wrong_value("borrow", std::to_string(setup.borrow), "\"auto\", " + std::string(kSmallest));
   }
   if (setup.borrow > 0 && device_cache == 0) {
     const std::string shown = setup.borrow == kBorrowAll ? "auto" : std::to_string(setup.borrow);
@@ -280,6 +282,11 @@ Result<std::optional<std::uint64_t>> first_number(const Environment& environment
 }
 
 }  // namespace
+
+Result<void> check_offer(std::string_view key, std::uint64_t bytes) {
+  if (!too_small_to_lend(bytes) && bytes <= INT64_MAX) return {};
+  return wrong_value(key, std::to_string(bytes), std::string(kSmallest) + ", and below 8 EiB");
+}
 
 std::string_view name_of(Durability durability) {
   constexpr std::array<std::string_view, 4> names = {"ephemeral", "process", "storage", "node"};

@@ -93,6 +93,9 @@ Result<std::uint64_t> local_ranks(const Environment& environment);
 /// torchrun), else 0. Error invalid_argument: what the first of these says is no rank.
 Result<std::uint64_t> rank_in_job(const Environment& environment);
 
+/// Whether so much memory can be lent. Error invalid_argument, which names it `key`.
+Result<void> check_offer(std::string_view key, std::uint64_t bytes);
+
 /// Chooses what `options` leaves out, after the environment was applied. Errors: invalid_argument (all tiers of size 0,
 /// a size below 4096, no such directory), unsupported (a directory in memory), io_error.
 Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,

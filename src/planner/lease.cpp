@@ -10,16 +10,16 @@ namespace {
 using L = LeaseState;
 
 constexpr LeaseTransition kLeaseTable[] = {
-    {L::gone, L::lent, "grant", "the lender's budget has room, and the borrower wants more than it has"},
-    {L::lent, L::recalled, "recall", "the lender lends less, is dead, or the store closes"},
-    {L::lent, L::gone, "return", "no copy of the borrower's is under way there, and its mapping is gone"},
+    {L::gone, L::lent, "grant", "the lender offers more than it has lent, and the borrower wants more than it has"},
+    {L::lent, L::recalled, "recall", "the lender lends less or closes its store, or its process has ended"},
+    {L::lent, L::gone, "return", "the borrower has no copy under way there, and has unmapped the memory"},
     {L::lent, L::orphaned, "death of the borrower", "its process has ended"},
-    {L::recalled, L::gone, "return", "no copy of the borrower's is under way there, and its mapping is gone"},
-    {L::recalled, L::overdue, "deadline", "the lender is told the borrower and the bytes"},
+    {L::recalled, L::gone, "return", "the borrower has no copy under way there, and has unmapped the memory"},
+    {L::recalled, L::overdue, "deadline", "it has passed; the lender is told the process and the bytes"},
     {L::recalled, L::orphaned, "death of the borrower", "its process has ended"},
-    {L::overdue, L::gone, "return", "no copy of the borrower's is under way there, and its mapping is gone"},
+    {L::overdue, L::gone, "return", "the borrower has no copy under way there, and has unmapped the memory"},
     {L::overdue, L::orphaned, "death of the borrower", "its process has ended"},
-    {L::orphaned, L::gone, "end of the borrower", "every forked child that has its descriptors has ended too"},
+    {L::orphaned, L::gone, "end of the borrower", "its forked children, which have its descriptors, have ended too"},
 };
 
 constexpr int kLeaseStates = 5;

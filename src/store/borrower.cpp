@@ -66,7 +66,8 @@ Result<void> Borrower::use(std::uint32_t loan) {
   auto memory = source_.use_loan(loan);
   if (!memory) return memory.error();
   const std::uint64_t bytes = source_.loan_bytes(loan);
-  const node::LoanSource::Terms terms = keep_terms(loan);
+  node::LoanSource::Terms terms = keep_terms(loan);
+  add_owner(terms);
   const auto free =
       std::ranges::find_if(segments_, [&](const Segment& one) { return !one.loan && one.memory->size() == bytes; });
   if (free != segments_.end()) {
@@ -94,6 +95,19 @@ node::LoanSource::Terms Borrower::keep_terms(std::uint32_t loan) {
   const auto known = limits_.try_emplace(terms.lender, policy::kWholeLink).first;
   if (std::exchange(known->second, terms.link) != terms.link) lending_.limit(terms.lender, terms.link);
   return terms;
+}
+
+// Its memory is used without it as well.
+void Borrower::add_owner(node::LoanSource::Terms& terms) {
+  if (terms.owner && !*terms.owner) return;
+  const Result<void> added = terms.owner ? lending_.add_owner(*terms.owner) : terms.owner.error();
+  if (added) return;
+  terms.owner = std::shared_ptr<platform::Device>();
+  if (added.error().code == Errc::closed || !told_.insert(added.error().message).second) return;
+  log_.warning(what_ +
+               " is on a GPU that this process cannot use: copies between it and the host go over this GPU's "
+               "own link, and nothing is relayed: " +
+               added.error().message);
 }
 
 void Borrower::recall(std::uint32_t loan) {

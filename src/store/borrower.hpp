@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -60,6 +62,7 @@ class Borrower {
   void take(std::uint32_t loan);
   Result<void> use(std::uint32_t loan);
   node::LoanSource::Terms keep_terms(std::uint32_t loan);
+  void add_owner(node::LoanSource::Terms& terms);
   void recall(std::uint32_t loan);
   bool return_what_can_be();
 
@@ -74,6 +77,7 @@ class Borrower {
   std::vector<Segment> segments_;
   std::map<policy::PartyId, std::uint32_t> limits_;  // as the planner knows them
   bool told_why_ = false;
+  std::set<std::string> told_;  // why copies to and from the host take this device's link
   std::thread thread_;
 };
 

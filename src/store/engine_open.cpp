@@ -3,7 +3,6 @@
 #include <system_error>
 
 #include "base/own_process.hpp"
-#include "base/text.hpp"
 #include "node/pool_header.hpp"
 #include "store/engine.hpp"
 
@@ -195,9 +194,7 @@ void Engine::log_suspension(const Result<void>& done) const {
 
 Result<void> Engine::lend(std::uint64_t bytes, Seconds within, const Interrupt& interrupted) {
   if (auto error = lifetime_.forked()) return *error;
-  if (bytes > 0 && bytes < policy::kSmallestLease) {
-    return wrong_value("lend", std::to_string(bytes), "0, or at least 67108864 bytes (64 MiB)");
-  }
+  if (auto possible = check_offer("bytes", bytes); !possible) return possible;
   return neighbours_.lend(bytes, std::chrono::nanoseconds(nanoseconds(within)), interrupted);
 }
 

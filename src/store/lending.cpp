@@ -10,26 +10,26 @@
 namespace ebb::runtime {
 namespace {
 
-// Where its owner can have no engine, copies take this process's link.
-LentBy lent_by(const Lending::Terms& terms, LinkQueues& queues) {
-  return {terms.lender, terms.owner && queues.add_owner(terms.owner) ? terms.owner.get() : nullptr};
-}
+LentBy lent_by(const Lending::Terms& terms) { return {terms.lender, terms.owner ? terms.owner->get() : nullptr}; }
 
 }  // namespace
+
+Result<void> Lending::add_owner(const std::shared_ptr<platform::Device>& owner) {
+  if (auto error = lifetime_.forked()) return *error;
+  return queues_.add_owner(owner);
+}
 
 Result<policy::SegmentId> Lending::lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory,
                                         const Terms& terms) {
   if (auto error = lifetime_.forked()) return *error;
-  const LentBy lender = lent_by(terms, queues_);
   const Locked locked = port_.lock();
-  return memory_.lend(locked, tier, std::move(memory), lender);
+  return memory_.lend(locked, tier, std::move(memory), lent_by(terms));
 }
 
 bool Lending::extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, const Terms& terms) {
   if (lifetime_.forked()) return false;
-  const LentBy lender = lent_by(terms, queues_);
   const Locked locked = port_.lock();
-  return memory_.extend(locked, tier, segment, bytes, lender);
+  return memory_.extend(locked, tier, segment, bytes, lent_by(terms));
 }
 
 void Lending::limit(policy::PartyId lender, std::uint32_t link) {

@@ -20,6 +20,8 @@ class Lending {
       : port_(port), lifetime_(lifetime), memory_(memory), queues_(queues), calls_(calls) {}
 
   using Terms = node::LoanSource::Terms;
+  /// Before its memory is lent: LinkQueues::add_owner().
+  Result<void> add_owner(const std::shared_ptr<platform::Device>& owner);
   Result<policy::SegmentId> lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory,
                                  const Terms& terms = {});
   bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, const Terms& terms = {});

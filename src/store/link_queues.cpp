@@ -72,19 +72,19 @@ Result<void> LinkQueues::create(const Seams& seams) {
   return {};
 }
 
-bool LinkQueues::add_owner(const std::shared_ptr<platform::Device>& device) {
+Result<void> LinkQueues::add_owner(const std::shared_ptr<platform::Device>& device) {
   const auto known = [&] { return std::ranges::find(owners_, device, &Owner::device) != owners_.end(); };
   {
     const Locked locked = port_.lock();
-    if (known()) return true;
+    if (known()) return {};
   }
   auto engine = transfer::CopyEngine::create(
       *device, 2, [this](transfer::Token token, const Result<void>& result) { on_done(token, result); });
-  if (!engine) return false;
+  if (!engine) return engine.error();
   const Locked locked = port_.lock();
-  if (!lifetime_.running(locked)) return false;
+  if (!lifetime_.running(locked)) return lifetime_.closed_error();
   owners_.push_back({device, std::move(*engine)});
-  return true;
+  return {};
 }
 
 void LinkQueues::stop() {

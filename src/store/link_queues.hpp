@@ -43,9 +43,9 @@ class LinkQueues {
   Result<void> create(const Seams& seams);
   /// Reports all that is under way; then no engine moves anything between memories.
   void stop();
-  /// From now on copies between memory that this device lends and the host are made on its own streams. False: it
-  /// has none for them, or the store is closing.
-  bool add_owner(const std::shared_ptr<platform::Device>& device);
+  /// From now on copies between memory that this device lends and the host are made on its own streams. Errors: those
+  /// of making them, closed.
+  Result<void> add_owner(const std::shared_ptr<platform::Device>& device);
   /// The engine of the application's device.
   transfer::CopyEngine& copies() { return *engines_.front(); }
 

@@ -67,6 +67,9 @@ static void test_opening(void) {
   OK(ebb_stat(store, "tier.peer.capacity", &capacity));
   OK(ebb_lend(store, 0, 5.0));
   CHECK_STATUS(ebb_lend(store, 4096, 0.0), EBB_INVALID_ARGUMENT);
+  CHECK(strstr(ebb_last_error(), "bytes=\"4096\"") && strstr(ebb_last_error(), "at least 67108864"));
+  CHECK_STATUS(ebb_lend(store, UINT64_MAX, 0.0), EBB_INVALID_ARGUMENT);
+  CHECK(strstr(ebb_last_error(), "bytes=\"18446744073709551615\"") && strstr(ebb_last_error(), "below 8 EiB"));
   OK(ebb_close(store));
   OK(ebb_store_free(&store));
   options.borrow = "1MiB";

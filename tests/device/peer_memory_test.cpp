@@ -129,7 +129,7 @@ class PeerMemoryApart : public ::testing::TestWithParam<PeerKind> {
 TEST_P(PeerMemoryContract, the_owner_of_mapped_memory_copies_there_too) {
   const auto lent = lender_.fabric->lend(kBytes).value();
   const auto mapped = map(borrower_, *lent);
-  const std::shared_ptr<Device> owner = borrower_.fabric->owner(mapped.get(), kBytes);
+  const std::shared_ptr<Device> owner = borrower_.fabric->owner(mapped.get(), kBytes).value();
   const bool another = lender_.device->gpu() != borrower_.device->gpu();
   ASSERT_EQ(owner != nullptr, another) << "of a GPU's own memory, and of ordinary memory, there is no other owner";
   if (!another) return;

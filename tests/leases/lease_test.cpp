@@ -315,6 +315,20 @@ TEST(Leases, a_store_that_closes_returns_what_it_has_once_it_is_unmapped) {
   lender.await([&] { return lender.lent() == 0; });
 }
 
+TEST(Leases, what_lies_on_a_gpu_that_cannot_be_opened_is_used_and_its_terms_say_why) {
+  const Place place;
+  TestLender lender(place, 1);
+  const auto fabric = std::make_shared<test::HookedFabric>();
+  fabric->owner_of_all = Error{Errc::out_of_memory, "cannot open a context on cuda:3: out of memory"};
+  TestBorrower borrower(place, UINT64_MAX, fabric);
+  const std::uint32_t loan = *borrower.await_lent(1).begin();
+  const auto memory = borrower->use_loan(loan).value();
+  std::memset(memory.get(), 1, kLease);
+  const auto owner = borrower->terms(loan).owner;
+  ASSERT_FALSE(owner);
+  EXPECT_EQ(owner.error().message, "cannot open a context on cuda:3: out of memory");
+}
+
 TEST(Leases, a_lender_that_is_opened_later_is_found) {
   const Place place;
   TestBorrower borrower(place);

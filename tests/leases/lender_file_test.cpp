@@ -40,8 +40,12 @@ TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
     EXPECT_EQ(found.offered, 8ull << 30);
     EXPECT_EQ(found.link, 250'000u);
     ASSERT_EQ(found.leases.size(), 63u);  // as many as there is room for
+    EXPECT_EQ(found.not_shown, 38u);
     EXPECT_EQ(found.leases[0].borrower, 4711);
     EXPECT_EQ(found.leases[0].state, policy::LeaseState::overdue);
+    state.leases.resize(63);
+    first.write(state);
+    EXPECT_EQ(read_lender(*seams.memory, first.name()).value().value().not_shown, 0u);
     EXPECT_EQ(find_lenders(*seams.memory, files).value().size(), 2u);
   }
   EXPECT_TRUE(seams.memory->list().value().empty());

@@ -24,6 +24,7 @@ class HookedFabric final : public platform::PeerFabric {
  public:
   std::function<Result<void>()> before_lend = [] { return Result<void>(); };
   std::function<void()> before_map = [] {};
+  Result<std::shared_ptr<platform::Device>> owner_of_all = std::shared_ptr<platform::Device>();
 
   std::size_t granularity() const noexcept override { return memory_->granularity(); }
   Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t bytes) override {
@@ -35,6 +36,7 @@ class HookedFabric final : public platform::PeerFabric {
     before_map();
     return memory_->map(descriptor, bytes);
   }
+  Result<std::shared_ptr<platform::Device>> owner(std::byte*, std::size_t) override { return owner_of_all; }
 
  private:
   const std::unique_ptr<platform::PeerFabric> memory_ = platform::make_host_fabric();

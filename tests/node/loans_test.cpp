@@ -38,11 +38,12 @@ TEST(Loans, what_a_process_uses_and_a_quarter_more_is_never_lent) {
   }
 }
 
-// What a process is told of loans.
+// What a process is told of loans, again and again.
 struct Told {
+  using Loans = std::multiset<std::uint32_t>;
   std::mutex mutex;
   std::condition_variable changed;
-  std::set<std::uint32_t> lent, recalled;
+  Loans lent, recalled;
 
   NodeMemory::LoanNews news() {
     return [this](std::uint32_t loan, bool is_lent) {
@@ -51,9 +52,10 @@ struct Told {
       changed.notify_all();
     };
   }
-  void await(std::set<std::uint32_t> Told::* what, std::size_t count) {
+  Loans await(Loans Told::* what, std::size_t count) {
     std::unique_lock lock(mutex);
-    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return (this->*what).size() >= count; }));
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return (this->*what).size() >= count; }));
+    return this->*what;
   }
 };
 
@@ -118,6 +120,39 @@ TEST(Loans, who_leaves_with_loans_does_not_keep_their_owner_waiting) {
   told.await(&Told::recalled, 2);
   other.reset();
   needs.join();
+}
+
+// Alone on a node of 24 it is offered more than a tier has segments for.
+TEST(Loans, what_a_process_has_no_use_for_is_not_lent_to_it_again_until_it_has) {
+  constexpr std::size_t kRanks = 24, kOffered = 3 * (kRanks - 1), kUsed = 63;
+  const Place place;
+  Told told;  // which the threads of the ranks tell
+  Rank first(place, 0, kRanks, kRanks * kShare * kChunk);
+  NodeMemory& memory = first.storage().memory();
+  memory.borrow(told.news());
+  first.await_persisted(first.write("f", 1, (kShare - 1) * kMiB));
+  std::map<std::uint32_t, std::shared_ptr<std::byte>> used;
+  for (const std::uint32_t loan : told.await(&Told::lent, kOffered)) {
+    if (used.size() < kUsed) {
+      used[loan] = memory.use_loan(loan).value();
+    } else {
+      memory.refuse_loan(loan);
+    }
+  }
+  for (Version version = 2; version < 5; ++version) {  // by the end of each the agent has looked at all loans
+    first.await_persisted(first.write("f", version, kMiB));
+    EXPECT_EQ(told.await(&Told::lent, kOffered).size(), kOffered) << "what was refused was lent again";
+  }
+  EXPECT_EQ(first.storage().counters().bytes_borrowed, kUsed * 2 * kChunk);
+
+  Rank second(place, 1, kRanks, kRanks * kShare * kChunk);
+  std::thread needs([&] { second.await_persisted(second.write("s", 1, (kShare - 1) * kMiB)); });
+  for (const std::uint32_t loan : told.await(&Told::recalled, 3)) {
+    used.erase(loan);
+    memory.return_loan(loan);
+  }
+  needs.join();
+  told.await(&Told::lent, kOffered + kOffered - kUsed);
 }
 
 TEST(Loans, who_takes_none_returns_them_and_the_pool_is_whole_again) {

@@ -156,6 +156,36 @@ TEST_F(Recalled, WhatALenderWantsBackAtOnceLeavesAsFastAsItCan) {
   EXPECT_EQ(p.took(0), 0);
 }
 
+// What of it has been given ends at once here; the rest is never given.
+TEST(Pacing, ACallThatWaitsForItIsAnsweredAtOnceWhenItIsGivenUpAndNothingIsLost) {
+  Paced p(with_peers(8, 0, 0));
+  p.lend(1, 7, kWholeLink);
+  Version last = 0;
+  for (; last < 4; ++last) ASSERT_EQ(p.done(p.d.checkpoint(last, 3, kNever)), Reason::ok);
+  p.run();
+  p.d.tell(event::Limit{7, 1});
+  const Time begun = p.d.now;
+  const auto waits = [&](RequestId call) {
+    while (!p.d.under_way.empty()) p.step();
+    return !p.d.answered(call);
+  };
+  const auto give_up = [&](RequestId call) {
+    p.d.tell(event::Cancel{call});
+    EXPECT_EQ(p.d.reason(call), Reason::cancelled);
+    EXPECT_EQ(p.d.now, begun);
+  };
+  p.given[0].clear();
+  const RequestId read = p.d.restore(0);
+  ASSERT_TRUE(waits(read));
+  EXPECT_EQ(p.bytes(0), 2 * kChunk) << "it had begun";
+  give_up(read);
+  RequestId write = p.d.checkpoint(last, 3, kNever);
+  while (!waits(write)) write = p.d.checkpoint(++last, 3, kNever);
+  give_up(write);
+  p.d.tell(event::Limit{7, kWholeLink});
+  for (Version v = 0; v < last; ++v) EXPECT_EQ(p.done(p.d.restore(v)), Reason::ok) << v;
+}
+
 // What is on its way from a file into a lender's memory waits in the staging ring, which others pass as well.
 TEST(Pacing, LeavesMostOfTheStagingRingToOthers) {
   Paced p(with_peers(8, 0, 256));

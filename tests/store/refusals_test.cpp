@@ -112,6 +112,23 @@ TEST(Refusals, APathIsNotCutAtANul) {
   }
 }
 
+TEST(Refusals, WhatCannotBeLentIsNamedAsItWasGiven) {
+  Rig rig(Backend::threads);
+  for (const std::uint64_t bytes :
+       {std::uint64_t{5}, (std::uint64_t{64} << 20) - 1, std::uint64_t{1} << 63, UINT64_MAX}) {
+    const auto refused = rig.store().lend(bytes);
+    ASSERT_EQ(code_of(refused), Errc::invalid_argument) << bytes;
+    for (const std::string& part : {"bytes=\"" + std::to_string(bytes) + '"', std::string("at least 67108864 bytes"),
+                                    std::string("below 8 EiB")}) {
+      EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
+    }
+    const Result<Store> opened = Store::open({.device = "cpu", .lend = bytes});
+    ASSERT_EQ(code_of(opened), Errc::invalid_argument) << bytes;
+    EXPECT_NE(opened.error().message.find("lend=\"" + std::to_string(bytes) + '"'), std::string::npos);
+  }
+  EXPECT_FALSE(rig.store().stats().leases) << "it lends nothing";
+}
+
 TEST(Refusals, ARegionThatIsNotThereIsTheCallersMistake) {
   Rig rig(Backend::threads);
   Store& store = rig.store();

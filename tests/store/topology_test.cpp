@@ -108,7 +108,8 @@ TEST_P(OtherMachines, ALenderRelays) {
   Lending& lending = rig_.engine().lending();
   auto memory = memory::direct_host_memory(*rig_.seams().device, kSegment).value();
   std::byte* const lent = memory->data();
-  const Lending::Terms terms{.lender = 7, .owner = owner};
+  const Lending::Terms terms{.lender = 7, .owner = std::shared_ptr<platform::Device>(owner)};
+  ASSERT_TRUE(lending.add_owner(owner));
   ASSERT_EQ(lending.lend(kPeer, std::move(memory), terms).value(), 1u);
   EXPECT_EQ(rig_.store().stats().tiers[kPeer].capacity, kSegment - 2 * 2 * 4 * kKiB) << "a ring is at its end";
   std::atomic<bool> done{false};
@@ -337,6 +338,45 @@ TEST(LentSegments, ALoanForWhichThereIsNoSegmentIsRefused) {
   EXPECT_EQ(source.end(), "refused");
   borrower.stop();
   EXPECT_NE(said.find("memory of another process cannot be used: the host cache has 64 segments"), said.npos) << said;
+}
+
+// Lends pages of GPUs on which this process can open no context.
+class PagesOfClosedGpus final : public node::LoanSource {
+ public:
+  void borrow(LoanNews news) override {
+    for (std::uint32_t loan = 1; news && loan <= kLoans; ++loan) news(loan, true);
+  }
+  std::uint64_t loan_bytes(std::uint32_t) const override { return kPage; }
+  Terms terms(std::uint32_t loan) const override {
+    const std::string gpu = loan < kLoans ? "cuda:3" : "cuda:5";
+    return {.lender = loan, .owner = Error{Errc::out_of_memory, "cannot open a context on " + gpu + ": out of memory"}};
+  }
+  Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t) override {
+    return std::shared_ptr<std::byte>(new std::byte[kPage], std::default_delete<std::byte[]>());
+  }
+  void return_loan(std::uint32_t) override {}
+
+  static constexpr std::uint32_t kLoans = 3;
+  static constexpr std::size_t kPage = 4096;
+};
+
+TEST(LentSegments, AGpuThatCannotBeOpenedIsNamedOnceAndItsMemoryIsUsed) {
+  Rig rig(Backend::gpu);
+  PagesOfClosedGpus source;
+  std::vector<std::string> said;
+  const Log log([&](std::string_view text) { said.emplace_back(text); });
+  const auto capacity = [&] { return rig.store().stats().tiers.at(1).capacity; };
+  const std::uint64_t before = capacity();
+  Borrower borrower(source, rig.engine().lending(), *rig.seams().device, 1, /*pinned=*/false, "memory of others", log);
+  borrower.start();
+  while (capacity() < before + source.kLoans * source.kPage) std::this_thread::yield();
+  borrower.stop();
+  ASSERT_EQ(said.size(), 2u) << ::testing::PrintToString(said);
+  EXPECT_EQ(
+      said[0],
+      "warning: memory of others is on a GPU that this process cannot use: copies between it and the host go over "
+      "this GPU's own link, and nothing is relayed: cannot open a context on cuda:3: out of memory");
+  EXPECT_NE(said[1].find("cuda:5"), said[1].npos) << said[1];
 }
 
 }  // namespace

@@ -108,6 +108,8 @@ def _lender_lines(lender: dict[str, Any]) -> list[str]:
     lines = [f"{lender['group']}: process {lender['pid']} lends {size(lender['offered'])}, {whose}{pace}"]
     for lease in lender["leases"]:
         lines.append(f"  {size(lease['bytes'])} to process {lease['borrower']}, {lease['state']}")
+    if more := lender["leases_not_shown"]:
+        lines.append(f"  and {more} more lease{'s' * (more != 1)}")
     return lines
 
 

@@ -195,8 +195,7 @@ def page() -> list[str]:
     return [
         *lines,
         "",
-        "All of them share the memory of the host and the disk. What a GPU sends and receives over NVSwitch, and its link to the",
-        "host, it shares with the GPU that it lends to. GPUs that do not write lend, and where there are none, those that write.",
-        "The least time of a burst uses the GPU's own link to the host as well, and so does the planner, when it has given the",
-        "link to the peer enough to do.",
+        "All of them share the memory of the host and the disk. A lender shares its links, to the NVSwitch and to the host, with the",
+        "GPU that it lends to. GPUs that do not write lend; if there are none, those that write do. The least time of a burst uses",
+        "the GPU's own link to the host as well. The planner uses it once the link to the peer has enough queued.",
     ]

@@ -151,18 +151,19 @@ class CudaFabric final : public PeerFabric {
     return mapped(dynamic_cast<const LentGpuMemory&>(lent).memory(), lent.bytes());
   }
 
-  std::shared_ptr<Device> owner(std::byte* memory, std::size_t bytes) override {
+  Result<std::shared_ptr<Device>> owner(std::byte* memory, std::size_t bytes) override {
     const std::optional<int> ordinal = device_of_pointer(memory);
-    if (!ordinal || *ordinal == context_.ordinal) return nullptr;
+    if (!ordinal || *ordinal == context_.ordinal) return std::shared_ptr<Device>();
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Device>& device = owners_[*ordinal];
     if (!device) {
       auto made = make_cuda_device(*ordinal);
-      if (!made) return nullptr;
+      if (!made) return made.error();
       device = std::move(*made);
     }
-    const auto address = reinterpret_cast<CUdeviceptr>(memory);
-    return allow(*context_.driver, address, bytes, *ordinal) == CUDA_SUCCESS ? device : nullptr;
+    const CUresult result = allow(*context_.driver, reinterpret_cast<CUdeviceptr>(memory), bytes, *ordinal);
+    if (result == CUDA_SUCCESS) return device;
+    return refused(context_, "let cuda:" + std::to_string(*ordinal) + " copy to its mapping of lent memory", result);
   }
 
  private:
