@@ -130,21 +130,21 @@ Result<void> HostTracking::find_written(FoundWrites& found, std::span<std::uint8
 Result<void> HostTracking::take_notes(const Body& body, Tracked& tracked, FoundWrites& found) {
   std::vector<PageRange> written;
   if (auto taken = tracked.watch->watch().take_written(body.pages(), written); !taken) {
-    driver_.is_gone(body);
+    driver_.lose(body);
     return *driver_.lost();
   }
   for (const PageRange& range : written) found.zones.push_back(ProtectedMemory::zones_in(body, range, zone_bytes_));
   return {};
 }
 
-// What it notes is what the cut stores: nothing is written during the call.
+// The digests that it notes are those of what the cut stores: the program does not write during the call.
 Result<void> HostTracking::compare(const Body& body, Tracked& tracked, FoundWrites& found) {
   tracked.seen.resize(body.zones);
   std::vector<std::byte> bytes(zone_bytes_);
   for (std::uint32_t i = 0; i < body.zones; ++i) {
     const PageRange range = memory_->range_of(body.first + i);
     if (!read_memory(bytes.data(), range.begin, range.bytes)) {
-      driver_.is_gone(body);
+      driver_.lose(body);
       return *driver_.lost();
     }
     const storage::Checksum sum = storage::checksum_of(std::span(bytes).first(range.bytes));
@@ -166,7 +166,7 @@ void HostTracking::sample() {
 
 // --- restores --------------------------------------------------------------------------------------------------------
 
-// All of a whole body is written: a fault for each zone would tell nothing.
+// All of a body will be written, so a fault for each zone would tell nothing.
 void HostTracking::before_restore(const std::function<bool(const Body&)>& covered) {
   const std::span<const Body> bodies = memory_->bodies();
   for (std::size_t b = 0; b < bodies.size(); ++b) {

@@ -96,15 +96,15 @@ Snapshotter::Snapshotter(std::shared_ptr<Engine> engine, std::uint32_t zone_byte
       zone_bytes_(zone_bytes),
       setup_(std::move(setup)),
       archive_(engine, setup_.piece_bytes),
-      driver_(
-          {.zone_bytes = zone_bytes,
-           .slot_zones = static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes),
-           .longest_wait = setup_.longest_wait,
-           .hints = setup_.hints,
-           .duplicate = setup_.duplicate,
-           .board = board_,
-           .store = [this](Cut& cut, std::span<std::byte> bytes,
-                           std::span<const std::uint32_t> zones) { return archive_.store_piece(cut, bytes, zones); }}),
+      driver_(cuts_, {.zone_bytes = zone_bytes,
+                      .slot_zones = static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes),
+                      .longest_wait = setup_.longest_wait,
+                      .hints = setup_.hints,
+                      .duplicate = setup_.duplicate,
+                      .store =
+                          [this](Cut& cut, std::span<std::byte> bytes, std::span<const std::uint32_t> zones) {
+                            return archive_.store_piece(cut, bytes, zones);
+                          }}),
       tracking_(setup_.watches, driver_, zone_bytes),
       device_(engine, zone_bytes, static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes)) {}
 
@@ -113,7 +113,7 @@ Result<void> Snapshotter::start() {
   archive_.tidy({});
   if (auto started = driver_.start(); !started) return started;
   tracking_.begin(memory_);
-  archiver_ = std::thread([this] { run_archive(); });
+  archiver_.start();
   return {};
 }
 
@@ -125,43 +125,28 @@ Result<void> Snapshotter::end(const Interrupt& interrupted) {
   const std::lock_guard lock(calls_);
   if (ended_) return {};
   const auto engine = engine_.lock();
+  Result<void> stored;
   if (engine && engine->durability() != Durability::ephemeral) {
     if (auto waited = wait_for_cuts(0, {}, interrupted); !waited) {
       closing_ = false;
       return Error{Errc::timed_out, "closing the store was interrupted while snapshots were in flight"};
     }
+    stored = archiver_.not_stored(*engine, {});
   }
-  const auto lost = engine && engine->durability() != Durability::ephemeral ? not_stored({}) : Result<void>();
   stop();
-  return lost;
+  return stored;
 }
 
 Result<void> Snapshotter::settle(std::optional<Version> version, std::optional<Seconds> timeout,
                                  const Interrupt& interrupted) {
   if (process_ != ::getpid()) return {};
   const auto begun = std::chrono::steady_clock::now();
-  for (const std::shared_ptr<Cut>& cut : driver_.in_flight(version)) {
+  for (const std::shared_ptr<Cut>& cut : cuts_.in_flight(version)) {
     const auto left = timeout ? std::optional<Seconds>(*timeout - (std::chrono::steady_clock::now() - begun)) : timeout;
     if (auto ended = wait_until(*cut, Reached::end, left, interrupted); !ended) return ended;
   }
-  return not_stored(version);
-}
-
-Result<void> Snapshotter::not_stored(std::optional<Version> version) {
   const auto engine = engine_.lock();
-  const std::lock_guard lock(lost_mutex_);
-  if (lost_.empty() || !engine) return {};
-  if (const auto there = engine->view("").versions(); there)  // written since
-    std::erase_if(lost_, [&](const auto& one) { return std::ranges::binary_search(*there, one.first); });
-  const auto found = version ? lost_.find(*version) : lost_.begin();
-  if (found == lost_.end()) return {};
-  return Error{found->second.code,
-               "the snapshot of version " + std::to_string(found->first) + " was not stored: " + found->second.message};
-}
-
-void Snapshotter::dropped(std::optional<Version> version) {
-  const std::lock_guard lock(lost_mutex_);
-  version ? static_cast<void>(lost_.erase(*version)) : lost_.clear();
+  return engine ? archiver_.not_stored(*engine, version) : Result<void>();
 }
 
 void Snapshotter::stop() {
@@ -170,7 +155,7 @@ void Snapshotter::stop() {
   archive_.stop();
   device_.stop(snapshots_closed());
   driver_.stop(snapshots_closed());
-  if (archiver_.joinable()) archiver_.join();
+  archiver_.join();
   tracking_.clear();
 }
 
@@ -189,14 +174,14 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
   const auto engine = engine_.lock();
   if (ended_ || !engine) return snapshots_closed();
   const Protection made{region, static_cast<std::byte*>(memory), bytes, options.track,
-                        engine->device().owns(memory, bytes)};
-  if (auto good = check_protection(made, protections_, engine->gpu()); !good) return good;
+                        engine->device()->owns(memory, bytes)};
+  if (auto good = check_protection(made, protections_, engine->device()->gpu()); !good) return good;
   std::vector<Protection> all = protections_;
   const auto place = std::ranges::upper_bound(all, region, {}, &Protection::region);
   all.insert(place, made);
 
-  if (made.on_device) driver_.wait_for_cuts(0, {});  // their pieces are gathered from the list of arrays
-  // What is watched is watched before anything is changed.
+  if (made.on_device) cuts_.wait_down_to(0, {});  // their pieces are gathered from the list of arrays
+  // The watch comes first: if it fails, nothing has changed.
   if (auto added = made.on_device ? device_.add(made) : tracking_.add(made); !added) return added;
   replace(std::move(all));
   return {};
@@ -221,7 +206,7 @@ Result<void> Snapshotter::unprotect(std::uint32_t region, const Interrupt& inter
 }
 
 void Snapshotter::replace(std::vector<Protection> protections) {
-  driver_.wait_for_cuts(0, {});
+  cuts_.wait_down_to(0, {});
   protections_ = std::move(protections);
   memory_ = std::make_shared<ProtectedMemory>(protections_, zone_bytes_);
   device_.begin(memory_);
@@ -255,7 +240,7 @@ Result<void> Snapshotter::touch(std::uint32_t region, std::uint64_t offset, std:
 Result<void> Snapshotter::wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout,
                                         const Interrupt& interrupted) {
   const auto begun = std::chrono::steady_clock::now();
-  while (!driver_.wait_for_cuts(at_most, runtime::kInterruptEvery)) {
+  while (!cuts_.wait_down_to(at_most, runtime::kInterruptEvery)) {
     const Seconds passed = std::chrono::steady_clock::now() - begun;
     if ((interrupted && interrupted()) || (timeout && passed > *timeout))
       return Error{Errc::timed_out,
@@ -270,7 +255,7 @@ Result<void> Snapshotter::restore(Version version, std::span<const Target> targe
   const auto engine = engine_.lock();
   if (!engine) return snapshots_closed();
   if (process_ != ::getpid()) return engine->restore(0, version, targets, options);  // which refuses it
-  const auto memory = driver_.memory();
+  const auto memory = driver_.protected_memory();
   const auto concerned = [&](const Body& body) {
     return std::ranges::any_of(targets, [&](const Target& target) { return written_by(target, body).count > 0; });
   };
@@ -320,7 +305,7 @@ Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std
   return restored;
 }
 
-// Of a body that was restored to its own place, in the numbers of the map; none: nothing is known of it.
+// The zones of a body that was restored to its own place, as the map numbers them; none: nothing is known of the body.
 std::vector<storage::ZoneRange> Snapshotter::restored_zones(const Body& body, std::span<const Target> targets,
                                                             const storage::StoredSnapshot& from,
                                                             std::span<const storage::ZoneRange> zones) const {
@@ -339,7 +324,7 @@ std::vector<storage::ZoneRange> Snapshotter::restored_zones(const Body& body, st
   return mine;
 }
 
-// The next cut does. False: something that it names is no longer there.
+// Lets the next cut lean on a snapshot that was restored. False: something that this one names is no longer there.
 bool Snapshotter::lean_on(const Body& body, const storage::StoredSnapshot& from,
                           std::span<const storage::ZoneRange> zones) {
   if (!archive_.adopt(memory_, body.first, from, zones)) return false;
@@ -356,9 +341,9 @@ Result<std::shared_ptr<Cut>> Snapshotter::snapshot(Version version, const Snapsh
   if (ended_ || !engine) return snapshots_closed();
   if (protections_.empty()) return Error{Errc::invalid_argument, "no memory is protected: call protect first"};
   if (auto open = engine->view("").versions(); !open) return open.error();
-  if (!driver_.in_flight(version).empty() || engine->view("").info(version))
+  if (!cuts_.in_flight(version).empty() || engine->view("").info(version))
     return Error{Errc::version_exists, "version " + std::to_string(version) + " exists"};
-  if (auto waited = wait_for_cuts(CutDriver::kCutsAtOnce - 1, {}, options.interrupted); !waited) return waited.error();
+  if (auto waited = wait_for_cuts(CutList::kCutsAtOnce - 1, {}, options.interrupted); !waited) return waited.error();
   driver_.ask_watches();
   if (auto lost = driver_.lost()) return *lost;
   if (auto lost = device_.lost()) return *lost;
@@ -371,7 +356,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::snapshot(Version version, const Snapsh
   }
 }
 
-// What was found to be written may be in no list yet: the next cut stores everything.
+// Zones that were found to be written may be in no list yet: the next cut stores everything.
 void Snapshotter::lose_track(const Error& why) {
   driver_.lose_track();
   device_.lose(why);
@@ -400,7 +385,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   bool full = options.full, again = false;
   std::vector<ProtectedMemory::Zones> also;  // on the device
   if (!full) {
-    const std::size_t in_flight = driver_.cuts_in_flight();
+    const std::size_t in_flight = cuts_.in_flight({}).size();
     const Archive::Choice choice =
         archive_.choose(*memory_, dirty_, kMostSources - std::min(in_flight, kMostSources - 1));
     full = choice.full;
@@ -416,7 +401,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   }
   std::uint64_t edge_bytes = 0;
   for (const Part& part : memory_->parts()) edge_bytes += part.first ? 0 : part.bytes;
-  const auto cut = std::shared_ptr<Cut>(new Cut{.board = board_,
+  const auto cut = std::shared_ptr<Cut>(new Cut{.board = cuts_.board(),
                                                 .process = process_,
                                                 .version = version,
                                                 .metadata = options.metadata,
@@ -443,11 +428,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   }
   if (!found.blocks) return cut;
   if (auto copied = wait_until(*cut, Reached::copied, {}, options.interrupted); !copied) {
-    {
-      const std::lock_guard lock(lost_mutex_);
-      cut->told = true;
-      lost_.erase(version);
-    }
+    archiver_.told(*cut);
     driver_.lose_track();  // interrupted, the program writes on: what is not copied would be torn
     return copied.error();
   }
@@ -455,8 +436,8 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   return cut;
 }
 
-// Nothing of it will be shared with others, and it blocks anyway: an ordinary checkpoint has the same bytes, is copied
-// once and needs no map.
+// Stores an ordinary checkpoint in place of a snapshot that would share nothing with others, and would block: it has
+// the same bytes, is copied once and needs no map.
 Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Version version,
                                                            const SnapshotOptions& options) {
   if (auto waited = wait_for_cuts(0, {}, options.interrupted); !waited) return waited.error();
@@ -474,7 +455,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Versi
   if (!stored) return stored.error();
   ++untracked_;
   for (const Protection& one : protections_) untracked_bytes_ += one.bytes;
-  return std::shared_ptr<Cut>(new Cut{.board = board_,
+  return std::shared_ptr<Cut>(new Cut{.board = cuts_.board(),
                                       .process = process_,
                                       .version = version,
                                       .copied = true,
@@ -490,7 +471,7 @@ storage::SnapshotId Snapshotter::next_id() {
   return {last_id_, std::uint64_t{random()} << 32 | random()};
 }
 
-bool Snapshotter::in_flight(Version version) { return !refused() && !driver_.in_flight(version).empty(); }
+bool Snapshotter::in_flight(Version version) { return !refused() && !cuts_.in_flight(version).empty(); }
 
 SnapshotStats Snapshotter::stats() {
   if (refused()) return {};
@@ -498,31 +479,6 @@ SnapshotStats Snapshotter::stats() {
   stats.snapshots += untracked_;
   stats.bytes_gathered += untracked_bytes_ + device_.bytes_gathered();
   return stats;
-}
-
-void Snapshotter::run_archive() {
-  while (const std::shared_ptr<Cut> cut = driver_.next_to_archive()) {
-    Result<Future> map = CutDriver::no_memory();
-    try {
-      map = driver_.has_failed(*cut) ? Result<Future>(driver_.error_of(*cut))
-                                     : archive_.store_map(*cut, [this] { return driver_.ids_in_flight(); });
-      if (!map) {
-        DeviceCopies::abandon(*cut, map.error());
-        archive_.leave(*cut);
-        const std::lock_guard lock(lost_mutex_);
-        if (!cut->told) lost_.insert_or_assign(cut->version, map.error());
-      }
-    } catch (const std::bad_alloc&) {
-      map = CutDriver::no_memory();
-      DeviceCopies::abandon(*cut, map.error());
-      archive_.leave(*cut);
-    }
-    driver_.archived(cut, std::move(map));
-    try {
-      archive_.tidy(driver_.ids_in_flight());
-    } catch (const std::bad_alloc&) {  // the next one tries again
-    }
-  }
 }
 
 }  // namespace ebb::snapshots

@@ -125,7 +125,7 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   hint_pieces(*snapshot, false);  // of which only some may have been read
   if (!done) return done;
   if (restored) restored(*snapshot, *zones);
-  // Each restore takes a hint.
+  // A restore uses up a hint of the version.
   done = options_.keep ? engine_.hint(history_, policy::event::Unhint{{version_}}) : consume();
   if (const auto next = engine_.next_hinted(history_)) {
     SnapshotReader reader(engine_, history_, *next, {.keep = true, .interrupted = stop_});
@@ -134,7 +134,7 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   return done;
 }
 
-// Those of a snapshot are prefetched, or no longer: the program's hints name its map.
+// Hints the pieces of a snapshot, or no longer: the program's hints name its map alone.
 void SnapshotReader::hint_pieces(const StoredSnapshot& of, bool wanted) {
   const auto chunks = zones_by_piece(of, storage::plan_restore(of.map));
   for (auto at = chunks.begin(); at != chunks.end(); at = end_of_piece(at, chunks.end())) hint_piece(of, *at, wanted);
@@ -153,9 +153,9 @@ void SnapshotReader::hint_piece(const StoredSnapshot& of, const ZonesInPiece& ch
 Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<const Piece> regions,
                                      std::span<const ZoneRange> zones, std::optional<platform::StreamId> stream) {
   constexpr std::size_t kAhead = 8;
-  SnapshotDelivery delivery(engine_.shared_device(), engine_.zone_scratches(), snapshot, regions, stream);
+  SnapshotDelivery delivery(engine_.device(), engine_.zone_scratches(), snapshot, regions, stream);
   const auto chunks = zones_by_piece(snapshot, storage::plan_restore(snapshot.map, zones));
-  const bool ahead = !engine_.device().host_memory();
+  const bool ahead = !engine_.device()->host_memory();
   auto hinted = chunks.begin();
   std::size_t pieces = 0, hints = 0;
   for (auto at = chunks.begin(); at != chunks.end(); ++pieces) {
@@ -190,7 +190,7 @@ Result<void> SnapshotReader::restore_piece(const StoredSnapshot& from, std::span
   History history = engine_.view(name);  // its number stays, for as long as this is held
   const auto bytes = bytes_of_piece(engine_.history(name, Order::none).first, from, chunks);
   if (!bytes) return bytes.error();
-  const bool host = engine_.device().host_memory();
+  const bool host = engine_.device()->host_memory();
   auto loaded = LoadedPiece::load(history, storage::kPieceVersion, *bytes, host || delivery.on_device(chunks), stop_);
   if (!loaded) return failed(from, chunks.front(), 0, loaded.error());
   const bool on_device = loaded->lent() && !host;
@@ -203,7 +203,7 @@ Result<void> SnapshotReader::restore_piece(const StoredSnapshot& from, std::span
   return failed(from, chunks[(*wrong)->chunk], (*wrong)->zone, {Errc::damaged, "it does not match its checksum"});
 }
 
-// Another call may have consumed or dropped it meanwhile, and that was after this one had begun.
+// Another call may have consumed or dropped the version since this one began, which is no error of this one.
 Result<void> SnapshotReader::consume() {
   const auto done = engine_.restore_stored(history_, version_, read_->targets(), {.interrupted = stop_}, false);
   return done || is_missing(done.error().code) ? Result<void>() : done;
