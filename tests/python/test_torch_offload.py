@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,22 @@ def test_a_dropped_graph_leaves_nothing(store: ebbtide.Store) -> None:
         with keep:
             model(x)
     assert held(keep) == []
+
+
+@pytest.mark.parametrize("length", [10, 1 << 19])
+def test_a_dropped_graph_is_freed_though_its_outputs_stay_in_memory(store: ebbtide.Store, length: int) -> None:
+    class Mark:
+        pass
+
+    x, mark = torch.ones(length, requires_grad=True), Mark()
+    alive = weakref.ref(mark)
+    with offload(store) as keep:
+        y = (x * 2).exp()
+        y.register_hook(lambda slope, mark=mark: slope)
+        z = y.tanh()
+    del y, z, mark
+    assert held(keep) == []
+    assert alive() is None
 
 
 def test_retain_graph_and_second_derivatives(store: ebbtide.Store) -> None:

@@ -107,7 +107,7 @@ class offload:
 
     def _pack(self, tensor: torch.Tensor) -> Any:
         if self._stays(tensor):
-            return tensor
+            return tensor.detach()  # an output itself would hold the graph that holds it
         storage = tensor.untyped_storage()
         begin = tensor.storage_offset() * tensor.itemsize
         last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride()))
