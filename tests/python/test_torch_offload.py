@@ -113,6 +113,31 @@ def test_what_changed_between_is_stored_again(store: ebbtide.Store) -> None:
     assert (x.grad == 8).all()
 
 
+@pytest.mark.parametrize("bytes_of_it", [40, 2 << 20])
+def test_what_stays_in_memory_and_is_changed_is_refused_as_pytorch_does(store: ebbtide.Store, bytes_of_it: int) -> None:
+    w = torch.ones(bytes_of_it // 4, requires_grad=True)
+    x = torch.full_like(w, 2, requires_grad=False)
+    with offload(store):
+        loss = (w * x).sum()
+    x.mul_(100)
+    if bytes_of_it < 1 << 20:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    else:  # what is stored is what was there
+        loss.backward()
+        assert (w.grad == 2).all()
+
+
+def test_parameters_that_are_changed_before_the_backward_pass_are_refused(store: ebbtide.Store) -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    with offload(store, min_bytes=1):
+        loss = layers(torch.ones(3, 4)).sum()
+    loss.backward(retain_graph=True)
+    torch.optim.SGD(layers.parameters(), 0.1).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_a_dropped_graph_leaves_nothing(store: ebbtide.Store) -> None:
     model, x = model_and_input()
     keep = offload(store, min_bytes="16KiB")

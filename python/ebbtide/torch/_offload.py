@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -105,9 +105,9 @@ class offload:
             or (callable(self._skip) and not isinstance(self._skip, torch.nn.Module) and bool(self._skip(tensor)))
         )
 
-    def _pack(self, tensor: torch.Tensor) -> Any:
+    def _pack(self, tensor: torch.Tensor) -> _Packed | _Stayed:
         if self._stays(tensor):
-            return tensor.detach()  # an output itself would hold the graph that holds it
+            return _Stayed(tensor.detach(), tensor._version)  # an output itself would hold the graph that holds it
         storage = tensor.untyped_storage()
         begin = tensor.storage_offset() * tensor.itemsize
         last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride()))
@@ -161,9 +161,23 @@ class _Packed:
         self.entry, self.dtype, self.shape, self.strides, self.offset = entry, dtype, shape, strides, offset
 
 
-def _unpack(packed: Any) -> torch.Tensor:
-    if isinstance(packed, torch.Tensor):
-        return packed
+class _Stayed(NamedTuple):
+    """A tensor that stays in memory, and the count of its changes: autograd does not check what hooks return."""
+
+    tensor: torch.Tensor
+    version: int
+
+
+def _unpack(packed: _Packed | _Stayed) -> torch.Tensor:
+    if isinstance(packed, _Stayed):
+        tensor, version = packed
+        if tensor._version != version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of "
+                f"the shape {tuple(tensor.shape)}, which offload left in memory, is at version {tensor._version}; expected "
+                f"{version}"
+            )
+        return tensor
     storage = packed.entry.storage()
     tensor = torch.empty(0, dtype=packed.dtype, device=storage.device)
     tensor.set_(storage, packed.offset, packed.shape, packed.strides)
