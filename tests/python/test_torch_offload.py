@@ -228,6 +228,17 @@ def test_a_part_of_a_large_tensor_is_stored_alone(store: ebbtide.Store) -> None:
     assert held(keep) == []
 
 
+def test_sparse_and_empty_tensors_stay(store: ebbtide.Store) -> None:
+    keep = offload(store, min_bytes=0)
+    x = torch.ones(6, 6, requires_grad=True)
+    with keep:
+        loss = torch.sparse.mm(torch.eye(6).to_sparse(), x).sum()  # saves one that has no nbytes
+        loss = loss + (torch.ones(0, 0, requires_grad=True) * torch.ones(6, 6)[:0, :0]).sum()
+    assert held(keep) == []
+    loss.backward()
+    assert (x.grad == 1).all()
+
+
 def test_refusals(store: ebbtide.Store, disk: Path) -> None:
     with (
         ebbtide.open(disk / "kept", durability="process") as kept,

@@ -92,9 +92,9 @@ class offload:
 
     def _stays(self, tensor: torch.Tensor) -> bool:
         return (
-            tensor.nbytes < self._least
-            or type(tensor) is not torch.Tensor
+            type(tensor) is not torch.Tensor
             or tensor.layout is not torch.strided
+            or tensor.nbytes < max(self._least, 1)
             or tensor.untyped_storage().nbytes() < self._least  # an expanded one
             or tensor.device.type not in ("cpu", "cuda")
             or tensor.is_quantized
