@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -237,6 +239,21 @@ def test_sparse_and_empty_tensors_stay(store: ebbtide.Store) -> None:
     assert held(keep) == []
     loss.backward()
     assert (x.grad == 1).all()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the test's process has threads
+def test_a_graph_that_ends_in_a_forked_process_says_nothing(store: ebbtide.Store) -> None:
+    x = torch.ones(1000, requires_grad=True)
+    with offload(store, min_bytes=1):
+        loss = (x.exp() * x).sum()
+    child = os.fork()
+    if child == 0:
+        sys.unraisablehook = lambda _: os._exit(1)
+        del loss
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    loss.backward()
+    assert torch.allclose(x.grad, 2 * x.detach().exp())
 
 
 def test_refusals(store: ebbtide.Store, disk: Path) -> None:

@@ -148,7 +148,7 @@ class _Entry:
 def _drop(history: ebbtide.History, version: int) -> None:
     try:
         history.drop(version)
-    except errors.Closed:
+    except (errors.Closed, errors.Unsupported):  # Unsupported: in a process that was forked, whose graphs are copies
         pass
 
 
