@@ -241,6 +241,23 @@ def test_sparse_and_empty_tensors_stay(store: ebbtide.Store) -> None:
     assert (x.grad == 1).all()
 
 
+def test_entered_inside_a_compiled_function(store: ebbtide.Store) -> None:
+    model, x = model_and_input()
+    plain = gradients(model, model(x).square().mean())
+    keep = offload(store, min_bytes="16KiB")
+
+    @torch.compile(backend="aot_eager")
+    def loss_of(x: Any) -> Any:
+        with keep:
+            return model(x).square().mean()
+
+    loss = loss_of(x)
+    assert len(held(keep)) > 20
+    assert all(map(torch.equal, plain, gradients(model, loss)))
+    del loss
+    assert held(keep) == []
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the test's process has threads
 def test_a_graph_that_ends_in_a_forked_process_says_nothing(store: ebbtide.Store) -> None:
     x = torch.ones(1000, requires_grad=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
@@ -71,7 +72,10 @@ class offload:
             skip = self._skip = list(skip)
             self._note(skip)
         self._handle = register_module_forward_pre_hook(self._see)
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+        hooks: list[Callable[..., Any]] = [self._pack, _unpack]
+        if "torch._dynamo" in sys.modules:  # else it would compile them where the block is in a compiled function
+            hooks = [torch.compiler.disable(hook) for hook in hooks]
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(*hooks)
         self._hooks.__enter__()
         return self
 
