@@ -15,7 +15,7 @@ from jax.experimental import io_callback
 
 import ebbtide
 from ebbtide import errors
-from ebbtide.jax._manager import is_key
+from ebbtide.jax._manager import is_key, is_weak, weak
 
 Step = Callable[[Any, Any, Any], Any]
 _sequence = itertools.count()
@@ -84,14 +84,15 @@ class Adjoint:
         return jax.lax.fori_loop(0, self._steps, lambda i, now: self._advance(i, now, parameters), state)
 
     def _forward(self, state: Any, parameters: Any) -> tuple[Any, Any]:
-        leaves, tree = jax.tree.flatten(state)
-        kinds = _Kinds(tree, tuple(map(_kind_of, leaves)))
+        kinds: Any = None
 
         # JAX leaves out a callback of a loop that it differentiates if nothing comes of it: the call's number does.
         def body(i: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+            nonlocal kinds
             call, now = carried
-            leaves = map(_plain, jax.tree.leaves(now))
-            call = _callback(self._states.write, jax.ShapeDtypeStruct((), np.int32), call, i, *leaves)
+            leaves, tree = jax.tree.flatten(now)
+            kinds = _Kinds(tree, tuple(map(_kind_of, leaves)))
+            call = _callback(self._states.write, jax.ShapeDtypeStruct((), np.int32), call, i, *map(_plain, leaves))
             return call, self._advance(i, now, parameters)
 
         with _refusing_vmap():
@@ -171,10 +172,11 @@ class _States:
 
 
 class _Kind(NamedTuple):
-    """What a leaf is: the shape and type that it is stored with; of random keys, the generator."""
+    """What a leaf is: the shape and type that it is stored with, and whether that is weak; of random keys, the generator."""
 
     shape: tuple[int, ...]
     dtype: Any
+    weak: bool
     key: str | None
 
 
@@ -189,10 +191,13 @@ class _Kinds:
 
 def _kind_of(leaf: Any) -> _Kind:
     stored = _plain(leaf)
-    return _Kind(jnp.shape(stored), _dtype(stored), str(jax.random.key_impl(leaf)) if is_key(leaf) else None)
+    generator = str(jax.random.key_impl(leaf)) if is_key(leaf) else None
+    return _Kind(jnp.shape(stored), _dtype(stored), is_weak(stored), generator)
 
 
 def _made_of(kind: _Kind, stored: Any) -> Any:
+    if kind.weak:
+        return weak(stored)
     return stored if kind.key is None else jax.random.wrap_key_data(stored, impl=kind.key)
 
 

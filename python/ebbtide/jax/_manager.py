@@ -118,6 +118,17 @@ def is_key(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
+def is_weak(leaf: Any) -> bool:
+    """Whether it is an array of JAX whose type gives way to others, as that of ``jnp.asarray(1.0)``."""
+    return bool(getattr(leaf, "weak_type", False))
+
+
+def weak(array: Any) -> Any:
+    """The array with a weak type. JAX makes such arrays of Python's numbers alone."""
+    made = jnp.full(array.shape, array.dtype.type(0).item())
+    return made.at[...].set(array) if made.dtype == array.dtype else array
+
+
 def _checked(checkpoint: Any) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or set(checkpoint) != {"paths", "leaves", "keys", "metrics"}:
         raise errors.InvalidArgument("it was not written by ebbtide.jax: restore() of its history reads it")
