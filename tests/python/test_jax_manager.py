@@ -25,7 +25,7 @@ class Moments(NamedTuple):
 
 
 def state(value: float = 0.0) -> Any:
-    types = ("float32", "bfloat16", "float16", "int8", "uint32", "bool", "complex64", "float8_e4m3fn")
+    types = ("float32", "bfloat16", "float16", "int8", "uint32", "bool", "complex64", "float8_e4m3fn", "float8_e5m2")
     return {
         "weights": [jnp.full((3, 4), value, kind) for kind in types],
         "moments": Moments(jnp.zeros(()) + value, np.int64(7)),

@@ -122,7 +122,7 @@ class _Taken(_trees.Taken):
         whole = np.asarray(array)
         if type(array) not in (np.ndarray, np.memmap) and type(whole[()]) is not type(array):
             raise Unsupported(where + _arrays.why_partial(array))
-        kinds = _arrays.dtype_text(whole.dtype, where) if whole.dtype.kind not in "biufcmMSU" else whole.dtype.str
+        kinds = _arrays.dtype_text(whole.dtype, where)
         storage = Storage(np.array(whole, order="C").reshape(-1).view(np.uint8), where)
         storage.include(0, storage.of.nbytes)
         self.storages.append(storage)
