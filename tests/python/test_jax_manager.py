@@ -67,6 +67,20 @@ def test_a_pytree_of_every_kind_comes_back(disk: Path) -> None:
         assert same(manager.resume(shapes)[1], state(6))
 
 
+def test_weak_types_stay_weak(disk: Path) -> None:
+    given = {"scale": jnp.asarray(0.5), "row": jnp.full(3, 0.1), "count": jnp.asarray(3), "strong": jnp.ones(3)}
+    assert [leaf.weak_type for leaf in given.values()] == [True, True, True, False]
+    with Manager(disk / "run", **SMALL) as manager:
+        manager.save(0, given)
+    with Manager(disk / "run", **SMALL) as manager:
+        found = manager.resume(jax.tree.map(jnp.zeros_like, given))[1]
+    assert same(found, given)
+    assert {name: leaf.weak_type for name, leaf in found.items()} == {
+        name: leaf.weak_type for name, leaf in given.items()
+    }
+    assert (found["scale"] * jnp.ones(3, "bfloat16")).dtype == jnp.bfloat16
+
+
 def test_another_tree_is_refused_by_the_leafs_name(disk: Path) -> None:
     with Manager(disk / "run", **SMALL) as manager:
         manager.step(3, {"a": [jnp.zeros(3), 1], "b": jnp.zeros(2)})

@@ -67,8 +67,8 @@ class Manager(Keeper):
     def resume(self, state: Any, *, at_most: int | None = None) -> tuple[int, Any]:
         """The step to run next, and the newest intact checkpoint; 0 and ``state`` itself if there is none.
 
-        state: a pytree like the one that was saved: its structure, shapes and types must be those that were saved, and its
-        arrays say on which devices the new ones are. Its leaves may be ``jax.ShapeDtypeStruct``.
+        state: a pytree like the one that was saved: its paths, and the shapes and types of its arrays, must be those that were
+        saved, and its arrays say on which devices the new ones are. Its leaves may be ``jax.ShapeDtypeStruct``.
         at_most: the newest one not above this step. Newer ones are dropped once the next is durable.
 
         A damaged checkpoint is skipped with a :class:`ebbtide.DamagedWarning`. Raises :class:`ebbtide.SizeMismatch` naming the
@@ -87,6 +87,8 @@ class Manager(Keeper):
         for path in here:
             if path not in there:
                 raise errors.SizeMismatch(f"state{path} is not in the checkpoint of step {step}")
+        for path in saved.get("weak", ()):
+            there[path] = weak(there[path])
         restored = [
             _like(f"state{path}", leaf, there[path], saved["keys"].get(path), step) for path, leaf in here.items()
         ]
@@ -110,7 +112,10 @@ class Manager(Keeper):
         of_all = self._metrics_with(step, metrics)
         keys = {path: str(jax.random.key_impl(leaf)) for path, leaf in leaves.items() if is_key(leaf)}
         plain = [jax.random.key_data(leaf) if path in keys else leaf for path, leaf in leaves.items()]
-        return self._write(step, {"paths": list(leaves), "leaves": plain, "keys": keys, "metrics": of_all}, of_all)
+        saved = {"paths": list(leaves), "leaves": plain, "keys": keys, "metrics": of_all}
+        if weakly := [path for path, leaf in leaves.items() if is_weak(leaf)]:
+            saved["weak"] = weakly
+        return self._write(step, saved, of_all)
 
 
 def is_key(leaf: Any) -> bool:
@@ -130,7 +135,7 @@ def weak(array: Any) -> Any:
 
 
 def _checked(checkpoint: Any) -> dict[str, Any]:
-    if not isinstance(checkpoint, dict) or set(checkpoint) != {"paths", "leaves", "keys", "metrics"}:
+    if not isinstance(checkpoint, dict) or set(checkpoint) - {"weak"} != {"paths", "leaves", "keys", "metrics"}:
         raise errors.InvalidArgument("it was not written by ebbtide.jax: restore() of its history reads it")
     return checkpoint
 
