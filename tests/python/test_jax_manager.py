@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +82,46 @@ def test_weak_types_stay_weak(disk: Path) -> None:
         name: leaf.weak_type for name, leaf in given.items()
     }
     assert (found["scale"] * jnp.ones(3, "bfloat16")).dtype == jnp.bfloat16
+
+
+def test_elements_smaller_than_a_byte(disk: Path) -> None:
+    given = [jnp.arange(3).astype(kind) for kind in ("int4", "uint4", "int2", "float4_e2m1fn")]
+    with Manager(disk / "run", **SMALL) as manager:
+        manager.save(0, given)
+        assert same(manager.resume(given)[1], given)
+
+
+# In a process of its own: the number of devices is that of the process.
+SEVERAL = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from ebbtide.jax import Manager
+
+over = NamedSharding(jax.make_mesh((4,), ("x",)), PartitionSpec("x"))
+given = {
+    "split": jax.device_put(jnp.arange(8.0), over),
+    "keys": jax.device_put(jax.random.split(jax.random.key(1), 8), over),
+    "third": jax.device_put(jnp.ones(8), jax.devices()[2]),
+    "anywhere": jnp.float32(3),
+}
+with Manager(sys.argv[1], device_cache="1MiB", host_cache="2MiB", disk="64MiB") as manager:
+    manager.save(0, given)
+    found = manager.resume(given)[1]
+    for name, leaf in given.items():
+        assert found[name].sharding == leaf.sharding and found[name].committed == leaf.committed, name
+        assert (found[name] == leaf).all(), name
+    jax.jit(lambda tree: tree["split"] * tree["anywhere"])({name: found[name] for name in ("split", "anywhere")})
+print("done")
+"""
+
+
+def test_arrays_of_several_devices(disk: Path) -> None:
+    four = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    ran = subprocess.run(
+        [sys.executable, "-c", SEVERAL, disk / "run"], env=four, capture_output=True, text=True, timeout=300
+    )
+    assert ran.stdout == "done\n", ran.stderr
 
 
 def test_another_tree_is_refused_by_the_leafs_name(disk: Path) -> None:

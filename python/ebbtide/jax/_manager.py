@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ import numpy as np
 import ebbtide
 from ebbtide import errors
 from ebbtide._training.keeper import Keeper, OneRank
+
+_SMALLER_THAN_A_BYTE = re.compile(r"u?int[124]$|float[46]_")
 
 
 class Manager(Keeper):
@@ -98,7 +101,8 @@ class Manager(Keeper):
     def step(self, step: int, state: Any, **metrics: Any) -> ebbtide.Future | None:
         """Save after ``step`` if it is a multiple of ``every``; else do nothing.
 
-        state: a pytree whose leaves are arrays of JAX (random keys too) or NumPy, numbers, text and None.
+        state: a pytree whose leaves are arrays of JAX (random keys too) or NumPy, numbers, text and None. Arrays of several
+        devices are gathered in host memory first.
         metrics: that of ``best`` must be among them.
         Returns the future of the checkpoint. Raises as :meth:`ebbtide.History.checkpoint`; a checkpoint that could not be written
         in the background is a RuntimeWarning at the next save, and an error of :meth:`wait`.
@@ -111,7 +115,7 @@ class Manager(Keeper):
         leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
         of_all = self._metrics_with(step, metrics)
         keys = {path: str(jax.random.key_impl(leaf)) for path, leaf in leaves.items() if is_key(leaf)}
-        plain = [jax.random.key_data(leaf) if path in keys else leaf for path, leaf in leaves.items()]
+        plain = [_plain(leaf) for path, leaf in leaves.items()]
         saved = {"paths": list(leaves), "leaves": plain, "keys": keys, "metrics": of_all}
         if weakly := [path for path, leaf in leaves.items() if is_weak(leaf)]:
             saved["weak"] = weakly
@@ -132,6 +136,16 @@ def weak(array: Any) -> Any:
     """The array with a weak type. JAX makes such arrays of Python's numbers alone."""
     made = jnp.full(array.shape, array.dtype.type(0).item())
     return made.at[...].set(array) if made.dtype == array.dtype else array
+
+
+def _plain(leaf: Any) -> Any:
+    """What a store takes of a leaf. What lies on several devices, or has elements smaller than a byte, is copied to the host."""
+    if is_key(leaf):
+        leaf = jax.random.key_data(leaf)
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        if len(leaf.sharding.device_set) > 1 or _SMALLER_THAN_A_BYTE.match(leaf.dtype.name):
+            return np.asarray(leaf)
+    return leaf
 
 
 def _checked(checkpoint: Any) -> dict[str, Any]:
@@ -155,7 +169,7 @@ def _like(where: str, leaf: Any, stored: Any, key: str | None, step: int) -> Any
             return np.asarray(stored)
         if isinstance(leaf, np.generic):
             return np.asarray(stored)[()]
-        return jax.device_put(stored, getattr(leaf, "sharding", None))
+        return jax.device_put(stored, leaf.sharding if getattr(leaf, "committed", True) else None)
     if hasattr(stored, "dtype"):
         raise errors.SizeMismatch(
             f"{where} is a {type(leaf).__name__}; the checkpoint of step {step} has an array there"
