@@ -124,6 +124,24 @@ def test_arrays_of_several_devices(disk: Path) -> None:
     assert ran.stdout == "done\n", ran.stderr
 
 
+def test_what_cannot_be_stored_is_refused_by_the_leafs_name(disk: Path) -> None:
+    nan, other = float("nan"), float("nan")
+    with Manager(disk / "run", **SMALL) as manager:
+        for state, words in (
+            (
+                {"a": [1, b"bytes"]},
+                r"^state\['a'\]\[1\] is of type 'bytes': expected an array of JAX or NumPy, a number or text",
+            ),
+            ({"a": object()}, r"^state\['a'\] is of type 'object': expected an array of JAX"),
+            ({"a": 1, "b": np.array([None])}, r"^state\['b'\] holds Python objects"),
+            ({"b": np.ma.masked_array([1], [True])}, r"^state\['b'\] is a masked array"),
+            ({nan: 1, other: 2}, r"^state\[nan\] is there twice: expected leaves with paths of their own"),
+        ):
+            with pytest.raises(ebbtide.Error, match=words):
+                manager.save(0, state)
+        assert manager.history.versions() == []
+
+
 def test_another_tree_is_refused_by_the_leafs_name(disk: Path) -> None:
     with Manager(disk / "run", **SMALL) as manager:
         manager.step(3, {"a": [jnp.zeros(3), 1], "b": jnp.zeros(2)})

@@ -81,8 +81,7 @@ class Manager(Keeper):
         if found is None:
             return 0, state
         step, saved = found
-        leaves, tree = jax.tree_util.tree_flatten_with_path(state)
-        here = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+        here = _leaves(state)
         there = dict(zip(saved["paths"], saved["leaves"]))
         for path in there:
             if path not in here:
@@ -96,7 +95,7 @@ class Manager(Keeper):
             _like(f"state{path}", leaf, there[path], saved["keys"].get(path), step) for path, leaf in here.items()
         ]
         self._metrics = saved["metrics"]
-        return step + 1, jax.tree.unflatten(tree, restored)
+        return step + 1, jax.tree.unflatten(jax.tree.structure(state), restored)
 
     def step(self, step: int, state: Any, **metrics: Any) -> ebbtide.Future | None:
         """Save after ``step`` if it is a multiple of ``every``; else do nothing.
@@ -112,14 +111,20 @@ class Manager(Keeper):
     def save(self, step: int, state: Any, **metrics: Any) -> ebbtide.Future:
         """Save after ``step``, whatever ``every`` is: as :meth:`step` otherwise."""
         step = operator.index(step)
-        leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
+        leaves = _leaves(state)
         of_all = self._metrics_with(step, metrics)
         keys = {path: str(jax.random.key_impl(leaf)) for path, leaf in leaves.items() if is_key(leaf)}
-        plain = [_plain(leaf) for path, leaf in leaves.items()]
-        saved = {"paths": list(leaves), "leaves": plain, "keys": keys, "metrics": of_all}
+        plain = [_plain(f"state{path}", leaf) for path, leaf in leaves.items()]
+        saved: dict[str, Any] = {"paths": list(leaves), "leaves": plain, "keys": keys, "metrics": of_all}
         if weakly := [path for path, leaf in leaves.items() if is_weak(leaf)]:
             saved["weak"] = weakly
-        return self._write(step, saved, of_all)
+        try:
+            return self._write(step, saved, of_all)
+        except (errors.InvalidArgument, errors.Unsupported) as error:
+            found = re.match(r"arrays\['leaves'\]\[(\d+)\]", str(error))
+            if found is None:
+                raise
+            raise type(error)(f"state{saved['paths'][int(found[1])]}{str(error)[found.end() :]}") from error
 
 
 def is_key(leaf: Any) -> bool:
@@ -138,10 +143,25 @@ def weak(array: Any) -> Any:
     return made.at[...].set(array) if made.dtype == array.dtype else array
 
 
-def _plain(leaf: Any) -> Any:
+def _leaves(state: Any) -> dict[str, Any]:
+    """By their paths."""
+    leaves: dict[str, Any] = {}
+    for keys, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
+        path = jax.tree_util.keystr(keys)
+        if path in leaves:
+            raise errors.InvalidArgument(f"state{path} is there twice: expected leaves with paths of their own")
+        leaves[path] = leaf
+    return leaves
+
+
+def _plain(where: str, leaf: Any) -> Any:
     """What a store takes of a leaf. What lies on several devices, or has elements smaller than a byte, is copied to the host."""
     if is_key(leaf):
         leaf = jax.random.key_data(leaf)
+    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, str, bool, int, float, complex)):
+        raise errors.InvalidArgument(
+            f"{where} is of type {type(leaf).__name__!r}: expected an array of JAX or NumPy, a number or text"
+        )
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
         if len(leaf.sharding.device_set) > 1 or _SMALLER_THAN_A_BYTE.match(leaf.dtype.name):
             return np.asarray(leaf)
