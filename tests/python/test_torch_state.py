@@ -137,6 +137,17 @@ def test_what_cannot_be_stored_is_refused_by_its_path(store: ebbtide.Store, leaf
         _state.dump({"state": {"a": [0, leaf]}})
 
 
+@pytest.mark.parametrize("left", [0, 8])
+def test_a_tensor_whose_memory_was_freed_is_refused_and_stays_so(store: ebbtide.Store, left: int) -> None:
+    freed = torch.ones(5)
+    freed.untyped_storage().resize_(left)
+    with pytest.raises(
+        ebbtide.Unsupported, match=rf"^state\['w'\] has lost its memory: 20 bytes.*, of which {left} are there"
+    ):
+        through(store, {"w": freed})
+    assert freed.untyped_storage().nbytes() == left
+
+
 def test_other_objects_are_pickled_if_asked_for(store: ebbtide.Store) -> None:
     assert through(store, {"odd": Odd()}, may_pickle=True) == {"odd": Odd()}
     with pytest.raises(ebbtide.Unsupported, match="pickle=True"):
