@@ -184,6 +184,19 @@ def test_resume_at_an_older_step_takes_another_way(disk: Path) -> None:
         assert m.resume() == 4 and m.values == {"way": "second"}
 
 
+def test_resume_before_the_oldest_step_begins_another_way(disk: Path) -> None:
+    with manager(disk, keep_last=3) as m:
+        for step in range(9):
+            m.step(step, way="first")
+    with manager(disk, keep_last=3) as m:
+        assert m.resume(at_most=2) == 0
+        assert m.history.versions() == [6, 7, 8]
+        m.step(0, way="second").wait("storage")
+        m.step(1, way="second").wait("storage")
+    with manager(disk) as m:
+        assert m.resume() == 2 and m.values == {"way": "second"}
+
+
 def test_random_numbers_go_on_unless_they_are_left_out(disk: Path) -> None:
     def draw() -> list[float]:
         return [random.random(), float(np.random.rand()), float(torch.rand(()))]
