@@ -144,6 +144,12 @@ def test_what_is_kept(disk: Path) -> None:
         assert m.history.versions() == [0, 10, 12, 14, 16, 20, 26, 28]
     with pytest.raises(ebbtide.InvalidArgument, match="^loss is missing"), manager(disk, best=("loss", 1)) as m:
         m.step(100)
+    for bad in ("low", None, 1j, torch.ones(2), 10**400):
+        with (
+            pytest.raises(ebbtide.InvalidArgument, match="^loss is .*: expected a number"),
+            manager(disk, best=("loss", 1)) as m,
+        ):
+            m.step(100, loss=bad)
 
 
 def test_the_best_of_earlier_processes_are_known(disk: Path) -> None:

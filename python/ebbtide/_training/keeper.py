@@ -104,7 +104,7 @@ class Keeper:
         if self._best is not None:
             if self._best.name not in values:
                 raise errors.InvalidArgument(f"{self._best.name} is missing: it decides which checkpoints are the best")
-            metrics[step] = self._ranks.gather(float(values[self._best.name]))[0]
+            metrics[step] = self._ranks.gather(_number(self._best.name, values[self._best.name]))[0]
         return metrics
 
     def _write(self, step: int, checkpoint: Any, metrics: dict[int, float], stream: Any = None) -> ebbtide.Future:
@@ -170,3 +170,12 @@ class Keeper:
         except errors.Error as failure:
             warnings.warn(f"the checkpoint of step {step} is not durable: {failure}", RuntimeWarning, stacklevel=4)
             return False
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise errors.InvalidArgument(
+            f"{name} is of type {type(value).__name__!r}: expected a number ({error})"
+        ) from error
