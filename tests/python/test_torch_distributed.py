@@ -117,6 +117,17 @@ def test_one_rank_and_an_open_store(disk: Path) -> None:
             dcp.load(state, storage_reader=Reader(store))
 
 
+def test_a_reader_that_is_used_again_finds_the_newest_again(disk: Path) -> None:
+    state = {"x": torch.zeros(3)}
+    with Reader(disk / "dcp") as reader, Writer(disk / "dcp", **SMALL) as writer:
+        for step in (3, 5):
+            dcp.save({"x": torch.full((3,), float(step))}, checkpoint_id=str(step), storage_writer=writer)
+            dcp.load(state, storage_reader=reader)
+            assert reader.step == step and (state["x"] == step).all()
+        dcp.load(state, checkpoint_id="3", storage_reader=reader)
+        assert reader.step == 3 and (state["x"] == 3).all()
+
+
 def test_refusals(disk: Path) -> None:
     with ebbtide.open(disk, **SMALL) as store, pytest.raises(Failed, match="the store is ephemeral"):
         dcp.save({"a": torch.zeros(1)}, storage_writer=Writer(store), no_dist=True)

@@ -213,7 +213,7 @@ class Reader(StorageReader):
     def __init__(self, where: str | os.PathLike[str] | ebbtide.Store, step: int | None = None) -> None:
         super().__init__()
         self._where = where if isinstance(where, ebbtide.Store) else Path(where)
-        self._step = step
+        self._step, self._asked = step, step
         self._chosen: _Written | None = None
         self._stores: dict[int, ebbtide.Store] = {}
         self._storage_data: dict[Any, Any] = {}
@@ -225,9 +225,11 @@ class Reader(StorageReader):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
-            self._step = _step_of(checkpoint_id)
+            self._step = self._asked = _step_of(checkpoint_id)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        self.close()  # a store that was opened for another load need not know what was written since
+        self._step = self._asked
         store = self._store_of(0)
         if self._step is None:
             for step in sorted({one.step for one in _complete(store)}, reverse=True):
