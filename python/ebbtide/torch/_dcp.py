@@ -141,8 +141,12 @@ class Writer(StorageWriter):
                 array: Any = np.frombuffer(data.getbuffer(), np.uint8)
             else:
                 assert isinstance(data, torch.Tensor)
-                array = data.detach().contiguous()
-            history.checkpoint(number, array)
+                array = data.detach().resolve_conj().resolve_neg()
+                array = array.contiguous() if array.layout is torch.strided else array
+            try:
+                history.checkpoint(number, array)
+            except (errors.InvalidArgument, errors.Unsupported) as error:
+                raise type(error)(str(error).replace("arrays", item.index.fqn, 1)) from error
             results.append(WriteResult(index=item.index, size_in_bytes=array.nbytes, storage_data=(self._rank, number)))
         if plan.items:
             history.wait(store.durability)
