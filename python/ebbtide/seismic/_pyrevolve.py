@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 
 import ebbtide
 from ebbtide import errors
-
-_sequence = itertools.count()
+from ebbtide.seismic._history import history_of
 
 
 class Storage:
-    """Checkpoints of pyrevolve in a store: a slot is a version, which is written anew again and again.
+    """Checkpoints of pyrevolve in a store: a slot is a version, which is written anew again and again. They go with the object.
 
     store: an ephemeral :class:`ebbtide.Store`.
     slots: how many checkpoints there are; for a multi-level revolver.
@@ -46,7 +44,7 @@ class Storage:
         self.size_ckp, self.n_ckp, self.nckp, self.dtype = size, slots, slots, dtype
         self.wd, self.rd, self.name = write_cost, read_cost, name
         self.profiler: Any = None  # pyrevolve sets it
-        self._history = store.history(f"revolve-{next(_sequence)}")
+        self._history = history_of(self, store, "revolve")
         self._top = -1
 
     def save(self, key: int, data_pointers: list[Any]) -> None:
