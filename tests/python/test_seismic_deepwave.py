@@ -105,6 +105,8 @@ def test_wavefields_that_are_not_needed_go_with_their_object(store: ebbtide.Stor
     del wavefields, receivers
     gc.collect()
     assert store.histories() == []
+    with pytest.raises(ebbtide.InvalidArgument, match="^names='wavefield_0' is not valid: expected a tuple of names"):
+        Wavefields(store, names="wavefield_0")
 
 
 STATE = ("wavefield_0", "wavefield_m1", "psiy_m1", "psix_m1", "zetay_m1", "zetax_m1")

@@ -125,6 +125,13 @@ def test_slots_go_with_their_storage(store: ebbtide.Store) -> None:
     assert store.histories() == []
 
 
+def test_a_place_that_is_no_array_is_refused(store: ebbtide.Store) -> None:
+    storage = Storage(store, 2)
+    storage.save(0, [np.arange(2.0)])
+    with pytest.raises(ebbtide.Error, match=r"^out"):
+        storage.load(0, [[0.0, 0.0]])
+
+
 def test_devito(store: ebbtide.Store) -> None:
     devito = pytest.importorskip("devito", reason="devito is not installed")
     from devito.checkpointing import CheckpointOperator, DevitoCheckpoint

@@ -34,6 +34,8 @@ class Wavefields:
             raise errors.InvalidArgument(
                 "the store is persistent: wavefields need one that forgets them (an ephemeral one)"
             )
+        if isinstance(names, str):
+            raise errors.InvalidArgument(f"names={names!r} is not valid: expected a tuple of names")
         self.names, self.view = names, view
         self.history = history_of(self, store, "wavefields", "lifo")
 

@@ -55,7 +55,7 @@ class Storage:
 
     def load(self, key: int, locations: list[Any]) -> None:
         """Read slot ``key`` into the arrays; it stays."""
-        self._history.restore(key, out=[np.asarray(place) for place in locations], keep=True)
+        self._history.restore(key, out=[_plain(place) for place in locations], keep=True)
 
     def push(self, data_pointers: list[Any]) -> None:
         if self.isFull():
@@ -78,3 +78,8 @@ class Storage:
 
     def isEmpty(self) -> bool:
         return self._top == -1
+
+
+def _plain(place: Any) -> Any:
+    """The same memory, of an array of Devito's as an array of NumPy's."""
+    return np.asarray(place) if isinstance(place, np.ndarray) else place
