@@ -199,7 +199,7 @@ def new_array(library: str, dtype: str, shape: tuple[int, ...]) -> Any:
             pass
         else:
             if dtype.startswith("torch:"):
-                return torch.empty(shape, dtype=getattr(torch, dtype.rpartition(".")[2]))
+                return torch.empty(shape, dtype=getattr(torch, dtype.rpartition(".")[2]), device="cpu")
             return torch.from_numpy(np.empty(shape, np.dtype(dtype)))
     kind = dtype_from(dtype)
     if library != "jax":

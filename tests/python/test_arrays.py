@@ -247,6 +247,16 @@ def test_torch_tensors_come_back_as_tensors(store: ebbtide.Store) -> None:
         assert torch.equal(back, given.T)
 
 
+def test_torchs_default_device_is_not_that_of_host_memory(store: ebbtide.Store) -> None:
+    torch = pytest.importorskip("torch")
+    for version, dtype in enumerate((torch.float32, torch.bfloat16)):
+        given = torch.ones(3).to(dtype)
+        store.checkpoint(version, given)
+        with torch.device("meta"):
+            back = store.restore(version)
+        assert back.device.type == "cpu" and torch.equal(back, given)
+
+
 @pytest.mark.parametrize("torch_is_there", [True, False])
 def test_arrays_of_a_gpu_come_back_in_host_memory_where_it_is_not_there(
     disk: Path, monkeypatch: pytest.MonkeyPatch, torch_is_there: bool
