@@ -295,6 +295,25 @@ def test_a_store_that_is_too_small_is_named_and_left_empty(disk: Path) -> None:
         assert held(keep) == []
 
 
+def test_what_is_interrupted_as_it_is_stored_is_dropped(store: ebbtide.Store) -> None:
+    class Interrupted:
+        def __init__(self, history: ebbtide.History) -> None:
+            self.history = history
+
+        def checkpoint(self, *given: Any) -> None:
+            self.history.checkpoint(*given)
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.history, name)
+
+    keep = offload(store, min_bytes=1)
+    keep._history = Interrupted(keep._history)
+    with pytest.raises(KeyboardInterrupt), keep:
+        torch.ones(1000, requires_grad=True).square()
+    assert held(keep) == []
+
+
 def test_a_store_that_is_closed_first(disk: Path) -> None:
     x = torch.ones(1000, requires_grad=True)
     with ebbtide.open(disk, device_cache="1MiB", host_cache="2MiB", disk="4MiB") as store, offload(store, min_bytes=1):

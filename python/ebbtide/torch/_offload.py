@@ -137,8 +137,9 @@ class _Entry:
         self._history, self._version = history, version
         self._back: StorageWeakRef | None = None
         whole = torch.empty(0, dtype=torch.uint8, device=storage.device)
-        history.checkpoint(version, whole.set_(storage, start, (end - start,), (1,)))
+        # First, since an interrupt may come as soon as the version is there.
         weakref.finalize(self, _drop, history, version).atexit = False
+        history.checkpoint(version, whole.set_(storage, start, (end - start,), (1,)))
 
     def storage(self) -> torch.UntypedStorage:
         """In memory; the same as long as some tensor has it."""
