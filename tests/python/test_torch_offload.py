@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memory_support import resident
 from torch_support import torch
 
 import ebbtide
@@ -271,6 +272,33 @@ def test_a_graph_that_ends_in_a_forked_process_says_nothing(store: ebbtide.Store
     assert os.waitpid(child, 0)[1] == 0
     loss.backward()
     assert torch.allclose(x.grad, 2 * x.detach().exp())
+
+
+def test_an_offload_that_is_gone_leaves_no_memory_in_the_store(store: ebbtide.Store) -> None:
+    def many(count: int) -> None:
+        for _ in range(count):
+            with offload(store, min_bytes=1):
+                loss = x.square()
+            loss.backward()
+
+    x = torch.ones((), requires_grad=True)
+    many(1000)
+    before = resident()
+    many(10_000)
+    assert resident() - before < 4 << 20
+
+
+def test_a_graph_outlives_its_offload(store: ebbtide.Store) -> None:
+    x = torch.ones(1000, requires_grad=True)
+    with offload(store, min_bytes=1):
+        loss = x.exp().square().sum()
+    gc.collect()
+    assert len(store.histories()) == 1
+    loss.backward()
+    assert torch.allclose(x.grad, 2 * (2 * x.detach()).exp())
+    del loss
+    gc.collect()
+    assert store.histories() == []
 
 
 def test_refusals(store: ebbtide.Store, disk: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import ebbtide
 from ebbtide import errors
-from ebbtide.seismic._history import history_of
+from ebbtide._training.histories import history_of
 
 
 class Wavefields:

@@ -8,7 +8,7 @@ import numpy as np
 
 import ebbtide
 from ebbtide import errors
-from ebbtide.seismic._history import history_of
+from ebbtide._training.histories import history_of
 
 
 class Storage:

@@ -15,11 +15,11 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 import ebbtide
 from ebbtide import errors
 from ebbtide._core import parse_bytes
+from ebbtide._training.histories import drop, history_of
 
 Skip: TypeAlias = "torch.nn.Module | Callable[[torch.Tensor], bool] | Iterable[torch.Tensor]"
 
 _WASTE = 4  # a storage is stored whole if it has at most so many times the bytes of the tensor
-_sequence = itertools.count()
 
 
 class offload:
@@ -53,7 +53,8 @@ class offload:
             raise errors.InvalidArgument(
                 "the store is persistent: activations need one that forgets them (an ephemeral one)"
             )
-        self._history = store.history(f"activations-{next(_sequence)}", order="lifo")
+        self._held = _Held()
+        self._history = history_of(self._held, store, "activations", "lifo")
         self._least = parse_bytes("min_bytes", min_bytes) if isinstance(min_bytes, str) else int(min_bytes)
         self._skip = skip
         self._versions = itertools.count()
@@ -71,10 +72,10 @@ class offload:
         elif skip is not None and not callable(skip):
             skip = self._skip = list(skip)
             self._note(skip)
-        self._handle = register_module_forward_pre_hook(self._see)
         hooks: list[Callable[..., Any]] = [self._pack, _unpack]
         if "torch._dynamo" in sys.modules:  # else it would compile them where the block is in a compiled function
             hooks = [torch.compiler.disable(hook) for hook in hooks]
+        self._handle = register_module_forward_pre_hook(self._see)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(*hooks)
         self._hooks.__enter__()
         return self
@@ -122,23 +123,33 @@ class offload:
         key = (storage._cdata, tensor._version, start, end)
         entry = self._entries.get(key)
         if entry is None or entry.source.expired():
-            entry = self._entries[key] = _Entry(self._history, next(self._versions), storage, start, end)
+            entry = self._entries[key] = _Entry(self._held, self._history, next(self._versions), storage, start, end)
         offset = (begin - start) // tensor.itemsize
         return _Packed(entry, tensor.dtype, tuple(tensor.shape), tensor.stride(), offset)
+
+
+class _Held:
+    """What an offload and its entries hold: the history is dropped when none of them is left."""
 
 
 class _Entry:
     """Bytes of a storage, as a version of the history. The version is dropped with the last tensor that needs it."""
 
     def __init__(
-        self, history: ebbtide.History, version: int, storage: torch.UntypedStorage, start: int, end: int
+        self,
+        held: _Held,
+        history: ebbtide.History,
+        version: int,
+        storage: torch.UntypedStorage,
+        start: int,
+        end: int,
     ) -> None:
         self.source = StorageWeakRef(storage)
-        self._history, self._version = history, version
+        self._held, self._history, self._version = held, history, version
         self._back: StorageWeakRef | None = None
         whole = torch.empty(0, dtype=torch.uint8, device=storage.device)
         # First, since an interrupt may come as soon as the version is there.
-        weakref.finalize(self, _drop, history, version).atexit = False
+        weakref.finalize(self, drop, history, version).atexit = False
         history.checkpoint(version, whole.set_(storage, start, (end - start,), (1,)))
 
     def storage(self) -> torch.UntypedStorage:
@@ -148,13 +159,6 @@ class _Entry:
             back = self._history.restore(self._version, keep=True).untyped_storage()
             self._back = StorageWeakRef(back)
         return back
-
-
-def _drop(history: ebbtide.History, version: int) -> None:
-    try:
-        history.drop(version)
-    except (errors.Closed, errors.Unsupported):  # Unsupported: in a process that was forked, whose graphs are copies
-        pass
 
 
 class _Packed:
