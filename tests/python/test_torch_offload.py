@@ -301,6 +301,21 @@ def test_a_graph_outlives_its_offload(store: ebbtide.Store) -> None:
     assert store.histories() == []
 
 
+def test_what_cannot_be_entered_leaves_no_hook(store: ebbtide.Store) -> None:
+    hooks = torch.nn.modules.module._global_forward_pre_hooks
+    before, keep = len(hooks), offload(store)
+    with (
+        torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"),
+        pytest.raises(RuntimeError, match="no hooks here"),
+        keep,
+    ):
+        pass
+    assert len(hooks) == before
+    with keep:
+        pass
+    assert len(hooks) == before
+
+
 def test_refusals(store: ebbtide.Store, disk: Path) -> None:
     with (
         ebbtide.open(disk / "kept", durability="process") as kept,

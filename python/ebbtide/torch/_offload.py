@@ -75,9 +75,9 @@ class offload:
         hooks: list[Callable[..., Any]] = [self._pack, _unpack]
         if "torch._dynamo" in sys.modules:  # else it would compile them where the block is in a compiled function
             hooks = [torch.compiler.disable(hook) for hook in hooks]
-        self._handle = register_module_forward_pre_hook(self._see)
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(*hooks)
-        self._hooks.__enter__()
+        entered = torch.autograd.graph.saved_tensors_hooks(*hooks)
+        entered.__enter__()
+        self._hooks, self._handle = entered, register_module_forward_pre_hook(self._see)
         return self
 
     def __exit__(self, *error: object) -> None:
