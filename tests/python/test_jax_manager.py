@@ -125,13 +125,15 @@ def test_arrays_of_several_devices(disk: Path) -> None:
 
 
 def test_what_cannot_be_stored_is_refused_by_the_leafs_name(disk: Path) -> None:
-    nan, other = float("nan"), float("nan")
+    nan, other, gone = float("nan"), float("nan"), jnp.ones(3)
+    gone.delete()
     with Manager(disk / "run", **SMALL) as manager:
         for state, words in (
             (
                 {"a": [1, b"bytes"]},
                 r"^state\['a'\]\[1\] is of type 'bytes': expected an array of JAX or NumPy, a number or text",
             ),
+            ({"a": gone}, r"^state\['a'\] was deleted: it was donated to a call"),
             ({"a": object()}, r"^state\['a'\] is of type 'object': expected an array of JAX"),
             ({"a": 1, "b": np.array([None])}, r"^state\['b'\] holds Python objects"),
             ({"b": np.ma.masked_array([1], [True])}, r"^state\['b'\] is a masked array"),

@@ -163,6 +163,8 @@ def _plain(where: str, leaf: Any) -> Any:
             f"{where} is of type {type(leaf).__name__!r}: expected an array of JAX or NumPy, a number or text"
         )
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        if leaf.is_deleted():
+            raise errors.InvalidArgument(f"{where} was deleted: it was donated to a call; save what that call returned")
         if len(leaf.sharding.device_set) > 1 or _SMALLER_THAN_A_BYTE.match(leaf.dtype.name):
             return np.asarray(leaf)
     return leaf
