@@ -20,8 +20,13 @@ MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 """The most axes of a NumPy array."""
 
 
+_REGISTERED = 2  # `isbuiltin` of types of other packages, which may say that they are one of NumPy's kinds
+
+
 def dtype_text(dtype: np.dtype[Any], where: str) -> str:
     """The text from which :func:`dtype_from` makes an equal type; refuses types that hold Python objects."""
+    if dtype.kind in "biufcmMSU" and dtype.isbuiltin != _REGISTERED:
+        return str(dtype.str)
     if dtype.hasobject:
         raise InvalidArgument(
             f"{where} holds Python objects (dtype {dtype}): only plain bytes can be stored; use a numeric or fixed-width dtype"
@@ -194,7 +199,7 @@ def new_array(library: str, dtype: str, shape: tuple[int, ...]) -> Any:
             pass
         else:
             if dtype.startswith("torch:"):
-                return torch.empty(shape, dtype=getattr(torch, dtype.rpartition(".")[2]))
+                return torch.empty(shape, dtype=getattr(torch, dtype.rpartition(".")[2]), device="cpu")
             return torch.from_numpy(np.empty(shape, np.dtype(dtype)))
     kind = dtype_from(dtype)
     if library != "jax":

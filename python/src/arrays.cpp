@@ -96,8 +96,10 @@ bool is_quantised(const std::string& dtype) { return dtype.starts_with("torch:to
 
 // Types that `numpy.dtype.str` describes fully; Python writes the others.
 std::string dtype_text(nb::handle dtype, const std::string& where) {
+  constexpr int kRegistered = 2;  // by another package, maybe as one of NumPy's kinds
   const auto kind = nb::cast<std::string>(dtype.attr("kind"));
-  if (kind.size() == 1 && std::strchr("biufcmMSU", kind[0]) != nullptr) return nb::cast<std::string>(dtype.attr("str"));
+  const bool plain = kind.size() == 1 && std::strchr("biufcmMSU", kind[0]) != nullptr;
+  if (plain && nb::cast<int>(dtype.attr("isbuiltin")) != kRegistered) return nb::cast<std::string>(dtype.attr("str"));
   return nb::cast<std::string>(helper().attr("dtype_text")(dtype, where));
 }
 

@@ -54,6 +54,19 @@ def test_every_shape_comes_back(store: ebbtide.Store, shape: tuple[int, ...]) ->
     assert same(out, given)
 
 
+def test_types_that_other_packages_register_come_back(store: ebbtide.Store) -> None:
+    registered = pytest.importorskip("ml_dtypes")
+    for version, name in enumerate(sorted(set(dir(registered)) - {"finfo", "iinfo"})):
+        if isinstance(getattr(registered, name), type):
+            given = np.array([0, 1, 1, 0], np.uint8).astype(getattr(registered, name))
+            store.checkpoint(version, given)
+            out = np.zeros_like(given)
+            store.restore(version, out=out, keep=True)
+            found = store.restore(version)
+            assert found.dtype == out.dtype == given.dtype
+            assert found.tobytes() == out.tobytes() == given.tobytes()
+
+
 def test_structures_come_back(store: ebbtide.Store) -> None:
     a, b = np.arange(5), np.float32(2.5)
     given: list[Any] = [[a, b], (a,), {"p": a, "v": b}, {1: a, 2: b}, {}, [], a]
@@ -232,6 +245,16 @@ def test_torch_tensors_come_back_as_tensors(store: ebbtide.Store) -> None:
         assert isinstance(back, torch.Tensor)
         assert back.dtype == dtype
         assert torch.equal(back, given.T)
+
+
+def test_torchs_default_device_is_not_that_of_host_memory(store: ebbtide.Store) -> None:
+    torch = pytest.importorskip("torch")
+    for version, dtype in enumerate((torch.float32, torch.bfloat16)):
+        given = torch.ones(3).to(dtype)
+        store.checkpoint(version, given)
+        with torch.device("meta"):
+            back = store.restore(version)
+        assert back.device.type == "cpu" and torch.equal(back, given)
 
 
 @pytest.mark.parametrize("torch_is_there", [True, False])

@@ -111,6 +111,60 @@ def test_each_call_has_a_history_of_its_own(store: ebbtide.Store) -> None:
     np.testing.assert_allclose(both(1.5), right, rtol=1e-5)
 
 
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    "scale", [lambda: jnp.asarray(0.7), lambda: 0.7, lambda: jnp.float32(0.7)], ids=["weak", "number", "float32"]
+)
+def test_weak_types_stay_weak(store: ebbtide.Store, scale: Any, jit: bool) -> None:
+    def advance(state: Any, i: Any, c: Any) -> Any:  # with a weak type the product is a bfloat16
+        product = jnp.full(4, 0.01, jnp.bfloat16) * state["scale"]
+        return {"scale": state["scale"], "sum": state["sum"] + product.sum().astype(jnp.float32) * c}
+
+    def misfit(run: Any) -> Any:
+        gradient = jax.grad(lambda c: run({"scale": scale(), "sum": jnp.float32(1)}, c)["sum"] ** 2)
+        return (jax.jit(gradient) if jit else gradient)(jnp.float32(0.3))
+
+    found = misfit(adjoint(store, steps=5)(advance))
+    expected = misfit(lambda x, c: jax.lax.scan(lambda x, i: (advance(x, i, c), None), x, jnp.arange(5))[0])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_step_whose_types_follow_from_a_weak_one(store: ebbtide.Store) -> None:
+    run = adjoint(store, steps=5)(lambda x, i, c: (x[0], x[1] * x[0] + c))
+    slope = jax.grad(lambda c: run((jnp.asarray(0.5), jnp.ones(4, jnp.bfloat16)), c)[1][0].astype(jnp.float32))
+    assert slope(jnp.bfloat16(0.5)) == 1 + 0.5 + 0.25 + 0.125 + 0.0625
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("loop", ["scan", "map", "chain", "cond", "two levels"])
+def test_in_loops_and_branches_that_have_a_gradient(store: ebbtide.Store, loop: str, jit: bool) -> None:
+    def advance(x: Any, i: Any, c: Any) -> Any:
+        return x + c * jnp.sin(x + 0.1 * i)
+
+    def in_memory(inner: Any, count: int) -> Any:
+        return lambda x, c: jax.lax.scan(lambda x, i: (inner(x, i, c), None), x, jnp.arange(count))[0]
+
+    def misfit(steps_of: Any, c: Any) -> Any:
+        run = steps_of(advance, 5)
+        start, shots = jnp.linspace(0, 1, 1000), jnp.arange(1.0, 4.0)
+        if loop == "scan":
+            return jax.lax.scan(lambda total, k: (total + (run(k * start, c) ** 2).mean(), None), 0.0, shots)[0]
+        if loop == "map":
+            return (jax.lax.map(lambda k: run(k * start, c), shots) ** 2).mean()
+        if loop == "chain":
+            return (jax.lax.scan(lambda x, k: (run(x, k * c), None), start, shots)[0] ** 2).mean()
+        if loop == "cond":
+            return jax.lax.cond(c > 0, lambda: (run(start, c) ** 2).mean(), lambda: c)
+        outer = steps_of(lambda x, i, c: run(x, c), 2)
+        return jax.lax.map(lambda k: (outer(k * start, c) ** 2).mean(), shots).sum()
+
+    expected = jax.grad(lambda c: misfit(in_memory, c))(0.3)
+    gradient = jax.grad(lambda c: misfit(lambda inner, count: adjoint(store, steps=count)(inner), c))
+    np.testing.assert_allclose((jax.jit(gradient) if jit else gradient)(0.3), expected, rtol=1e-4)
+    jax.effects_barrier()
+    assert store.histories() == []
+
+
 def test_states_larger_than_the_caches(disk: Path) -> None:
     with ebbtide.open(disk, device_cache="16MiB", host_cache="32MiB", disk="1GiB") as store:
         run = adjoint(store, steps=12)(lambda x, i, c: jnp.tanh(x * c) + 0.1)

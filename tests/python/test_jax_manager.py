@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +28,7 @@ class Moments(NamedTuple):
 
 
 def state(value: float = 0.0) -> Any:
-    types = ("float32", "bfloat16", "float16", "int8", "uint32", "bool", "complex64", "float8_e4m3fn")
+    types = ("float32", "bfloat16", "float16", "int8", "uint32", "bool", "complex64", "float8_e4m3fn", "float8_e5m2")
     return {
         "weights": [jnp.full((3, 4), value, kind) for kind in types],
         "moments": Moments(jnp.zeros(()) + value, np.int64(7)),
@@ -65,6 +68,80 @@ def test_a_pytree_of_every_kind_comes_back(disk: Path) -> None:
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype) if isinstance(x, jax.Array) else x, state()
         )
         assert same(manager.resume(shapes)[1], state(6))
+
+
+def test_weak_types_stay_weak(disk: Path) -> None:
+    given = {"scale": jnp.asarray(0.5), "row": jnp.full(3, 0.1), "count": jnp.asarray(3), "strong": jnp.ones(3)}
+    assert [leaf.weak_type for leaf in given.values()] == [True, True, True, False]
+    with Manager(disk / "run", **SMALL) as manager:
+        manager.save(0, given)
+    with Manager(disk / "run", **SMALL) as manager:
+        found = manager.resume(jax.tree.map(jnp.zeros_like, given))[1]
+    assert same(found, given)
+    assert {name: leaf.weak_type for name, leaf in found.items()} == {
+        name: leaf.weak_type for name, leaf in given.items()
+    }
+    assert (found["scale"] * jnp.ones(3, "bfloat16")).dtype == jnp.bfloat16
+
+
+def test_elements_smaller_than_a_byte(disk: Path) -> None:
+    given = [jnp.arange(3).astype(kind) for kind in ("int4", "uint4", "int2", "float4_e2m1fn")]
+    with Manager(disk / "run", **SMALL) as manager:
+        manager.save(0, given)
+        assert same(manager.resume(given)[1], given)
+
+
+# In a process of its own: the number of devices is that of the process.
+SEVERAL = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from ebbtide.jax import Manager
+
+over = NamedSharding(jax.make_mesh((4,), ("x",)), PartitionSpec("x"))
+given = {
+    "split": jax.device_put(jnp.arange(8.0), over),
+    "keys": jax.device_put(jax.random.split(jax.random.key(1), 8), over),
+    "third": jax.device_put(jnp.ones(8), jax.devices()[2]),
+    "anywhere": jnp.float32(3),
+}
+with Manager(sys.argv[1], device_cache="1MiB", host_cache="2MiB", disk="64MiB") as manager:
+    manager.save(0, given)
+    found = manager.resume(given)[1]
+    for name, leaf in given.items():
+        assert found[name].sharding == leaf.sharding and found[name].committed == leaf.committed, name
+        assert (found[name] == leaf).all(), name
+    jax.jit(lambda tree: tree["split"] * tree["anywhere"])({name: found[name] for name in ("split", "anywhere")})
+print("done")
+"""
+
+
+def test_arrays_of_several_devices(disk: Path) -> None:
+    four = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    ran = subprocess.run(
+        [sys.executable, "-c", SEVERAL, disk / "run"], env=four, capture_output=True, text=True, timeout=300
+    )
+    assert ran.stdout == "done\n", ran.stderr
+
+
+def test_what_cannot_be_stored_is_refused_by_the_leafs_name(disk: Path) -> None:
+    nan, other, gone = float("nan"), float("nan"), jnp.ones(3)
+    gone.delete()
+    with Manager(disk / "run", **SMALL) as manager:
+        for state, words in (
+            (
+                {"a": [1, b"bytes"]},
+                r"^state\['a'\]\[1\] is of type 'bytes': expected an array of JAX or NumPy, a number or text",
+            ),
+            ({"a": gone}, r"^state\['a'\] was deleted: it was donated to a call"),
+            ({"a": object()}, r"^state\['a'\] is of type 'object': expected an array of JAX"),
+            ({"a": 1, "b": np.array([None])}, r"^state\['b'\] holds Python objects"),
+            ({"b": np.ma.masked_array([1], [True])}, r"^state\['b'\] is a masked array"),
+            ({nan: 1, other: 2}, r"^state\[nan\] is there twice: expected leaves with paths of their own"),
+        ):
+            with pytest.raises(ebbtide.Error, match=words):
+                manager.save(0, state)
+        assert manager.history.versions() == []
 
 
 def test_another_tree_is_refused_by_the_leafs_name(disk: Path) -> None:

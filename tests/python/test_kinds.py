@@ -292,7 +292,7 @@ def test_real_arrays_of_jax(store: ebbtide.Store) -> None:
     jax.jit(inside)(jax.numpy.zeros(3))
     host = jax.local_devices(backend="cpu")[0]
     with jax.enable_x64(True), jax.default_device(host):  # the types are kept where it is off, too
-        types = ("float32", "bfloat16", "bool", "float8_e4m3fn", "float64", "int64", "complex128")
+        types = ("float32", "bfloat16", "bool", "float8_e4m3fn", "float8_e5m2", "float64", "int64", "complex128")
         given = {dtype: jax.numpy.ones((2, 3), dtype) for dtype in types}
         given |= {"none": jax.numpy.zeros((0, 4)), "scalar": jax.numpy.ones((), "float32")}
     jax.config.update("jax_enable_x64", False)

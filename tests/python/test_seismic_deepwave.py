@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,17 @@ def test_steps_that_do_not_meet_are_refused(store: ebbtide.Store, disk: Path) ->
             Wavefields(kept)
     with pytest.raises(ebbtide.InvalidArgument, match="^name='p'"):
         CrossCorrelation(wavefields, "p")
+
+
+def test_wavefields_that_are_not_needed_go_with_their_object(store: ebbtide.Store) -> None:
+    wavefields = Wavefields(store)
+    receivers = shot(velocity(), forward_callback=wavefields, storage_mode="none")[-1]
+    assert len(store.histories()) == 1
+    del wavefields, receivers
+    gc.collect()
+    assert store.histories() == []
+    with pytest.raises(ebbtide.InvalidArgument, match="^names='wavefield_0' is not valid: expected a tuple of names"):
+        Wavefields(store, names="wavefield_0")
 
 
 STATE = ("wavefield_0", "wavefield_m1", "psiy_m1", "psix_m1", "zetay_m1", "zetax_m1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,22 @@ def test_slots_are_refused_by_name(store: ebbtide.Store, disk: Path) -> None:
     storage.push([np.zeros(3)])
     with pytest.raises(ebbtide.InvalidArgument, match="all 1 slots are in use"):
         storage.push([np.zeros(3)])
+
+
+def test_slots_go_with_their_storage(store: ebbtide.Store) -> None:
+    storage = Storage(store, 2)
+    storage.push([np.zeros(3)])
+    assert len(store.histories()) == 1
+    del storage
+    gc.collect()
+    assert store.histories() == []
+
+
+def test_a_place_that_is_no_array_is_refused(store: ebbtide.Store) -> None:
+    storage = Storage(store, 2)
+    storage.save(0, [np.arange(2.0)])
+    with pytest.raises(ebbtide.Error, match=r"^out"):
+        storage.load(0, [[0.0, 0.0]])
 
 
 def test_devito(store: ebbtide.Store) -> None:

@@ -117,6 +117,33 @@ def test_one_rank_and_an_open_store(disk: Path) -> None:
             dcp.load(state, storage_reader=Reader(store))
 
 
+def test_a_reader_that_is_used_again_finds_the_newest_again(disk: Path) -> None:
+    state = {"x": torch.zeros(3)}
+    with Reader(disk / "dcp") as reader, Writer(disk / "dcp", **SMALL) as writer:
+        for step in (3, 5):
+            dcp.save({"x": torch.full((3,), float(step))}, checkpoint_id=str(step), storage_writer=writer)
+            dcp.load(state, storage_reader=reader)
+            assert reader.step == step and (state["x"] == step).all()
+        dcp.load(state, checkpoint_id="3", storage_reader=reader)
+        assert reader.step == 3 and (state["x"] == 3).all()
+
+
+def test_what_cannot_be_stored_is_refused_by_its_name(disk: Path) -> None:
+    turned = torch.tensor([1 + 2j, 3 - 4j]).conj()
+    state = {"x": torch.zeros(2, dtype=turned.dtype)}
+    with Writer(disk / "dcp", **SMALL) as writer:
+        dcp.save({"x": turned}, checkpoint_id="0", storage_writer=writer)
+        for bad, words in (
+            (torch.eye(2).to_sparse(), "model.w is a tensor without plain memory of its own .*to_dense"),
+            (torch.ones(2, device="meta"), "model.w is on the device 'meta'"),
+        ):
+            with pytest.raises(dcp.api.CheckpointException, match=words):
+                dcp.save({"model": {"w": bad}}, checkpoint_id="1", storage_writer=writer)
+    with Reader(disk / "dcp") as reader:
+        dcp.load(state, storage_reader=reader)
+        assert reader.step == 0 and torch.equal(state["x"], turned.resolve_conj())
+
+
 def test_refusals(disk: Path) -> None:
     with ebbtide.open(disk, **SMALL) as store, pytest.raises(Failed, match="the store is ephemeral"):
         dcp.save({"a": torch.zeros(1)}, storage_writer=Writer(store), no_dist=True)

@@ -130,6 +130,43 @@ def test_another_model_is_refused_by_the_leafs_name_and_nothing_is_loaded(disk: 
         assert all(map(torch.equal, other.parameters(), model.parameters()))
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (np.random.Generator(np.random.MT19937(0)), r"is a MT19937; the checkpoint of step 0 has a PCG64 there"),
+        (torch.Generator(), r"is a generator of PyTorch; the checkpoint of step 0 has no state of one there"),
+        (torch.zeros(3, dtype=torch.int8), r"is a tensor; the checkpoint of step 0 has a dict there"),
+    ],
+    ids=["another generator", "PyTorch's", "tensor"],
+)
+def test_another_kind_than_numpys_generator_is_refused_before_anything_is_loaded(
+    disk: Path, given: Any, words: str
+) -> None:
+    with manager(disk) as m:
+        m.save(0, x=torch.ones(2), odd=np.random.default_rng(0))
+    x = torch.zeros(2)
+    with manager(disk) as m, pytest.raises(ebbtide.SizeMismatch, match=f"^odd {words}"):
+        m.resume(x=x, odd=given)
+    assert (x == 0).all()
+
+
+def test_tensors_that_cannot_take_what_was_saved_are_refused(disk: Path) -> None:
+    with manager(disk) as m:
+        m.save(0, x=torch.full((2,), 1.5), torchs=torch.Generator(), model=torch.nn.Linear(1, 1))
+    for name, given, words in (
+        ("x", torch.zeros(2, dtype=torch.int8), r"x is of int8, which cannot take the float32 of step 0"),
+        ("x", torch.zeros(2, device="meta"), "x is a meta tensor, without memory to load into"),
+        ("model", torch.nn.Linear(1, 1, device="meta"), r"model\['weight'\] is a meta tensor"),
+        ("x", torch.Generator(), "x is a generator of PyTorch; the checkpoint of step 0 has no state of one there"),
+        ("x", np.random.default_rng(), "x is a PCG64; the checkpoint of step 0 has a Tensor there"),
+    ):
+        with manager(disk) as m, pytest.raises(ebbtide.SizeMismatch, match=f"^{words}"):
+            m.resume(**{name: given})
+    half = torch.zeros(2, dtype=torch.bfloat16)
+    with manager(disk) as m:
+        assert m.resume(x=half) == 1 and (half == 1.5).all()
+
+
 def test_what_is_kept(disk: Path) -> None:
     losses = {step: abs(step - 13.5) for step in range(30)}
     with manager(disk, every=2, keep_last=2, keep_every=10, best=("loss", 3)) as m:
@@ -144,6 +181,12 @@ def test_what_is_kept(disk: Path) -> None:
         assert m.history.versions() == [0, 10, 12, 14, 16, 20, 26, 28]
     with pytest.raises(ebbtide.InvalidArgument, match="^loss is missing"), manager(disk, best=("loss", 1)) as m:
         m.step(100)
+    for bad in ("low", None, 1j, torch.ones(2), 10**400):
+        with (
+            pytest.raises(ebbtide.InvalidArgument, match="^loss is .*: expected a number"),
+            manager(disk, best=("loss", 1)) as m,
+        ):
+            m.step(100, loss=bad)
 
 
 def test_the_best_of_earlier_processes_are_known(disk: Path) -> None:
@@ -182,6 +225,19 @@ def test_resume_at_an_older_step_takes_another_way(disk: Path) -> None:
         m.step(3, way="second").wait("storage")
     with manager(disk) as m:
         assert m.resume() == 4 and m.values == {"way": "second"}
+
+
+def test_resume_before_the_oldest_step_begins_another_way(disk: Path) -> None:
+    with manager(disk, keep_last=3) as m:
+        for step in range(9):
+            m.step(step, way="first")
+    with manager(disk, keep_last=3) as m:
+        assert m.resume(at_most=2) == 0
+        assert m.history.versions() == [6, 7, 8]
+        m.step(0, way="second").wait("storage")
+        m.step(1, way="second").wait("storage")
+    with manager(disk) as m:
+        assert m.resume() == 2 and m.values == {"way": "second"}
 
 
 def test_random_numbers_go_on_unless_they_are_left_out(disk: Path) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from memory_support import resident
 from torch_support import torch
 
 import ebbtide
@@ -112,6 +116,31 @@ def test_what_changed_between_is_stored_again(store: ebbtide.Store) -> None:
     assert (x.grad == 8).all()
 
 
+@pytest.mark.parametrize("bytes_of_it", [40, 2 << 20])
+def test_what_stays_in_memory_and_is_changed_is_refused_as_pytorch_does(store: ebbtide.Store, bytes_of_it: int) -> None:
+    w = torch.ones(bytes_of_it // 4, requires_grad=True)
+    x = torch.full_like(w, 2, requires_grad=False)
+    with offload(store):
+        loss = (w * x).sum()
+    x.mul_(100)
+    if bytes_of_it < 1 << 20:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    else:  # what is stored is what was there
+        loss.backward()
+        assert (w.grad == 2).all()
+
+
+def test_parameters_that_are_changed_before_the_backward_pass_are_refused(store: ebbtide.Store) -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    with offload(store, min_bytes=1):
+        loss = layers(torch.ones(3, 4)).sum()
+    loss.backward(retain_graph=True)
+    torch.optim.SGD(layers.parameters(), 0.1).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_a_dropped_graph_leaves_nothing(store: ebbtide.Store) -> None:
     model, x = model_and_input()
     keep = offload(store, min_bytes="16KiB")
@@ -119,6 +148,22 @@ def test_a_dropped_graph_leaves_nothing(store: ebbtide.Store) -> None:
         with keep:
             model(x)
     assert held(keep) == []
+
+
+@pytest.mark.parametrize("length", [10, 1 << 19])
+def test_a_dropped_graph_is_freed_though_its_outputs_stay_in_memory(store: ebbtide.Store, length: int) -> None:
+    class Mark:
+        pass
+
+    x, mark = torch.ones(length, requires_grad=True), Mark()
+    alive = weakref.ref(mark)
+    with offload(store) as keep:
+        y = (x * 2).exp()
+        y.register_hook(lambda slope, mark=mark: slope)
+        z = y.tanh()
+    del y, z, mark
+    assert held(keep) == []
+    assert alive() is None
 
 
 def test_retain_graph_and_second_derivatives(store: ebbtide.Store) -> None:
@@ -186,6 +231,91 @@ def test_a_part_of_a_large_tensor_is_stored_alone(store: ebbtide.Store) -> None:
     assert held(keep) == []
 
 
+def test_sparse_and_empty_tensors_stay(store: ebbtide.Store) -> None:
+    keep = offload(store, min_bytes=0)
+    x = torch.ones(6, 6, requires_grad=True)
+    with keep:
+        loss = torch.sparse.mm(torch.eye(6).to_sparse(), x).sum()  # saves one that has no nbytes
+        loss = loss + (torch.ones(0, 0, requires_grad=True) * torch.ones(6, 6)[:0, :0]).sum()
+    assert held(keep) == []
+    loss.backward()
+    assert (x.grad == 1).all()
+
+
+def test_entered_inside_a_compiled_function(store: ebbtide.Store) -> None:
+    model, x = model_and_input()
+    plain = gradients(model, model(x).square().mean())
+    keep = offload(store, min_bytes="16KiB")
+
+    @torch.compile(backend="aot_eager")
+    def loss_of(x: Any) -> Any:
+        with keep:
+            return model(x).square().mean()
+
+    loss = loss_of(x)
+    assert len(held(keep)) > 20
+    assert all(map(torch.equal, plain, gradients(model, loss)))
+    del loss
+    assert held(keep) == []
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the test's process has threads
+def test_a_graph_that_ends_in_a_forked_process_says_nothing(store: ebbtide.Store) -> None:
+    x = torch.ones(1000, requires_grad=True)
+    with offload(store, min_bytes=1):
+        loss = (x.exp() * x).sum()
+    child = os.fork()
+    if child == 0:
+        sys.unraisablehook = lambda _: os._exit(1)
+        del loss
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    loss.backward()
+    assert torch.allclose(x.grad, 2 * x.detach().exp())
+
+
+def test_an_offload_that_is_gone_leaves_no_memory_in_the_store(store: ebbtide.Store) -> None:
+    def many(count: int) -> None:
+        for _ in range(count):
+            with offload(store, min_bytes=1):
+                loss = x.square()
+            loss.backward()
+
+    x = torch.ones((), requires_grad=True)
+    many(1000)
+    before = resident()
+    many(10_000)
+    assert resident() - before < 4 << 20
+
+
+def test_a_graph_outlives_its_offload(store: ebbtide.Store) -> None:
+    x = torch.ones(1000, requires_grad=True)
+    with offload(store, min_bytes=1):
+        loss = x.exp().square().sum()
+    gc.collect()
+    assert len(store.histories()) == 1
+    loss.backward()
+    assert torch.allclose(x.grad, 2 * (2 * x.detach()).exp())
+    del loss
+    gc.collect()
+    assert store.histories() == []
+
+
+def test_what_cannot_be_entered_leaves_no_hook(store: ebbtide.Store) -> None:
+    hooks = torch.nn.modules.module._global_forward_pre_hooks
+    before, keep = len(hooks), offload(store)
+    with (
+        torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"),
+        pytest.raises(RuntimeError, match="no hooks here"),
+        keep,
+    ):
+        pass
+    assert len(hooks) == before
+    with keep:
+        pass
+    assert len(hooks) == before
+
+
 def test_refusals(store: ebbtide.Store, disk: Path) -> None:
     with (
         ebbtide.open(disk / "kept", durability="process") as kept,
@@ -206,6 +336,25 @@ def test_a_store_that_is_too_small_is_named_and_left_empty(disk: Path) -> None:
         with pytest.raises(ebbtide.NoSpace), keep:
             model(x.repeat(8, 1, 1))
         assert held(keep) == []
+
+
+def test_what_is_interrupted_as_it_is_stored_is_dropped(store: ebbtide.Store) -> None:
+    class Interrupted:
+        def __init__(self, history: ebbtide.History) -> None:
+            self.history = history
+
+        def checkpoint(self, *given: Any) -> None:
+            self.history.checkpoint(*given)
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.history, name)
+
+    keep = offload(store, min_bytes=1)
+    keep._history = Interrupted(keep._history)
+    with pytest.raises(KeyboardInterrupt), keep:
+        torch.ones(1000, requires_grad=True).square()
+    assert held(keep) == []
 
 
 def test_a_store_that_is_closed_first(disk: Path) -> None:

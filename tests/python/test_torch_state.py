@@ -89,6 +89,15 @@ def test_values_come_back_with_their_type(store: ebbtide.Store) -> None:
     assert back["array"].dtype == ">u2" and (back["array"] == state["array"]).all()
 
 
+def test_types_that_other_packages_register_come_back(store: ebbtide.Store) -> None:
+    registered = pytest.importorskip("ml_dtypes")
+    for name in ("bfloat16", "float8_e5m2", "int4"):
+        given = np.ones(3, getattr(registered, name))
+        back = through(store, {"array": given, "scalar": given[0]})
+        assert back["array"].dtype == given.dtype and (back["array"] == given).all()
+        assert type(back["scalar"]) is type(given[0])
+
+
 def test_parameters_and_what_a_module_adds_to_its_state(store: ebbtide.Store) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     back = through(store, {"sd": model.state_dict(), "p": model[0].weight, "g": torch.ones(1, requires_grad=True)})
@@ -126,6 +135,17 @@ class Shared(torch.Tensor):
 def test_what_cannot_be_stored_is_refused_by_its_path(store: ebbtide.Store, leaf: Any, words: str) -> None:
     with pytest.raises((ebbtide.InvalidArgument, ebbtide.Unsupported), match=words):
         _state.dump({"state": {"a": [0, leaf]}})
+
+
+@pytest.mark.parametrize("left", [0, 8])
+def test_a_tensor_whose_memory_was_freed_is_refused_and_stays_so(store: ebbtide.Store, left: int) -> None:
+    freed = torch.ones(5)
+    freed.untyped_storage().resize_(left)
+    with pytest.raises(
+        ebbtide.Unsupported, match=rf"^state\['w'\] has lost its memory: 20 bytes.*, of which {left} are there"
+    ):
+        through(store, {"w": freed})
+    assert freed.untyped_storage().nbytes() == left
 
 
 def test_other_objects_are_pickled_if_asked_for(store: ebbtide.Store) -> None:

@@ -64,7 +64,7 @@ class Keeper:
         self.history = self.store.history(name)
         self._metrics: dict[int, float] = {}
         self._stale: set[int] = set()  # newer than the one that was resumed, or damaged
-        self._resumed = False  # else what is stale may be all that is left
+        self._superseded = False  # what is stale; else it may be all that is left
         self._pending: dict[int, ebbtide.Future] = {}
         self._saved: set[int] = set()  # by this manager
 
@@ -104,7 +104,7 @@ class Keeper:
         if self._best is not None:
             if self._best.name not in values:
                 raise errors.InvalidArgument(f"{self._best.name} is missing: it decides which checkpoints are the best")
-            metrics[step] = self._ranks.gather(float(values[self._best.name]))[0]
+            metrics[step] = self._ranks.gather(_number(self._best.name, values[self._best.name]))[0]
         return metrics
 
     def _write(self, step: int, checkpoint: Any, metrics: dict[int, float], stream: Any = None) -> ebbtide.Future:
@@ -132,9 +132,10 @@ class Keeper:
                 )
             if all(self._ranks.gather(read is not None)) and read is not None:
                 self._stale = {version for version in self.history.versions() if version > step}
-                self._resumed = True
+                self._superseded = True
                 return step, read[0]
         self._stale = set(self.history.versions())
+        self._superseded = not candidates
         if candidates:
             warnings.warn(
                 f"none of {len(candidates)} checkpoints can be read{' by every rank' if self._ranks.count > 1 else ''}: the run "
@@ -156,7 +157,7 @@ class Keeper:
         for version in there:
             if version <= common[-1] and version not in keep:
                 self.history.drop(version)
-        if self._resumed:
+        if self._superseded:
             for version in self._stale:
                 self.history.drop(version)
             self._stale = set()
@@ -169,3 +170,12 @@ class Keeper:
         except errors.Error as failure:
             warnings.warn(f"the checkpoint of step {step} is not durable: {failure}", RuntimeWarning, stacklevel=4)
             return False
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise errors.InvalidArgument(
+            f"{name} is of type {type(value).__name__!r}: expected a number ({error})"
+        ) from error

@@ -15,10 +15,11 @@ from jax.experimental import io_callback
 
 import ebbtide
 from ebbtide import errors
-from ebbtide.jax._manager import is_key
+from ebbtide.jax._manager import is_key, is_weak, weak
 
 Step = Callable[[Any, Any, Any], Any]
 _sequence = itertools.count()
+_NEW = -1  # the number of a call before its first state is written
 
 
 def adjoint(store: ebbtide.Store, *, steps: int) -> Callable[[Step], "Adjoint"]:
@@ -28,9 +29,11 @@ def adjoint(store: ebbtide.Store, *, steps: int) -> Callable[[Step], "Adjoint"]:
     random keys) are carried along without a gradient. i: the number of the step, a scalar of JAX.
 
     The result is called as ``run(state, parameters)`` and returns the last state. It may be used under ``jax.jit``,
-    ``jax.grad``, ``jax.value_and_grad`` and ``jax.vjp`` in any order. Without a gradient it stores nothing. With one, the forward
-    pass writes the state before each step as a version of a history of its own, last in first out, and the backward pass
-    reads it, computes the step anew and drops the history at its end: a function that ``jax.vjp`` returned may be called once.
+    ``jax.grad``, ``jax.value_and_grad`` and ``jax.vjp`` in any order, and in ``jax.lax.scan``, ``map`` and ``cond``. Without a
+    gradient it stores nothing. With one, the forward pass writes the state before each step as a version of a history of its
+    own, last in first out, and the backward pass reads it, computes the step anew and drops the history at its end: a function
+    that ``jax.vjp`` returned may be called once. (Nor may a loop call it with the same state and parameters each time: JAX then
+    makes one forward pass for all of them.)
 
     Inside ``jax.jit`` the states go through host memory, on a GPU too.
 
@@ -81,16 +84,19 @@ class Adjoint:
         return jax.lax.fori_loop(0, self._steps, lambda i, now: self._advance(i, now, parameters), state)
 
     def _forward(self, state: Any, parameters: Any) -> tuple[Any, Any]:
-        leaves, tree = jax.tree.flatten(state)
-        kinds = _Kinds(tree, tuple(map(_kind_of, leaves)))
+        kinds: Any = None
 
-        def body(i: Any, now: Any) -> Any:
-            _callback(self._states.write, None, call, i, *map(_plain, jax.tree.leaves(now)))
-            return self._advance(i, now, parameters)
+        # JAX leaves out a callback of a loop that it differentiates if nothing comes of it: the call's number does.
+        def body(i: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+            nonlocal kinds
+            call, now = carried
+            leaves, tree = jax.tree.flatten(now)
+            kinds = _Kinds(tree, tuple(map(_kind_of, leaves)))
+            call = _callback(self._states.write, jax.ShapeDtypeStruct((), np.int32), call, i, *map(_plain, leaves))
+            return call, self._advance(i, now, parameters)
 
         with _refusing_vmap():
-            call = _callback(self._states.begin, jax.ShapeDtypeStruct((), np.int32))
-            last = jax.lax.fori_loop(0, self._steps, body, state)
+            call, last = jax.lax.fori_loop(0, self._steps, body, (np.int32(_NEW), state))
         return last, (call, parameters, kinds)
 
     def _backward(self, kept: Any, cotangent: Any) -> tuple[Any, Any]:
@@ -133,13 +139,13 @@ class _States:
         self._store = store
         self._histories: dict[int, ebbtide.History] = {}
 
-    def begin(self) -> Any:
-        call = next(_sequence)
-        self._histories[call] = self._store.history(f"adjoint-{call}", order="lifo")
-        return np.int32(call)
-
-    def write(self, call: Any, i: Any, *leaves: Any) -> None:
+    def write(self, call: Any, i: Any, *leaves: Any) -> Any:
+        """The number of the call, which the first state of a call begins."""
+        if call == _NEW:
+            call = next(_sequence)
+            self._histories[call] = self._store.history(f"adjoint-{call}", order="lifo")
         self._histories[int(call)].checkpoint(int(i), [np.asarray(leaf) for leaf in leaves])
+        return np.int32(call)
 
     def read(self, call: Any, i: Any) -> list[Any]:
         history = self._histories.get(int(call))
@@ -166,10 +172,11 @@ class _States:
 
 
 class _Kind(NamedTuple):
-    """What a leaf is: the shape and type that it is stored with; of random keys, the generator."""
+    """What a leaf is: the shape and type that it is stored with, and whether that is weak; of random keys, the generator."""
 
     shape: tuple[int, ...]
     dtype: Any
+    weak: bool
     key: str | None
 
 
@@ -184,10 +191,13 @@ class _Kinds:
 
 def _kind_of(leaf: Any) -> _Kind:
     stored = _plain(leaf)
-    return _Kind(jnp.shape(stored), _dtype(stored), str(jax.random.key_impl(leaf)) if is_key(leaf) else None)
+    generator = str(jax.random.key_impl(leaf)) if is_key(leaf) else None
+    return _Kind(jnp.shape(stored), _dtype(stored), is_weak(stored), generator)
 
 
 def _made_of(kind: _Kind, stored: Any) -> Any:
+    if kind.weak:
+        return weak(stored)
     return stored if kind.key is None else jax.random.wrap_key_data(stored, impl=kind.key)
 
 

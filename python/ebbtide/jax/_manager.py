@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ import numpy as np
 import ebbtide
 from ebbtide import errors
 from ebbtide._training.keeper import Keeper, OneRank
+
+_SMALLER_THAN_A_BYTE = re.compile(r"u?int[124]$|float[46]_")
 
 
 class Manager(Keeper):
@@ -67,8 +70,8 @@ class Manager(Keeper):
     def resume(self, state: Any, *, at_most: int | None = None) -> tuple[int, Any]:
         """The step to run next, and the newest intact checkpoint; 0 and ``state`` itself if there is none.
 
-        state: a pytree like the one that was saved: its structure, shapes and types must be those that were saved, and its
-        arrays say on which devices the new ones are. Its leaves may be ``jax.ShapeDtypeStruct``.
+        state: a pytree like the one that was saved: its paths, and the shapes and types of its arrays, must be those that were
+        saved, and its arrays say on which devices the new ones are. Its leaves may be ``jax.ShapeDtypeStruct``.
         at_most: the newest one not above this step. Newer ones are dropped once the next is durable.
 
         A damaged checkpoint is skipped with a :class:`ebbtide.DamagedWarning`. Raises :class:`ebbtide.SizeMismatch` naming the
@@ -78,8 +81,7 @@ class Manager(Keeper):
         if found is None:
             return 0, state
         step, saved = found
-        leaves, tree = jax.tree_util.tree_flatten_with_path(state)
-        here = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+        here = _leaves(state)
         there = dict(zip(saved["paths"], saved["leaves"]))
         for path in there:
             if path not in here:
@@ -87,16 +89,19 @@ class Manager(Keeper):
         for path in here:
             if path not in there:
                 raise errors.SizeMismatch(f"state{path} is not in the checkpoint of step {step}")
+        for path in saved.get("weak", ()):
+            there[path] = weak(there[path])
         restored = [
             _like(f"state{path}", leaf, there[path], saved["keys"].get(path), step) for path, leaf in here.items()
         ]
         self._metrics = saved["metrics"]
-        return step + 1, jax.tree.unflatten(tree, restored)
+        return step + 1, jax.tree.unflatten(jax.tree.structure(state), restored)
 
     def step(self, step: int, state: Any, **metrics: Any) -> ebbtide.Future | None:
         """Save after ``step`` if it is a multiple of ``every``; else do nothing.
 
-        state: a pytree whose leaves are arrays of JAX (random keys too) or NumPy, numbers, text and None.
+        state: a pytree whose leaves are arrays of JAX (random keys too) or NumPy, numbers, text and None. Arrays of several
+        devices are gathered in host memory first.
         metrics: that of ``best`` must be among them.
         Returns the future of the checkpoint. Raises as :meth:`ebbtide.History.checkpoint`; a checkpoint that could not be written
         in the background is a RuntimeWarning at the next save, and an error of :meth:`wait`.
@@ -106,11 +111,20 @@ class Manager(Keeper):
     def save(self, step: int, state: Any, **metrics: Any) -> ebbtide.Future:
         """Save after ``step``, whatever ``every`` is: as :meth:`step` otherwise."""
         step = operator.index(step)
-        leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
+        leaves = _leaves(state)
         of_all = self._metrics_with(step, metrics)
         keys = {path: str(jax.random.key_impl(leaf)) for path, leaf in leaves.items() if is_key(leaf)}
-        plain = [jax.random.key_data(leaf) if path in keys else leaf for path, leaf in leaves.items()]
-        return self._write(step, {"paths": list(leaves), "leaves": plain, "keys": keys, "metrics": of_all}, of_all)
+        plain = [_plain(f"state{path}", leaf) for path, leaf in leaves.items()]
+        saved: dict[str, Any] = {"paths": list(leaves), "leaves": plain, "keys": keys, "metrics": of_all}
+        if weakly := [path for path, leaf in leaves.items() if is_weak(leaf)]:
+            saved["weak"] = weakly
+        try:
+            return self._write(step, saved, of_all)
+        except (errors.InvalidArgument, errors.Unsupported) as error:
+            found = re.match(r"arrays\['leaves'\]\[(\d+)\]", str(error))
+            if found is None:
+                raise
+            raise type(error)(f"state{saved['paths'][int(found[1])]}{str(error)[found.end() :]}") from error
 
 
 def is_key(leaf: Any) -> bool:
@@ -118,8 +132,46 @@ def is_key(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
+def is_weak(leaf: Any) -> bool:
+    """Whether it is an array of JAX whose type gives way to others, as that of ``jnp.asarray(1.0)``."""
+    return bool(getattr(leaf, "weak_type", False))
+
+
+def weak(array: Any) -> Any:
+    """The array with a weak type. JAX makes such arrays of Python's numbers alone."""
+    made = jnp.full(array.shape, array.dtype.type(0).item())
+    return made.at[...].set(array) if made.dtype == array.dtype else array
+
+
+def _leaves(state: Any) -> dict[str, Any]:
+    """By their paths."""
+    leaves: dict[str, Any] = {}
+    for keys, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
+        path = jax.tree_util.keystr(keys)
+        if path in leaves:
+            raise errors.InvalidArgument(f"state{path} is there twice: expected leaves with paths of their own")
+        leaves[path] = leaf
+    return leaves
+
+
+def _plain(where: str, leaf: Any) -> Any:
+    """What a store takes of a leaf. What lies on several devices, or has elements smaller than a byte, is copied to the host."""
+    if is_key(leaf):
+        leaf = jax.random.key_data(leaf)
+    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, str, bool, int, float, complex)):
+        raise errors.InvalidArgument(
+            f"{where} is of type {type(leaf).__name__!r}: expected an array of JAX or NumPy, a number or text"
+        )
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        if leaf.is_deleted():
+            raise errors.InvalidArgument(f"{where} was deleted: it was donated to a call; save what that call returned")
+        if len(leaf.sharding.device_set) > 1 or _SMALLER_THAN_A_BYTE.match(leaf.dtype.name):
+            return np.asarray(leaf)
+    return leaf
+
+
 def _checked(checkpoint: Any) -> dict[str, Any]:
-    if not isinstance(checkpoint, dict) or set(checkpoint) != {"paths", "leaves", "keys", "metrics"}:
+    if not isinstance(checkpoint, dict) or set(checkpoint) - {"weak"} != {"paths", "leaves", "keys", "metrics"}:
         raise errors.InvalidArgument("it was not written by ebbtide.jax: restore() of its history reads it")
     return checkpoint
 
@@ -139,7 +191,7 @@ def _like(where: str, leaf: Any, stored: Any, key: str | None, step: int) -> Any
             return np.asarray(stored)
         if isinstance(leaf, np.generic):
             return np.asarray(stored)[()]
-        return jax.device_put(stored, getattr(leaf, "sharding", None))
+        return jax.device_put(stored, leaf.sharding if getattr(leaf, "committed", True) else None)
     if hasattr(stored, "dtype"):
         raise errors.SizeMismatch(
             f"{where} is a {type(leaf).__name__}; the checkpoint of step {step} has an array there"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Literal
 
 import ebbtide
 from ebbtide import errors
-
-_sequence = itertools.count()
+from ebbtide._training.histories import history_of
 
 
 class Wavefields:
@@ -18,7 +16,8 @@ class Wavefields:
     names: the wavefields of deepwave's state that are stored.
     view: ``"inner"`` (the model's region), ``"pml"`` or ``"full"``.
 
-    The history is dropped when a forward pass begins anew, at step 0, so each pass must have gone back before the next. Raises
+    The history is dropped when a forward pass begins anew, at step 0, so each pass must have gone back before the next, and with
+    the object. Raises
     :class:`ebbtide.InvalidArgument` (a persistent store), and as :meth:`ebbtide.History.checkpoint`.
 
     >>> wavefields = ebbtide.seismic.Wavefields(store)
@@ -35,8 +34,10 @@ class Wavefields:
             raise errors.InvalidArgument(
                 "the store is persistent: wavefields need one that forgets them (an ephemeral one)"
             )
+        if isinstance(names, str):
+            raise errors.InvalidArgument(f"names={names!r} is not valid: expected a tuple of names")
         self.names, self.view = names, view
-        self.history = store.history(f"wavefields-{next(_sequence)}", order="lifo")
+        self.history = history_of(self, store, "wavefields", "lifo")
 
     def __call__(self, state: Any) -> None:
         if state.step == 0:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 
 import ebbtide
 from ebbtide import errors
-
-_sequence = itertools.count()
+from ebbtide._training.histories import history_of
 
 
 class Storage:
-    """Checkpoints of pyrevolve in a store: a slot is a version, which is written anew again and again.
+    """Checkpoints of pyrevolve in a store: a slot is a version, which is written anew again and again. They go with the object.
 
     store: an ephemeral :class:`ebbtide.Store`.
     slots: how many checkpoints there are; for a multi-level revolver.
@@ -46,7 +44,7 @@ class Storage:
         self.size_ckp, self.n_ckp, self.nckp, self.dtype = size, slots, slots, dtype
         self.wd, self.rd, self.name = write_cost, read_cost, name
         self.profiler: Any = None  # pyrevolve sets it
-        self._history = store.history(f"revolve-{next(_sequence)}")
+        self._history = history_of(self, store, "revolve")
         self._top = -1
 
     def save(self, key: int, data_pointers: list[Any]) -> None:
@@ -57,7 +55,7 @@ class Storage:
 
     def load(self, key: int, locations: list[Any]) -> None:
         """Read slot ``key`` into the arrays; it stays."""
-        self._history.restore(key, out=[np.asarray(place) for place in locations], keep=True)
+        self._history.restore(key, out=[_plain(place) for place in locations], keep=True)
 
     def push(self, data_pointers: list[Any]) -> None:
         if self.isFull():
@@ -80,3 +78,8 @@ class Storage:
 
     def isEmpty(self) -> bool:
         return self._top == -1
+
+
+def _plain(place: Any) -> Any:
+    """The same memory, of an array of Devito's as an array of NumPy's."""
+    return np.asarray(place) if isinstance(place, np.ndarray) else place

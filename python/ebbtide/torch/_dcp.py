@@ -141,8 +141,12 @@ class Writer(StorageWriter):
                 array: Any = np.frombuffer(data.getbuffer(), np.uint8)
             else:
                 assert isinstance(data, torch.Tensor)
-                array = data.detach().contiguous()
-            history.checkpoint(number, array)
+                array = data.detach().resolve_conj().resolve_neg()
+                array = array.contiguous() if array.layout is torch.strided else array
+            try:
+                history.checkpoint(number, array)
+            except (errors.InvalidArgument, errors.Unsupported) as error:
+                raise type(error)(str(error).replace("arrays", item.index.fqn, 1)) from error
             results.append(WriteResult(index=item.index, size_in_bytes=array.nbytes, storage_data=(self._rank, number)))
         if plan.items:
             history.wait(store.durability)
@@ -213,7 +217,7 @@ class Reader(StorageReader):
     def __init__(self, where: str | os.PathLike[str] | ebbtide.Store, step: int | None = None) -> None:
         super().__init__()
         self._where = where if isinstance(where, ebbtide.Store) else Path(where)
-        self._step = step
+        self._step, self._asked = step, step
         self._chosen: _Written | None = None
         self._stores: dict[int, ebbtide.Store] = {}
         self._storage_data: dict[Any, Any] = {}
@@ -225,9 +229,11 @@ class Reader(StorageReader):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
-            self._step = _step_of(checkpoint_id)
+            self._step = self._asked = _step_of(checkpoint_id)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        self.close()  # a store that was opened for another load need not know what was written since
+        self._step = self._asked
         store = self._store_of(0)
         if self._step is None:
             for step in sorted({one.step for one in _complete(store)}, reverse=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -14,11 +15,11 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 import ebbtide
 from ebbtide import errors
 from ebbtide._core import parse_bytes
+from ebbtide._training.histories import drop, history_of
 
 Skip: TypeAlias = "torch.nn.Module | Callable[[torch.Tensor], bool] | Iterable[torch.Tensor]"
 
 _WASTE = 4  # a storage is stored whole if it has at most so many times the bytes of the tensor
-_sequence = itertools.count()
 
 
 class offload:
@@ -52,7 +53,8 @@ class offload:
             raise errors.InvalidArgument(
                 "the store is persistent: activations need one that forgets them (an ephemeral one)"
             )
-        self._history = store.history(f"activations-{next(_sequence)}", order="lifo")
+        self._held = _Held()
+        self._history = history_of(self._held, store, "activations", "lifo")
         self._least = parse_bytes("min_bytes", min_bytes) if isinstance(min_bytes, str) else int(min_bytes)
         self._skip = skip
         self._versions = itertools.count()
@@ -70,9 +72,12 @@ class offload:
         elif skip is not None and not callable(skip):
             skip = self._skip = list(skip)
             self._note(skip)
-        self._handle = register_module_forward_pre_hook(self._see)
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
-        self._hooks.__enter__()
+        hooks: list[Callable[..., Any]] = [self._pack, _unpack]
+        if "torch._dynamo" in sys.modules:  # else it would compile them where the block is in a compiled function
+            hooks = [torch.compiler.disable(hook) for hook in hooks]
+        entered = torch.autograd.graph.saved_tensors_hooks(*hooks)
+        entered.__enter__()
+        self._hooks, self._handle = entered, register_module_forward_pre_hook(self._see)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -92,9 +97,9 @@ class offload:
 
     def _stays(self, tensor: torch.Tensor) -> bool:
         return (
-            tensor.nbytes < self._least
-            or type(tensor) is not torch.Tensor
+            type(tensor) is not torch.Tensor
             or tensor.layout is not torch.strided
+            or tensor.nbytes < max(self._least, 1)
             or tensor.untyped_storage().nbytes() < self._least  # an expanded one
             or tensor.device.type not in ("cpu", "cuda")
             or tensor.is_quantized
@@ -105,9 +110,9 @@ class offload:
             or (callable(self._skip) and not isinstance(self._skip, torch.nn.Module) and bool(self._skip(tensor)))
         )
 
-    def _pack(self, tensor: torch.Tensor) -> Any:
+    def _pack(self, tensor: torch.Tensor) -> _Packed | _Stayed:
         if self._stays(tensor):
-            return tensor
+            return _Stayed(tensor.detach(), tensor._version)  # an output itself would hold the graph that holds it
         storage = tensor.untyped_storage()
         begin = tensor.storage_offset() * tensor.itemsize
         last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride()))
@@ -118,23 +123,34 @@ class offload:
         key = (storage._cdata, tensor._version, start, end)
         entry = self._entries.get(key)
         if entry is None or entry.source.expired():
-            entry = self._entries[key] = _Entry(self._history, next(self._versions), storage, start, end)
+            entry = self._entries[key] = _Entry(self._held, self._history, next(self._versions), storage, start, end)
         offset = (begin - start) // tensor.itemsize
         return _Packed(entry, tensor.dtype, tuple(tensor.shape), tensor.stride(), offset)
+
+
+class _Held:
+    """What an offload and its entries hold: the history is dropped when none of them is left."""
 
 
 class _Entry:
     """Bytes of a storage, as a version of the history. The version is dropped with the last tensor that needs it."""
 
     def __init__(
-        self, history: ebbtide.History, version: int, storage: torch.UntypedStorage, start: int, end: int
+        self,
+        held: _Held,
+        history: ebbtide.History,
+        version: int,
+        storage: torch.UntypedStorage,
+        start: int,
+        end: int,
     ) -> None:
         self.source = StorageWeakRef(storage)
-        self._history, self._version = history, version
+        self._held, self._history, self._version = held, history, version
         self._back: StorageWeakRef | None = None
         whole = torch.empty(0, dtype=torch.uint8, device=storage.device)
+        # First, since an interrupt may come as soon as the version is there.
+        weakref.finalize(self, drop, history, version).atexit = False
         history.checkpoint(version, whole.set_(storage, start, (end - start,), (1,)))
-        weakref.finalize(self, _drop, history, version).atexit = False
 
     def storage(self) -> torch.UntypedStorage:
         """In memory; the same as long as some tensor has it."""
@@ -143,13 +159,6 @@ class _Entry:
             back = self._history.restore(self._version, keep=True).untyped_storage()
             self._back = StorageWeakRef(back)
         return back
-
-
-def _drop(history: ebbtide.History, version: int) -> None:
-    try:
-        history.drop(version)
-    except errors.Closed:
-        pass
 
 
 class _Packed:
@@ -161,9 +170,23 @@ class _Packed:
         self.entry, self.dtype, self.shape, self.strides, self.offset = entry, dtype, shape, strides, offset
 
 
-def _unpack(packed: Any) -> torch.Tensor:
-    if isinstance(packed, torch.Tensor):
-        return packed
+class _Stayed(NamedTuple):
+    """A tensor that stays in memory, and the count of its changes: autograd does not check what hooks return."""
+
+    tensor: torch.Tensor
+    version: int
+
+
+def _unpack(packed: _Packed | _Stayed) -> torch.Tensor:
+    if isinstance(packed, _Stayed):
+        tensor, version = packed
+        if tensor._version != version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of "
+                f"the shape {tuple(tensor.shape)}, which offload left in memory, is at version {tensor._version}; expected "
+                f"{version}"
+            )
+        return tensor
     storage = packed.entry.storage()
     tensor = torch.empty(0, dtype=packed.dtype, device=storage.device)
     tensor.set_(storage, packed.offset, packed.shape, packed.strides)

@@ -48,6 +48,16 @@ def check(name: str, part: Any, state: Any, step: int) -> None:
         _check_groups(name, part.param_groups, state, step)
     elif isinstance(part, torch.Tensor):
         _check_tensors(name, {"": part}, {"": state}, step)
+    elif isinstance(part, torch.Generator):
+        if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+            raise SizeMismatch(
+                f"{name} is a generator of PyTorch; the checkpoint of step {step} has no state of one there"
+            )
+    elif isinstance(part, np.random.Generator):
+        kind = part.bit_generator.state["bit_generator"]
+        found = state.get("bit_generator", "dict") if isinstance(state, Mapping) else type(state).__name__
+        if kind != found:
+            raise SizeMismatch(f"{name} is a {kind}; the checkpoint of step {step} has a {found} there")
 
 
 def load(name: str, part: Any, state: Any) -> None:
@@ -84,6 +94,11 @@ def _check_tensors(name: str, here: Mapping[str, Any], saved: Any, step: int) ->
             raise SizeMismatch(
                 f"{leaf} has the shape {tuple(now.shape)}; in the checkpoint of step {step} it has {tuple(then.shape)}"
             )
+        if now.is_meta:
+            raise SizeMismatch(f"{leaf} is a meta tensor, without memory to load into: Module.to_empty makes it")
+        if not torch.can_cast(then.dtype, now.dtype):
+            here_is, there_is = (str(one.dtype).rpartition(".")[2] for one in (now, then))
+            raise SizeMismatch(f"{leaf} is of {here_is}, which cannot take the {there_is} of step {step}")
 
 
 def _check_groups(name: str, here: list[dict[str, Any]], saved: Any, step: int) -> None:

@@ -113,6 +113,11 @@ class _Taken(_trees.Taken):
         )
         last = first + sum((n - 1) * stride for n, stride in zip(shape, strides))
         end = first if 0 in shape else last + 1
+        if end * item > storage.nbytes():
+            raise Unsupported(
+                f"{where} has lost its memory: {end * item} bytes of its storage are in use, of which {storage.nbytes()} are there "
+                "(a sharded model frees what it has gathered): save what its own state_dict gives"
+            )
         self.storages[number].include(first * item, end * item)
         node = ["x", number, str(tensor.dtype)[len("torch.") :], shape, strides, first, kind]
         self._tensors.append((node, item))
@@ -122,7 +127,7 @@ class _Taken(_trees.Taken):
         whole = np.asarray(array)
         if type(array) not in (np.ndarray, np.memmap) and type(whole[()]) is not type(array):
             raise Unsupported(where + _arrays.why_partial(array))
-        kinds = _arrays.dtype_text(whole.dtype, where) if whole.dtype.kind not in "biufcmMSU" else whole.dtype.str
+        kinds = _arrays.dtype_text(whole.dtype, where)
         storage = Storage(np.array(whole, order="C").reshape(-1).view(np.uint8), where)
         storage.include(0, storage.of.nbytes)
         self.storages.append(storage)
