@@ -21,7 +21,7 @@ constexpr std::uint32_t kLongestGap = 256 << 10;  // bytes between two ranges th
 
 }  // namespace
 
-CutDriver::CutDriver(Setup setup) : setup_(std::move(setup)), board_(*setup_.board) {
+CutDriver::CutDriver(CutList& cuts, Setup setup) : cuts_(cuts), board_(*cuts.board()), setup_(std::move(setup)) {
   copies_.reserve(kCommands);
   drains_.reserve(kSlots);
   zones_in_.resize(std::size_t{kSlots} * setup_.slot_zones);
@@ -50,7 +50,7 @@ void CutDriver::stop(const Error& why) {
     stopping_ = true;
     copies_wake_.notify_all();
     drains_wake_.notify_all();
-    board_.changed.notify_all();
+    cuts_.stop();
   }
   if (copier_.joinable()) copier_.join();
   if (drainer_.joinable()) drainer_.join();
@@ -440,24 +440,23 @@ Error CutDriver::error_of(const GoneBody& gone) {
                           " while it was protected: unprotect it to go on"};
 }
 
-Error CutDriver::error_of(const Cut& cut) {
+std::optional<Error> CutDriver::failure_of(const Cut& cut) {
+  bool no_mappings = false;
   {
     const std::lock_guard lock(board_.mutex);
+    if (!cut.failed) return {};
     if (cut.error) return *cut.error;
+    no_mappings = no_mappings_;
   }
-  if (cut.trouble == SnapshotTrouble::waited_too_long)
-    return {Errc::timed_out, "the snapshot of version " + std::to_string(cut.version) +
-                                 " failed: a write to protected memory waited too long for the buffer"};
-  if (auto gone = lost()) return *gone;
   const std::string failed = "the snapshot of version " + std::to_string(cut.version) + " failed: ";
-  std::unique_lock lock(board_.mutex);
-  const bool no_mappings = no_mappings_;
-  lock.unlock();
+  if (cut.trouble == SnapshotTrouble::waited_too_long)
+    return Error{Errc::timed_out, failed + "a write to protected memory waited too long for the buffer"};
+  if (auto gone = lost()) return gone;
   if (no_mappings)
-    return {Errc::out_of_memory, failed +
-                                     "a write to protected memory would have taken more mappings than the kernel "
-                                     "allows (vm.max_map_count)"};
-  return {Errc::lost, failed + name_of(cut.trouble)};
+    return Error{Errc::out_of_memory, failed +
+                                          "a write to protected memory would have taken more mappings than the kernel "
+                                          "allows (vm.max_map_count)"};
+  return Error{Errc::lost, failed + name_of(cut.trouble)};
 }
 
 void CutDriver::lose_track() {
@@ -547,12 +546,6 @@ void CutDriver::run_drains() {
 
 // --- archiving -------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<Cut> CutDriver::next_to_archive() {
-  std::unique_lock lock(board_.mutex);
-  board_.changed.wait(lock, [&] { return stopping_ || cuts_.ready(); });
-  return cuts_.ready();
-}
-
 void CutDriver::archived(const std::shared_ptr<Cut>& cut, Result<Future> map) {
   std::shared_ptr<const Error> error;
   if (!map) error = std::make_shared<const Error>(map.error());
@@ -574,35 +567,6 @@ void CutDriver::archived(const std::shared_ptr<Cut>& cut, Result<Future> map) {
   board_.changed.notify_all();
 }
 
-bool CutDriver::wait_for_cuts(std::size_t at_most, std::optional<std::chrono::milliseconds> limit) {
-  std::unique_lock lock(board_.mutex);
-  const auto over = [&] { return stopping_ || cuts_.size() <= at_most; };
-  if (limit) return board_.changed.wait_for(lock, *limit, over);
-  board_.changed.wait(lock, over);
-  return true;
-}
-
-std::vector<std::shared_ptr<Cut>> CutDriver::in_flight(std::optional<Version> version) {
-  std::vector<std::shared_ptr<Cut>> found;
-  found.reserve(kCutsAtOnce + 1);
-  const std::lock_guard lock(board_.mutex);
-  cuts_.add_cuts(version, found);
-  return found;
-}
-
-bool CutDriver::has_failed(const Cut& cut) {
-  const std::lock_guard lock(board_.mutex);
-  return cut.failed;
-}
-
-std::vector<storage::SnapshotId> CutDriver::ids_in_flight() {
-  std::vector<storage::SnapshotId> ids;
-  ids.reserve(kCutsAtOnce);
-  const std::lock_guard lock(board_.mutex);
-  cuts_.add_ids(ids);
-  return ids;
-}
-
 void CutDriver::ask_watches() {
   std::unique_lock lock(board_.mutex);
   for (const std::shared_ptr<WatchThread>& watch : watches_) {
@@ -610,11 +574,6 @@ void CutDriver::ask_watches() {
     const std::uint64_t ticket = watch->ask();
     board_.changed.wait(lock, [&] { return watch->confirmed() >= ticket; });
   }
-}
-
-std::size_t CutDriver::cuts_in_flight() {
-  const std::lock_guard lock(board_.mutex);
-  return cuts_.size();
 }
 
 SnapshotStats CutDriver::stats() {

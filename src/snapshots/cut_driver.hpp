@@ -30,14 +30,12 @@ class CutDriver {
     std::uint32_t slot_zones = 64;
     policy::Time longest_wait = 5'000'000'000;
     bool hints = true, duplicate = true;  // as SnapshotSpec
-    std::shared_ptr<Board> board = {};
     /// Stores a piece, and notes it in the cut. Called without the mutex, one at a time.
     std::function<Result<void>(Cut& cut, std::span<std::byte> bytes, std::span<const std::uint32_t> zones)> store = {};
   };
-  static constexpr std::size_t kCutsAtOnce = 8;
   static constexpr std::uint32_t kSlots = 2;
 
-  explicit CutDriver(Setup setup);
+  CutDriver(CutList& cuts, Setup setup);
   ~CutDriver();  // stop() was called
   CutDriver(const CutDriver&) = delete;
 
@@ -79,21 +77,12 @@ class CutDriver {
   /// Of the body's region: its memory is gone.
   void is_gone(const Body& body);
 
-  /// Why it failed, if its error is not set yet.
-  Error error_of(const Cut& cut);
-  /// Waits until the oldest cut that has not ended can be archived or has failed; none: stop() was called.
-  std::shared_ptr<Cut> next_to_archive();
+  /// Why it failed; none: it has not.
+  std::optional<Error> failure_of(const Cut& cut);
   /// It has ended: with its map's future, or with an error, and then later ones fail too.
   void archived(const std::shared_ptr<Cut>& cut, Result<Future> map);
-  /// False: the time is over first.
-  bool wait_for_cuts(std::size_t at_most, std::optional<std::chrono::milliseconds> limit);
-  /// Those that have not ended, of `version`, or all.
-  std::vector<std::shared_ptr<Cut>> in_flight(std::optional<Version> version);
-  bool has_failed(const Cut& cut);
-  std::vector<storage::SnapshotId> ids_in_flight();
   /// Returns when the watches have told what happened before.
   void ask_watches();
-  std::size_t cuts_in_flight();
 
   SnapshotStats stats();
   /// Called by the fault threads.
@@ -130,8 +119,9 @@ class CutDriver {
   void run_drains();
   std::span<std::byte> place_of(std::uint32_t slot, std::uint32_t place) const;
 
-  const Setup setup_;
+  CutList& cuts_;
   Board& board_;
+  const Setup setup_;
   OwnMemory buffer_;
   std::thread copier_, drainer_;
   const std::shared_ptr<const Error> no_memory_ = std::make_shared<const Error>(no_memory());
@@ -148,8 +138,7 @@ class CutDriver {
   std::vector<Sample> sample_;                       // zones
   std::vector<Command> commands_, copies_, drains_;  // in order
   std::size_t next_command_ = 0;
-  std::vector<std::uint32_t> zones_in_;  // of each place of each slot
-  CutList cuts_{kCutsAtOnce + 1};
+  std::vector<std::uint32_t> zones_in_;                      // of each place of each slot
   policy::Time wakeup_ = policy::kNever, sleeps_until_ = 0;  // of the plan; the copier
   bool copying_ = false, draining_ = false, stopping_ = false;
   bool no_mappings_ = false;  // since the last cut, memory could not be disarmed for the want of them

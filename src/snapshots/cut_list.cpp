@@ -2,15 +2,41 @@
 
 namespace ebb::snapshots {
 
+std::vector<std::shared_ptr<Cut>> CutList::in_flight(std::optional<Version> version) const {
+  std::vector<std::shared_ptr<Cut>> found;
+  found.reserve(kCutsAtOnce + 1);
+  const std::lock_guard lock(board_->mutex);
+  for (const std::shared_ptr<Cut>& cut : cuts_)
+    if (cut->version == version.value_or(cut->version)) found.push_back(cut);
+  return found;
+}
+
+std::vector<storage::SnapshotId> CutList::ids() const {
+  std::vector<storage::SnapshotId> ids;
+  ids.reserve(kCutsAtOnce + 1);
+  const std::lock_guard lock(board_->mutex);
+  for (const std::shared_ptr<Cut>& cut : cuts_) ids.push_back(cut->id);
+  return ids;
+}
+
+std::shared_ptr<Cut> CutList::next_to_archive() const {
+  std::unique_lock lock(board_->mutex);
+  board_->changed.wait(lock, [&] { return stopped_ || ready(); });
+  return ready();
+}
+
+bool CutList::wait_down_to(std::size_t at_most, std::optional<std::chrono::milliseconds> limit) const {
+  std::unique_lock lock(board_->mutex);
+  const auto over = [&] { return stopped_ || cuts_.size() <= at_most; };
+  if (limit) return board_->changed.wait_for(lock, *limit, over);
+  board_->changed.wait(lock, over);
+  return true;
+}
+
 std::shared_ptr<Cut> CutList::find(policy::CutIndex index) const {
   for (const std::shared_ptr<Cut>& cut : cuts_)
     if (cut->index == index) return cut;
   return {};
-}
-
-void CutList::add_cuts(std::optional<Version> version, std::vector<std::shared_ptr<Cut>>& to) const {
-  for (const std::shared_ptr<Cut>& cut : cuts_)
-    if (cut->version == version.value_or(cut->version)) to.push_back(cut);
 }
 
 bool CutList::any_uncopied() const {
@@ -54,10 +80,6 @@ std::shared_ptr<Cut> CutList::take_first() {
   std::shared_ptr<Cut> first = std::move(cuts_.front());
   cuts_.erase(cuts_.begin());
   return first;
-}
-
-void CutList::add_ids(std::vector<storage::SnapshotId>& to) const {
-  for (const std::shared_ptr<Cut>& cut : cuts_) to.push_back(cut->id);
 }
 
 }  // namespace ebb::snapshots

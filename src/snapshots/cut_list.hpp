@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -8,27 +9,39 @@
 
 namespace ebb::snapshots {
 
-/// The cuts that have not ended, in order. The board's mutex guards it, so nothing here allocates.
-/// 1. If one fails, all later ones fail: they may lean on it.
+/// The cuts of a store that have not ended, in order.
+///
+/// Thread safety: every method may be called from any thread; one that says "locked" is called with the board's mutex
+/// held, and allocates and frees nothing. The others take it.
+/// 1. If a cut fails, all later ones fail: they may lean on it.
 class CutList {
  public:
-  explicit CutList(std::size_t most) { cuts_.reserve(most); }
+  static constexpr std::size_t kCutsAtOnce = 8;
 
-  void add(const std::shared_ptr<Cut>& cut) { cuts_.push_back(cut); }
-  bool empty() const { return cuts_.empty(); }
-  std::size_t size() const { return cuts_.size(); }
-  /// None: it has ended.
-  std::shared_ptr<Cut> find(policy::CutIndex index) const;
-  /// Into `to`, which has the room: those of `version`, or all.
-  void add_cuts(std::optional<Version> version, std::vector<std::shared_ptr<Cut>>& to) const;
-  bool any_uncopied() const;
-  policy::CutIndex first_index() const { return cuts_.front()->index; }
-  /// Those that have not drained fail, and with `uncopied` those that are not `copied`. Returns how many.
+  explicit CutList(std::shared_ptr<Board> board) : board_(std::move(board)) { cuts_.reserve(kCutsAtOnce + 1); }
+  const std::shared_ptr<Board>& board() const { return board_; }
+
+  /// Those of `version`, or all.
+  std::vector<std::shared_ptr<Cut>> in_flight(std::optional<Version> version) const;
+  std::vector<storage::SnapshotId> ids() const;
+  /// Waits until the oldest cut can be archived or has failed; null: stop() was called.
+  std::shared_ptr<Cut> next_to_archive() const;
+  /// Returns once `at_most` are in flight, or stop() was called. False: the time limit passed first.
+  bool wait_down_to(std::size_t at_most, std::optional<std::chrono::milliseconds> limit) const;
+
+  void add(const std::shared_ptr<Cut>& cut) { cuts_.push_back(cut); }    // locked
+  bool empty() const { return cuts_.empty(); }                           // locked
+  std::shared_ptr<Cut> find(policy::CutIndex index) const;               // locked; null: it has ended
+  bool any_uncopied() const;                                             // locked
+  policy::CutIndex first_index() const { return cuts_.front()->index; }  // locked
+  std::shared_ptr<Cut> take_first();                                     // locked
+  void stop() { stopped_ = true, board_->changed.notify_all(); }         // locked
+  /// Cuts that have not drained fail, and with `uncopied` those that are not `copied`. Returns how many. Locked.
   std::uint64_t fail(policy::SnapshotTrouble trouble, bool uncopied);
-  std::uint64_t fail_all(policy::SnapshotTrouble trouble);
-  /// Failed ones of which nothing is said yet failed for this reason.
+  std::uint64_t fail_all(policy::SnapshotTrouble trouble);  // locked
+  /// Sets the error of failed cuts that have none yet. Locked.
   void explain(const std::shared_ptr<const Error>& why);
-  /// Those that are `read`, in order, become `copied` while `sure(cut)`.
+  /// Cuts that are `read`, in order, become `copied` while `sure(cut)`. Locked.
   template <class Sure>
   void confirm(Sure&& sure) {
     for (const std::shared_ptr<Cut>& cut : cuts_) {
@@ -37,13 +50,13 @@ class CutList {
       cut->copied = true;
     }
   }
-  /// The first, if it has failed or can be archived.
-  std::shared_ptr<Cut> ready() const;
-  std::shared_ptr<Cut> take_first();
-  void add_ids(std::vector<storage::SnapshotId>& to) const;  // which has the room
 
  private:
-  std::vector<std::shared_ptr<Cut>> cuts_;
+  std::shared_ptr<Cut> ready() const;
+
+  const std::shared_ptr<Board> board_;
+  std::vector<std::shared_ptr<Cut>> cuts_;  // by the mutex
+  bool stopped_ = false;                    // by the mutex
 };
 
 }  // namespace ebb::snapshots

@@ -96,15 +96,15 @@ Snapshotter::Snapshotter(std::shared_ptr<Engine> engine, std::uint32_t zone_byte
       zone_bytes_(zone_bytes),
       setup_(std::move(setup)),
       archive_(engine, setup_.piece_bytes),
-      driver_(
-          {.zone_bytes = zone_bytes,
-           .slot_zones = static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes),
-           .longest_wait = setup_.longest_wait,
-           .hints = setup_.hints,
-           .duplicate = setup_.duplicate,
-           .board = board_,
-           .store = [this](Cut& cut, std::span<std::byte> bytes,
-                           std::span<const std::uint32_t> zones) { return archive_.store_piece(cut, bytes, zones); }}),
+      driver_(cuts_, {.zone_bytes = zone_bytes,
+                      .slot_zones = static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes),
+                      .longest_wait = setup_.longest_wait,
+                      .hints = setup_.hints,
+                      .duplicate = setup_.duplicate,
+                      .store =
+                          [this](Cut& cut, std::span<std::byte> bytes, std::span<const std::uint32_t> zones) {
+                            return archive_.store_piece(cut, bytes, zones);
+                          }}),
       tracking_(setup_.watches, driver_, zone_bytes),
       device_(engine, zone_bytes, static_cast<std::uint32_t>(setup_.piece_bytes / zone_bytes)) {}
 
@@ -140,7 +140,7 @@ Result<void> Snapshotter::settle(std::optional<Version> version, std::optional<S
                                  const Interrupt& interrupted) {
   if (process_ != ::getpid()) return {};
   const auto begun = std::chrono::steady_clock::now();
-  for (const std::shared_ptr<Cut>& cut : driver_.in_flight(version)) {
+  for (const std::shared_ptr<Cut>& cut : cuts_.in_flight(version)) {
     const auto left = timeout ? std::optional<Seconds>(*timeout - (std::chrono::steady_clock::now() - begun)) : timeout;
     if (auto ended = wait_until(*cut, Reached::end, left, interrupted); !ended) return ended;
   }
@@ -195,7 +195,7 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
   const auto place = std::ranges::upper_bound(all, region, {}, &Protection::region);
   all.insert(place, made);
 
-  if (made.on_device) driver_.wait_for_cuts(0, {});  // their pieces are gathered from the list of arrays
+  if (made.on_device) cuts_.wait_down_to(0, {});  // their pieces are gathered from the list of arrays
   // What is watched is watched before anything is changed.
   if (auto added = made.on_device ? device_.add(made) : tracking_.add(made); !added) return added;
   replace(std::move(all));
@@ -221,7 +221,7 @@ Result<void> Snapshotter::unprotect(std::uint32_t region, const Interrupt& inter
 }
 
 void Snapshotter::replace(std::vector<Protection> protections) {
-  driver_.wait_for_cuts(0, {});
+  cuts_.wait_down_to(0, {});
   protections_ = std::move(protections);
   memory_ = std::make_shared<ProtectedMemory>(protections_, zone_bytes_);
   device_.begin(memory_);
@@ -255,7 +255,7 @@ Result<void> Snapshotter::touch(std::uint32_t region, std::uint64_t offset, std:
 Result<void> Snapshotter::wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout,
                                         const Interrupt& interrupted) {
   const auto begun = std::chrono::steady_clock::now();
-  while (!driver_.wait_for_cuts(at_most, runtime::kInterruptEvery)) {
+  while (!cuts_.wait_down_to(at_most, runtime::kInterruptEvery)) {
     const Seconds passed = std::chrono::steady_clock::now() - begun;
     if ((interrupted && interrupted()) || (timeout && passed > *timeout))
       return Error{Errc::timed_out,
@@ -356,9 +356,9 @@ Result<std::shared_ptr<Cut>> Snapshotter::snapshot(Version version, const Snapsh
   if (ended_ || !engine) return snapshots_closed();
   if (protections_.empty()) return Error{Errc::invalid_argument, "no memory is protected: call protect first"};
   if (auto open = engine->view("").versions(); !open) return open.error();
-  if (!driver_.in_flight(version).empty() || engine->view("").info(version))
+  if (!cuts_.in_flight(version).empty() || engine->view("").info(version))
     return Error{Errc::version_exists, "version " + std::to_string(version) + " exists"};
-  if (auto waited = wait_for_cuts(CutDriver::kCutsAtOnce - 1, {}, options.interrupted); !waited) return waited.error();
+  if (auto waited = wait_for_cuts(CutList::kCutsAtOnce - 1, {}, options.interrupted); !waited) return waited.error();
   driver_.ask_watches();
   if (auto lost = driver_.lost()) return *lost;
   if (auto lost = device_.lost()) return *lost;
@@ -400,7 +400,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   bool full = options.full, again = false;
   std::vector<ProtectedMemory::Zones> also;  // on the device
   if (!full) {
-    const std::size_t in_flight = driver_.cuts_in_flight();
+    const std::size_t in_flight = cuts_.in_flight({}).size();
     const Archive::Choice choice =
         archive_.choose(*memory_, dirty_, kMostSources - std::min(in_flight, kMostSources - 1));
     full = choice.full;
@@ -416,7 +416,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   }
   std::uint64_t edge_bytes = 0;
   for (const Part& part : memory_->parts()) edge_bytes += part.first ? 0 : part.bytes;
-  const auto cut = std::shared_ptr<Cut>(new Cut{.board = board_,
+  const auto cut = std::shared_ptr<Cut>(new Cut{.board = cuts_.board(),
                                                 .process = process_,
                                                 .version = version,
                                                 .metadata = options.metadata,
@@ -474,7 +474,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Versi
   if (!stored) return stored.error();
   ++untracked_;
   for (const Protection& one : protections_) untracked_bytes_ += one.bytes;
-  return std::shared_ptr<Cut>(new Cut{.board = board_,
+  return std::shared_ptr<Cut>(new Cut{.board = cuts_.board(),
                                       .process = process_,
                                       .version = version,
                                       .copied = true,
@@ -490,7 +490,7 @@ storage::SnapshotId Snapshotter::next_id() {
   return {last_id_, std::uint64_t{random()} << 32 | random()};
 }
 
-bool Snapshotter::in_flight(Version version) { return !refused() && !driver_.in_flight(version).empty(); }
+bool Snapshotter::in_flight(Version version) { return !refused() && !cuts_.in_flight(version).empty(); }
 
 SnapshotStats Snapshotter::stats() {
   if (refused()) return {};
@@ -501,11 +501,11 @@ SnapshotStats Snapshotter::stats() {
 }
 
 void Snapshotter::run_archive() {
-  while (const std::shared_ptr<Cut> cut = driver_.next_to_archive()) {
+  while (const std::shared_ptr<Cut> cut = cuts_.next_to_archive()) {
     Result<Future> map = CutDriver::no_memory();
     try {
-      map = driver_.has_failed(*cut) ? Result<Future>(driver_.error_of(*cut))
-                                     : archive_.store_map(*cut, [this] { return driver_.ids_in_flight(); });
+      const auto failure = driver_.failure_of(*cut);
+      map = failure ? Result<Future>(*failure) : archive_.store_map(*cut, [this] { return cuts_.ids(); });
       if (!map) {
         DeviceCopies::abandon(*cut, map.error());
         archive_.leave(*cut);
@@ -519,7 +519,7 @@ void Snapshotter::run_archive() {
     }
     driver_.archived(cut, std::move(map));
     try {
-      archive_.tidy(driver_.ids_in_flight());
+      archive_.tidy(cuts_.ids());
     } catch (const std::bad_alloc&) {  // the next one tries again
     }
   }

@@ -84,7 +84,7 @@ class Snapshotter final : public runtime::Attached {
   const std::weak_ptr<runtime::Engine> engine_;
   const std::uint32_t zone_bytes_;
   const Setup setup_;
-  const std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  CutList cuts_{std::make_shared<Board>()};
   Archive archive_;
   CutDriver driver_;
   HostTracking tracking_;
