@@ -16,8 +16,6 @@ using policy::SnapshotTrouble;
 namespace {
 
 constexpr std::size_t kCommands = 4096;
-constexpr std::uint32_t kSampled = 32;            // zones of a body
-constexpr std::uint32_t kLongestGap = 256 << 10;  // bytes between two ranges that are armed in one call
 
 }  // namespace
 
@@ -46,7 +44,7 @@ void CutDriver::stop(const Error& why) {
     failures_ += cuts_.fail(SnapshotTrouble::watch_failed, true);
     carry_out_all();
     cuts_.explain(error);
-    disarm_all();
+    watched_.disarm_all();
     stopping_ = true;
     copies_wake_.notify_all();
     drains_wake_.notify_all();
@@ -54,9 +52,9 @@ void CutDriver::stop(const Error& why) {
   }
   if (copier_.joinable()) copier_.join();
   if (drainer_.joinable()) drainer_.join();
-  std::array<std::shared_ptr<WatchThread>, 2> watches;  // their threads end without the mutex
+  WatchedMemory::Watches watches;  // their threads end without the mutex
   const std::lock_guard lock(board_.mutex);
-  watches_.swap(watches);
+  watches = watched_.take_watches();
 }
 
 void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared_ptr<WatchThread> faults,
@@ -72,56 +70,39 @@ void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared
                            .hints = setup_.hints,
                            .longest_wait = setup_.longest_wait});
   if (zones > 0) static_cast<void>(plan->on({.kind = Event::protect, .now = now(), .zone = 0, .count = zones}));
-  std::vector<std::uint8_t> armed(memory->bodies().size());
-  std::vector<Gone> gone(memory->bodies().size(), Gone::no);
-  std::vector<std::uint32_t> to_arm;
-  to_arm.reserve(zones);
-  std::vector<Sample> sample(zones, Sample::no);
   std::vector<Command> commands;
   commands.reserve(zones + kCommands);
-  std::array<std::shared_ptr<WatchThread>, 2> watches{std::move(faults), std::move(notes)};
-  {
-    std::unique_lock lock(board_.mutex);
-    disarm_all();
-    idle_wake_.wait(lock, [&] { return idle(); });
-    if (plan_) {
-      const policy::SnapshotCounters last = plan_->counters();
-      before_.faults += last.faults;
-      before_.duplicates += last.duplicates;
-      before_.blocked += last.blocked;
-      before_.gathered += last.gathered;
-    }
-    for (std::size_t b = 0; b < gone.size(); ++b)
-      for (std::size_t before = 0; before < gone_.size(); ++before)
-        if (memory_->bodies()[before].same_memory(memory->bodies()[b])) gone[b] = gone_[before];
-    memory_.swap(memory);
-    plan_.swap(plan);
-    armed_.swap(armed);
-    gone_.swap(gone);
-    to_arm_.swap(to_arm);
-    sample_.swap(sample);
-    commands_.swap(commands);
-    next_command_ = 0;
-    wakeup_ = policy::kNever;
-    watches_.swap(watches);
-    // One that fails from now on tells it of this memory.
-    for (const auto& watch : watches_)
-      if (watch != nullptr && watch->failed()) std::ranges::fill(gone_, Gone::unseen);
+  WatchedMemory watched(std::move(memory), {std::move(faults), std::move(notes)});
+  std::unique_lock lock(board_.mutex);
+  watched_.disarm_all();
+  idle_wake_.wait(lock, [&] { return idle(); });
+  if (plan_) {
+    const policy::SnapshotCounters last = plan_->counters();
+    before_.faults += last.faults;
+    before_.duplicates += last.duplicates;
+    before_.blocked += last.blocked;
+    before_.gathered += last.gathered;
   }
+  watched.take_over_lost(watched_);
+  std::swap(watched_, watched);
+  plan_.swap(plan);
+  commands_.swap(commands);
+  next_command_ = 0;
+  wakeup_ = policy::kNever;
 }
 
 Result<bool> CutDriver::cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> touched,
                             std::span<const std::uint8_t> armed, std::optional<std::uint64_t> unless) {
-  std::optional<GoneBody> gone;
+  std::optional<LostBody> lost;
   platform::WatchResult good;
   {
     const std::lock_guard lock(board_.mutex);
     if (unless && failures_ != *unless) return false;
-    gone = gone_body();
-    if (!gone) {
+    lost = watched_.lost();
+    if (!lost) {
       for (const ProtectedMemory::Zones& zones : touched) touch_locked(zones);
-      good = arm(full, armed);
-      if (good && !(gone = copy_edges(*cut))) {
+      good = watched_.arm(*plan_, full, armed);
+      if (good && !(lost = copy_edges(*cut))) {
         ++snapshots_;
         no_mappings_ = false;
         cuts_.add(cut);
@@ -133,48 +114,17 @@ Result<bool> CutDriver::cut(const std::shared_ptr<Cut>& cut, bool full, std::spa
       carry_out_all();
     }
   }
-  if (gone) return error_of(*gone);
+  if (lost) return lost->error();
   if (!good) return good.error();
   return true;
 }
 
-std::optional<CutDriver::GoneBody> CutDriver::copy_edges(Cut& cut) const {
+std::optional<LostBody> CutDriver::copy_edges(Cut& cut) const {
   std::byte* to = cut.edges.data();
-  for (const Part& part : memory_->parts()) {
+  for (const Part& part : memory().parts()) {
     if (part.first) continue;
-    if (!read_memory(to, part.memory, part.bytes)) return GoneBody{Gone::unreadable, part.region};
+    if (!read_memory(to, part.memory, part.bytes)) return LostBody{LostBody::How::unreadable, part.region};
     to += part.bytes;
-  }
-  return {};
-}
-
-platform::WatchResult CutDriver::arm(bool full, std::span<const std::uint8_t> armed) {
-  std::ranges::copy(armed, armed_.begin());
-  if (watches_[0] == nullptr) return {};
-  platform::WriteWatch& watch = watches_[0]->watch();
-  const std::span<const Body> bodies = memory_->bodies();
-  if (full) {
-    for (std::size_t b = 0; b < bodies.size(); ++b) {
-      if (!armed_[b]) continue;
-      if (auto good = watch.arm(bodies[b].pages()); !good) return good;
-    }
-    return {};
-  }
-  to_arm_.clear();
-  plan_->for_each_dirty([&](std::uint32_t zone) { to_arm_.push_back(zone); });
-  std::ranges::sort(to_arm_);
-  const Body* body = bodies.data();
-  const std::uint32_t gap = kLongestGap / setup_.zone_bytes;  // zones
-  for (std::size_t i = 0; i < to_arm_.size();) {
-    const std::uint32_t first = to_arm_[i];
-    while (first >= body->first + body->zones) ++body;
-    const std::uint32_t end = body->first + body->zones;
-    // The zones between are armed already, and walking over them costs less than another call.
-    std::uint32_t count = 0;
-    for (; i < to_arm_.size() && to_arm_[i] < end && to_arm_[i] - first <= count + gap; ++i)
-      count = to_arm_[i] - first + 1;
-    if (!armed_[static_cast<std::size_t>(body - bodies.data())]) continue;
-    if (auto good = watch.arm(memory_->range_of(first, count)); !good) return good;
   }
   return {};
 }
@@ -196,44 +146,31 @@ void CutDriver::touch(ProtectedMemory::Zones zones) {
   carry_out_all();
 }
 
-std::shared_ptr<const ProtectedMemory> CutDriver::memory() {
+std::shared_ptr<const ProtectedMemory> CutDriver::protected_memory() {
   const std::lock_guard lock(board_.mutex);
-  return memory_;
+  return watched_.memory();
 }
 
 void CutDriver::restored(ProtectedMemory::Zones zones, bool arm) {
   const std::lock_guard lock(board_.mutex);
-  if (gone_body()) return;
-  if (arm && (watches_[0] == nullptr || !watches_[0]->watch().arm(memory_->range_of(zones.first, zones.count)))) return;
+  if (watched_.lost() || (arm && !watched_.arm(zones))) return;
   on({.kind = Event::restored, .zone = zones.first, .count = zones.count});
   carry_out_all();
 }
 
 void CutDriver::disarm(const Body& body) {
   const std::lock_guard lock(board_.mutex);
-  disarm(body.pages());
+  watched_.disarm(body.pages());
 }
 
 void CutDriver::sample(const Body& body) {
   const std::lock_guard lock(board_.mutex);
-  if (watches_[0] == nullptr) return;
-  const std::uint32_t step = (body.zones - 1) / kSampled + 1;
-  for (std::uint32_t zone = body.first; zone < body.first + body.zones; zone += step) {
-    const bool armed = static_cast<bool>(watches_[0]->watch().arm(memory_->range_of(zone)));
-    sample_[zone] = armed ? Sample::unwritten : Sample::written;  // unseen counts as written: nothing leans on it
-  }
+  watched_.sample(body);
 }
 
 double CutDriver::sampled(const Body& body) {
   const std::lock_guard lock(board_.mutex);
-  std::uint32_t zones = 0, written = 0;
-  for (std::uint32_t zone = body.first; zone < body.first + body.zones; ++zone) {
-    zones += sample_[zone] != Sample::no;
-    written += sample_[zone] == Sample::written;
-    sample_[zone] = Sample::no;
-  }
-  disarm(body.pages());
-  return zones == 0 ? 1 : static_cast<double>(written) / zones;
+  return watched_.sampled(body);
 }
 
 void CutDriver::dirty(std::span<std::uint8_t> out) {
@@ -276,7 +213,7 @@ void CutDriver::carry_out(const Command& command) {
   switch (command.kind) {
     case Command::wait:
     case Command::begun: break;
-    case Command::answer: let_go(memory_->range_of(command.zone)); break;
+    case Command::answer: answer(memory().range_of(command.zone)); break;
     case Command::duplicate: end_copy(command, copy(command)); break;
     case Command::copy:
       copies_.push_back(command);
@@ -290,13 +227,8 @@ void CutDriver::carry_out(const Command& command) {
       const std::shared_ptr<Cut> cut = cuts_.find(command.cut);
       if (!cut) break;
       cut->read = true;
-      bool watched = false;
-      for (std::size_t w = 0; w < watches_.size(); ++w) {
-        if (watches_[w] == nullptr) continue;
-        cut->tickets[w] = watches_[w]->ask();
-        watched = true;
-      }
-      cut->copied = !watched && !cut->failed;
+      cut->tickets = watched_.ask();
+      confirm();
       board_.changed.notify_all();
       break;
     }
@@ -305,7 +237,7 @@ void CutDriver::carry_out(const Command& command) {
       board_.changed.notify_all();
       break;
     case Command::failed:
-      disarm_all();
+      watched_.disarm_all();
       failures_ += cuts_.fail(command.trouble, false);
       board_.changed.notify_all();
       break;
@@ -318,7 +250,7 @@ std::span<std::byte> CutDriver::place_of(std::uint32_t slot, std::uint32_t place
 }
 
 bool CutDriver::copy(const Command& command) {
-  const PageRange from = memory_->range_of(command.zone);
+  const PageRange from = memory().range_of(command.zone);
   const std::span<std::byte> to = place_of(command.slot, command.place);
   zones_in_[std::size_t{command.slot} * setup_.slot_zones + command.place] = command.zone;
   if (!read_memory(to.data(), from.begin, from.bytes)) return false;
@@ -328,46 +260,27 @@ bool CutDriver::copy(const Command& command) {
 
 void CutDriver::end_copy(const Command& command, bool copied) {
   if (!copied) {
-    const Body& body = memory_->body_of(command.zone);
-    Gone& gone = gone_[static_cast<std::size_t>(&body - memory_->bodies().data())];
-    if (gone == Gone::no) gone = Gone::unreadable;
+    watched_.lose(memory().body_of(command.zone), LostBody::How::unreadable);
     fail(SnapshotTrouble::copy_failed);
   }
   on({.kind = Event::copied,
       .zone = command.zone,
       .slot = command.slot,
-      .bytes = memory_->range_of(command.zone).bytes});
+      .bytes = memory().range_of(command.zone).bytes});
 }
 
 // The text of an error is for archived(), which may allocate.
 void CutDriver::fail(SnapshotTrouble trouble) {
   const bool already = plan_->failed();  // then it says nothing, and memory may have been armed for the next cut
   on({.kind = Event::failed, .trouble = trouble});
-  if (already) disarm_all();
+  if (already) watched_.disarm_all();
 }
 
-// All of the range that is there still: the watch lets writers of the rest go on.
-void CutDriver::disarm(PageRange range) {
-  if (watches_[0] == nullptr || watches_[0]->watch().disarm(range) || range.bytes <= platform::kBlock) return;
-  const std::size_t half = platform::round_up(range.bytes / 2);
-  disarm({range.begin, half});
-  disarm({range.begin + half, range.bytes - half});
-}
-
-void CutDriver::disarm_all() {
-  for (const Body& body : memory_->bodies()) disarm(body.pages());
-}
-
-// Its writers go on, whatever becomes of the snapshots. A whole body takes no mappings to disarm.
-void CutDriver::let_go(PageRange range) {
-  if (watches_[0] == nullptr) return;
-  const platform::WatchResult good = watches_[0]->watch().disarm(range);
-  if (good.code() == Errc::out_of_memory) {
-    no_mappings_ = true;
-    fail(SnapshotTrouble::watch_failed);
-  } else if (!good) {
-    disarm(range);
-  }
+// Its writers go on, whatever becomes of the snapshots.
+void CutDriver::answer(PageRange range) {
+  if (watched_.answer(range)) return;
+  no_mappings_ = true;
+  fail(SnapshotTrouble::watch_failed);
 }
 
 // --- what the watches tell -------------------------------------------------------------------------------------------
@@ -376,28 +289,22 @@ void CutDriver::told(const Result<WatchEvent>& event) {
   const std::lock_guard lock(board_.mutex);
   if (!plan_) return;
   if (!event) {
-    std::ranges::fill(gone_, Gone::unseen);
+    watched_.lose_watches();
     fail(SnapshotTrouble::watch_failed);
     failures_ += cuts_.fail(SnapshotTrouble::watch_failed, true);
   } else if (event->kind == WatchEvent::Kind::written) {
-    if (const auto zone = memory_->zone_at(event->range.begin)) {
-      if (sample_[*zone] == Sample::unwritten) sample_[*zone] = Sample::written;
+    if (const auto zone = memory().zone_at(event->range.begin)) {
+      watched_.written(*zone);
       on({.kind = Event::fault, .zone = *zone});
     } else {
-      let_go(event->range);
+      answer(event->range);
     }
   } else {
-    const std::span<const Body> bodies = memory_->bodies();
-    bool any = false;
-    for (std::size_t b = 0; b < bodies.size(); ++b) {
-      if (ProtectedMemory::zones_in(bodies[b], event->range, setup_.zone_bytes).count == 0) continue;
-      any = true;
-      gone_[b] = event->kind == WatchEvent::Kind::removed    ? Gone::removed
-                 : event->kind == WatchEvent::Kind::unmapped ? Gone::unmapped
-                                                             : Gone::remapped;
-    }
+    const LostBody::How how = event->kind == WatchEvent::Kind::removed    ? LostBody::How::removed
+                              : event->kind == WatchEvent::Kind::unmapped ? LostBody::How::unmapped
+                                                                          : LostBody::How::moved;
     // What is copied does not need it.
-    if (any && cuts_.any_uncopied()) {
+    if (watched_.lose(event->range, how) && cuts_.any_uncopied()) {
       fail(SnapshotTrouble::watch_failed);
       failures_ += cuts_.fail(SnapshotTrouble::watch_failed, true);
     }
@@ -407,37 +314,21 @@ void CutDriver::told(const Result<WatchEvent>& event) {
 
 void CutDriver::confirmed() {
   const std::lock_guard lock(board_.mutex);
-  cuts_.confirm([&](const Cut& cut) {
-    for (std::size_t w = 0; w < watches_.size(); ++w)
-      if (watches_[w] != nullptr && watches_[w]->confirmed() < cut.tickets[w]) return false;
-    return true;
-  });
+  confirm();
   board_.changed.notify_all();
 }
 
+void CutDriver::confirm() {
+  cuts_.confirm([&](const Cut& cut) { return watched_.confirmed(cut.tickets); });
+}
+
 std::optional<Error> CutDriver::lost() {
-  std::optional<GoneBody> gone;
+  std::optional<LostBody> lost;
   {
     const std::lock_guard lock(board_.mutex);
-    gone = gone_body();
+    lost = watched_.lost();
   }
-  return gone ? std::optional(error_of(*gone)) : std::nullopt;
-}
-
-std::optional<CutDriver::GoneBody> CutDriver::gone_body() const {
-  for (std::size_t b = 0; b < gone_.size(); ++b)
-    if (gone_[b] != Gone::no) return GoneBody{gone_[b], memory_->bodies()[b].region};
-  return {};
-}
-
-Error CutDriver::error_of(const GoneBody& gone) {
-  const char* what = gone.how == Gone::removed    ? " was discarded"
-                     : gone.how == Gone::unmapped ? " was unmapped"
-                     : gone.how == Gone::remapped ? " was moved"
-                     : gone.how == Gone::unseen   ? " can no longer be watched"
-                                                  : " could not be read";
-  return {Errc::lost, "the memory of region " + std::to_string(gone.region) + what +
-                          " while it was protected: unprotect it to go on"};
+  return lost ? std::optional(lost->error()) : std::nullopt;
 }
 
 std::optional<Error> CutDriver::failure_of(const Cut& cut) {
@@ -451,7 +342,7 @@ std::optional<Error> CutDriver::failure_of(const Cut& cut) {
   const std::string failed = "the snapshot of version " + std::to_string(cut.version) + " failed: ";
   if (cut.trouble == SnapshotTrouble::waited_too_long)
     return Error{Errc::timed_out, failed + "a write to protected memory waited too long for the buffer"};
-  if (auto gone = lost()) return gone;
+  if (auto error = lost()) return error;
   if (no_mappings)
     return Error{Errc::out_of_memory, failed +
                                           "a write to protected memory would have taken more mappings than the kernel "
@@ -465,9 +356,9 @@ void CutDriver::lose_track() {
   carry_out_all();
 }
 
-void CutDriver::is_gone(const Body& body) {
+void CutDriver::lose(const Body& body) {
   const std::lock_guard lock(board_.mutex);
-  gone_[static_cast<std::size_t>(&body - memory_->bodies().data())] = Gone::unreadable;
+  watched_.lose(body, LostBody::How::unreadable);
   fail(SnapshotTrouble::copy_failed);
   carry_out_all();
 }
@@ -569,11 +460,8 @@ void CutDriver::archived(const std::shared_ptr<Cut>& cut, Result<Future> map) {
 
 void CutDriver::ask_watches() {
   std::unique_lock lock(board_.mutex);
-  for (const std::shared_ptr<WatchThread>& watch : watches_) {
-    if (watch == nullptr) continue;
-    const std::uint64_t ticket = watch->ask();
-    board_.changed.wait(lock, [&] { return watch->confirmed() >= ticket; });
-  }
+  const WatchedMemory::Tickets tickets = watched_.ask();
+  board_.changed.wait(lock, [&] { return watched_.confirmed(tickets); });
 }
 
 SnapshotStats CutDriver::stats() {
@@ -582,7 +470,7 @@ SnapshotStats CutDriver::stats() {
   out.snapshots = snapshots_;
   out.failures = failures_;
   const policy::SnapshotCounters now = plan_ ? plan_->counters() : policy::SnapshotCounters{};
-  out.zones = memory_->zones() + memory_->edges();
+  out.zones = memory().zones() + memory().edges();
   out.dirty = now.dirty;
   out.faults = before_.faults + now.faults;
   out.duplicates = before_.duplicates + now.duplicates;

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -10,7 +9,7 @@
 #include "planner/snapshot_plan.hpp"
 #include "snapshots/cut_list.hpp"
 #include "snapshots/own_memory.hpp"
-#include "snapshots/watch_thread.hpp"
+#include "snapshots/watched_memory.hpp"
 
 namespace ebb::snapshots {
 
@@ -19,7 +18,7 @@ namespace ebb::snapshots {
 ///
 /// Thread safety: every method may be called from any thread, but begin() and cut() by one at a time; the board's mutex
 /// guards all. A method that says "locked" is called with it held.
-/// 1. Board's rule holds for everything here, so a fault is answered whatever the writer holds. Errors aside.
+/// 1. Board's rule holds for everything here, so a fault is answered whatever lock its writer holds.
 /// 2. A fault that comes while memory is armed for a cut is answered after the cut: both have the mutex.
 /// 3. A cut is `copied` only when the watches have told what happened to memory before it was all in the buffer.
 /// 4. If a cut fails, all later ones that have not ended fail too: they may lean on it.
@@ -45,41 +44,41 @@ class CutDriver {
   /// Fails what is in flight with this error, lets all writers go on and ends the threads. Watches are let go.
   void stop(const Error& why);
 
-  /// Other memory from now on, all of it dirty; what was gone is still. No cut is in flight. `faults`: their watch, or
-  /// null; what it watches of the memory before is disarmed. `notes`: the watch that takes the kernel's, or null.
+  /// Cuts are of this memory from now on, and all of it is dirty; what was lost before still is. No cut is in flight.
+  /// `faults`, `notes`: the watches of faults and of the kernel's notes, or null. All that was armed is disarmed.
   void begin(std::shared_ptr<const ProtectedMemory> memory, std::shared_ptr<WatchThread> faults,
              std::shared_ptr<WatchThread> notes);
 
-  /// Takes it: of everything, or of what is dirty and `touched`. `armed`: for each body, whether its writes are seen by
-  /// faults from now on. False: it is not taken, since the count of failures is no longer `unless`. Errors: lost, those
-  /// of WriteWatch::arm; then nothing is armed.
+  /// Takes a cut of everything, or of what is dirty and `touched`. `armed`: for each body, whether its writes are seen
+  /// by faults from now on. False: it is not taken, since the count of failures is no longer `unless`. Errors: lost,
+  /// those of WriteWatch::arm; then nothing is armed.
   Result<bool> cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> touched,
                    std::span<const std::uint8_t> armed, std::optional<std::uint64_t> unless);
-  /// Without a cut.
+  /// These zones were written, which no fault tells.
   void touch(ProtectedMemory::Zones zones);
-  std::shared_ptr<const ProtectedMemory> memory();
-  /// They were written by a restore, and are clean from now on, and armed if `arm` says so. No cut is in flight.
+  std::shared_ptr<const ProtectedMemory> protected_memory();
+  /// These zones were written by a restore, and are clean from now on, and armed if `arm` says so. No cut is in flight.
   void restored(ProtectedMemory::Zones zones, bool arm);
-  /// Its writes are no longer seen by faults. No cut is owed any of it.
+  /// Writes to the body are no longer seen by faults. No cut is owed any of it.
   void disarm(const Body& body);
 
   /// Sees the first writes to a few zones of a body that is not armed and that no cut is owed.
   void sample(const Body& body);
-  /// How many of those were written, of 1; the body is not armed after it.
+  /// The share of those that were written. The body is then no longer armed.
   double sampled(const Body& body);
 
   /// What is known of each zone: 1, a cut would be owed it; 2, a cut that has not ended stores it; 0, neither.
   void dirty(std::span<std::uint8_t> out);
-  /// Whose memory is gone, in words.
+  /// Names the first region whose memory is lost; none: all is there.
   std::optional<Error> lost();
   /// What was written is not known any more: cuts in flight fail, and the next one is owed everything.
   void lose_track();
-  /// Of the body's region: its memory is gone.
-  void is_gone(const Body& body);
+  /// The body cannot be read: its memory is lost.
+  void lose(const Body& body);
 
-  /// Why it failed; none: it has not.
+  /// Why the cut failed; none: it has not.
   std::optional<Error> failure_of(const Cut& cut);
-  /// It has ended: with its map's future, or with an error, and then later ones fail too.
+  /// The cut has ended: with its map's future, or with an error, and then later ones fail too.
   void archived(const std::shared_ptr<Cut>& cut, Result<Future> map);
   /// Returns when the watches have told what happened before.
   void ask_watches();
@@ -93,28 +92,20 @@ class CutDriver {
   using Plan = policy::SnapshotPlan;
   using Command = policy::SnapshotCommand;
   using Event = policy::SnapshotEvent;
-  enum class Gone : std::uint8_t { no, removed, unmapped, remapped, unreadable, unseen };
 
   policy::Time now() const;
   void on(Event event);  // locked
   void carry_out_all();  // locked
   void carry_out(const Command& command);
   bool copy(const Command& command);
-  void end_copy(const Command& command, bool copied);                         // locked
-  void fail(policy::SnapshotTrouble trouble);                                 // locked
-  void disarm(platform::PageRange range);                                     // locked
-  void disarm_all();                                                          // locked
-  void let_go(platform::PageRange range);                                     // locked
-  platform::WatchResult arm(bool full, std::span<const std::uint8_t> armed);  // locked
+  void end_copy(const Command& command, bool copied);  // locked
+  void fail(policy::SnapshotTrouble trouble);          // locked
+  void answer(platform::PageRange range);              // locked
+  void confirm();                                      // locked
   void touch_locked(ProtectedMemory::Zones zones);
-  bool idle() const;  // locked
-  struct GoneBody {
-    Gone how{};
-    std::uint32_t region = 0;
-  };
-  std::optional<GoneBody> gone_body() const;           // locked
-  std::optional<GoneBody> copy_edges(Cut& cut) const;  // locked
-  static Error error_of(const GoneBody& gone);
+  bool idle() const;                                                    // locked
+  std::optional<LostBody> copy_edges(Cut& cut) const;                   // locked
+  const ProtectedMemory& memory() const { return *watched_.memory(); }  // locked, or while not idle()
   void run_copies();
   void run_drains();
   std::span<std::byte> place_of(std::uint32_t slot, std::uint32_t place) const;
@@ -128,14 +119,8 @@ class CutDriver {
   std::condition_variable copies_wake_, drains_wake_, idle_wake_;
 
   // By the mutex. What grows has its room before.
-  std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
+  WatchedMemory watched_;
   std::unique_ptr<Plan> plan_;
-  std::array<std::shared_ptr<WatchThread>, 2> watches_{};  // of faults, of the kernel's notes
-  std::vector<std::uint8_t> armed_;                        // bodies
-  std::vector<Gone> gone_;                                 // bodies
-  std::vector<std::uint32_t> to_arm_;
-  enum class Sample : std::uint8_t { no, unwritten, written };
-  std::vector<Sample> sample_;                       // zones
   std::vector<Command> commands_, copies_, drains_;  // in order
   std::size_t next_command_ = 0;
   std::vector<std::uint32_t> zones_in_;                      // of each place of each slot

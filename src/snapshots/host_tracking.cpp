@@ -130,7 +130,7 @@ Result<void> HostTracking::find_written(FoundWrites& found, std::span<std::uint8
 Result<void> HostTracking::take_notes(const Body& body, Tracked& tracked, FoundWrites& found) {
   std::vector<PageRange> written;
   if (auto taken = tracked.watch->watch().take_written(body.pages(), written); !taken) {
-    driver_.is_gone(body);
+    driver_.lose(body);
     return *driver_.lost();
   }
   for (const PageRange& range : written) found.zones.push_back(ProtectedMemory::zones_in(body, range, zone_bytes_));
@@ -144,7 +144,7 @@ Result<void> HostTracking::compare(const Body& body, Tracked& tracked, FoundWrit
   for (std::uint32_t i = 0; i < body.zones; ++i) {
     const PageRange range = memory_->range_of(body.first + i);
     if (!read_memory(bytes.data(), range.begin, range.bytes)) {
-      driver_.is_gone(body);
+      driver_.lose(body);
       return *driver_.lost();
     }
     const storage::Checksum sum = storage::checksum_of(std::span(bytes).first(range.bytes));

@@ -270,7 +270,7 @@ Result<void> Snapshotter::restore(Version version, std::span<const Target> targe
   const auto engine = engine_.lock();
   if (!engine) return snapshots_closed();
   if (process_ != ::getpid()) return engine->restore(0, version, targets, options);  // which refuses it
-  const auto memory = driver_.memory();
+  const auto memory = driver_.protected_memory();
   const auto concerned = [&](const Body& body) {
     return std::ranges::any_of(targets, [&](const Target& target) { return written_by(target, body).count > 0; });
   };
