@@ -77,8 +77,9 @@ struct Cut {
   policy::SnapshotTrouble trouble = policy::SnapshotTrouble::none;  // with `failed`
   bool ended = false;                       // the map is written, or it has failed and `error` says why
   std::shared_ptr<const Error> error = {};  // why it failed, if that is known so far
-  bool told = false;                        // by the call that took it: no other tells of it again. The snapshotter's
   Future future = {};                       // with `ended`, if it did not fail: of the map
+
+  bool told = false;  // by the archiver's mutex: the call that took it reports its failure, so no other does
 };
 
 /// What Snapshot does; of any thread.

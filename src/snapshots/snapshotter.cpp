@@ -113,7 +113,7 @@ Result<void> Snapshotter::start() {
   archive_.tidy({});
   if (auto started = driver_.start(); !started) return started;
   tracking_.begin(memory_);
-  archiver_ = std::thread([this] { run_archive(); });
+  archiver_.start();
   return {};
 }
 
@@ -125,15 +125,16 @@ Result<void> Snapshotter::end(const Interrupt& interrupted) {
   const std::lock_guard lock(calls_);
   if (ended_) return {};
   const auto engine = engine_.lock();
+  Result<void> stored;
   if (engine && engine->durability() != Durability::ephemeral) {
     if (auto waited = wait_for_cuts(0, {}, interrupted); !waited) {
       closing_ = false;
       return Error{Errc::timed_out, "closing the store was interrupted while snapshots were in flight"};
     }
+    stored = archiver_.not_stored(*engine, {});
   }
-  const auto lost = engine && engine->durability() != Durability::ephemeral ? not_stored({}) : Result<void>();
   stop();
-  return lost;
+  return stored;
 }
 
 Result<void> Snapshotter::settle(std::optional<Version> version, std::optional<Seconds> timeout,
@@ -144,24 +145,8 @@ Result<void> Snapshotter::settle(std::optional<Version> version, std::optional<S
     const auto left = timeout ? std::optional<Seconds>(*timeout - (std::chrono::steady_clock::now() - begun)) : timeout;
     if (auto ended = wait_until(*cut, Reached::end, left, interrupted); !ended) return ended;
   }
-  return not_stored(version);
-}
-
-Result<void> Snapshotter::not_stored(std::optional<Version> version) {
   const auto engine = engine_.lock();
-  const std::lock_guard lock(lost_mutex_);
-  if (lost_.empty() || !engine) return {};
-  if (const auto there = engine->view("").versions(); there)  // written since
-    std::erase_if(lost_, [&](const auto& one) { return std::ranges::binary_search(*there, one.first); });
-  const auto found = version ? lost_.find(*version) : lost_.begin();
-  if (found == lost_.end()) return {};
-  return Error{found->second.code,
-               "the snapshot of version " + std::to_string(found->first) + " was not stored: " + found->second.message};
-}
-
-void Snapshotter::dropped(std::optional<Version> version) {
-  const std::lock_guard lock(lost_mutex_);
-  version ? static_cast<void>(lost_.erase(*version)) : lost_.clear();
+  return engine ? archiver_.not_stored(*engine, version) : Result<void>();
 }
 
 void Snapshotter::stop() {
@@ -170,7 +155,7 @@ void Snapshotter::stop() {
   archive_.stop();
   device_.stop(snapshots_closed());
   driver_.stop(snapshots_closed());
-  if (archiver_.joinable()) archiver_.join();
+  archiver_.join();
   tracking_.clear();
 }
 
@@ -443,11 +428,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   }
   if (!found.blocks) return cut;
   if (auto copied = wait_until(*cut, Reached::copied, {}, options.interrupted); !copied) {
-    {
-      const std::lock_guard lock(lost_mutex_);
-      cut->told = true;
-      lost_.erase(version);
-    }
+    archiver_.told(*cut);
     driver_.lose_track();  // interrupted, the program writes on: what is not copied would be torn
     return copied.error();
   }
@@ -498,31 +479,6 @@ SnapshotStats Snapshotter::stats() {
   stats.snapshots += untracked_;
   stats.bytes_gathered += untracked_bytes_ + device_.bytes_gathered();
   return stats;
-}
-
-void Snapshotter::run_archive() {
-  while (const std::shared_ptr<Cut> cut = cuts_.next_to_archive()) {
-    Result<Future> map = CutDriver::no_memory();
-    try {
-      const auto failure = driver_.failure_of(*cut);
-      map = failure ? Result<Future>(*failure) : archive_.store_map(*cut, [this] { return cuts_.ids(); });
-      if (!map) {
-        DeviceCopies::abandon(*cut, map.error());
-        archive_.leave(*cut);
-        const std::lock_guard lock(lost_mutex_);
-        if (!cut->told) lost_.insert_or_assign(cut->version, map.error());
-      }
-    } catch (const std::bad_alloc&) {
-      map = CutDriver::no_memory();
-      DeviceCopies::abandon(*cut, map.error());
-      archive_.leave(*cut);
-    }
-    driver_.archived(cut, std::move(map));
-    try {
-      archive_.tidy(cuts_.ids());
-    } catch (const std::bad_alloc&) {  // the next one tries again
-    }
-  }
 }
 
 }  // namespace ebb::snapshots

@@ -1,13 +1,10 @@
 #pragma once
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
-#include "snapshots/archive.hpp"
-#include "snapshots/cut_driver.hpp"
+#include "snapshots/archiver.hpp"
 #include "snapshots/device_side.hpp"
 #include "snapshots/host_tracking.hpp"
 #include "store/attached.hpp"
@@ -47,7 +44,7 @@ class Snapshotter final : public runtime::Attached {
   Result<std::shared_ptr<Cut>> snapshot(Version version, const SnapshotOptions& options);
   SnapshotStats stats();
   bool in_flight(Version version) override;
-  void dropped(std::optional<Version> version) override;
+  void dropped(std::optional<Version> version) override { archiver_.dropped(version); }
   /// Protected memory that is restored from a snapshot of it is clean against that one. It waits until no cut is in
   /// flight, and cuts wait for it.
   Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options) override;
@@ -75,9 +72,6 @@ class Snapshotter final : public runtime::Attached {
                                                  std::span<const storage::ZoneRange> zones) const;
   bool lean_on(const Body& body, const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
   storage::SnapshotId next_id();
-  /// Why a snapshot that was taken is not there: of this version, or of any.
-  Result<void> not_stored(std::optional<Version> version);
-  void run_archive();
   void stop();
 
   const std::int64_t process_;
@@ -87,16 +81,14 @@ class Snapshotter final : public runtime::Attached {
   CutList cuts_{std::make_shared<Board>()};
   Archive archive_;
   CutDriver driver_;
+  Archiver archiver_{cuts_, driver_, archive_};
   HostTracking tracking_;
   DeviceSide device_;
-  std::thread archiver_;
 
   std::atomic<bool> closing_{false};                              // calls end soon
   std::atomic<std::uint64_t> untracked_{0}, untracked_bytes_{0};  // snapshots that were stored as checkpoints
-  std::mutex lost_mutex_;
-  std::map<Version, Error> lost_;        // snapshots that could not be stored, until the version is dropped or there
-  std::mutex calls_;                     // guards what follows
-  std::vector<Protection> protections_;  // ascending by region; never `automatic`
+  std::mutex calls_;                                              // guards what follows
+  std::vector<Protection> protections_;                           // ascending by region; never `automatic`
   std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
   std::vector<std::uint8_t> dirty_;
   std::uint64_t last_id_ = 0;
