@@ -123,7 +123,4 @@ Result run(const MachineModel& machine, const std::vector<Program>& programs, co
 Result run_ranks(const MachineModel& machine, const std::vector<std::vector<Program>>& programs,
                  const Options& options = {});
 
-// Feeds the events of `steps` to a new planner; the first step (from 0) whose commands differ, or -1.
-std::ptrdiff_t first_difference(const policy::Machine& machine, const std::vector<Step>& steps);
-
 }  // namespace ebb::sim

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "sim/bound.hpp"
-#include "sim/predict.hpp"
 #include "sim/random.hpp"
 #include "tests/sim/random_run.hpp"
 
@@ -112,6 +111,25 @@ TEST(Simulation, AnIdlePeersLinkCarriesAsMuchAsTheOwn) {
     EXPECT_GE(written, 1.8 * down);
     EXPECT_GE(read, 1.8 * up);
   }
+}
+
+// Feeds the events of `steps` to a new planner; the first step (from 0) whose commands differ, or -1.
+std::ptrdiff_t first_difference(const policy::Machine& machine, const std::vector<Step>& steps) {
+  policy::Planner planner(machine);
+  policy::Output out;
+  auto same = [](const policy::Command& a, const policy::Command& b) {
+    return a.id == b.id && a.link == b.link && a.checkpoint == b.checkpoint && a.request == b.request &&
+           a.offset == b.offset && a.length == b.length && a.total == b.total && a.from.at == b.from.at &&
+           a.from.offset == b.from.offset && a.to.at == b.to.at && a.to.offset == b.to.offset;
+  };
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    out.clear();
+    planner.on(steps[i].event, out);
+    if (!std::equal(out.commands.begin(), out.commands.end(), steps[i].output.commands.begin(),
+                    steps[i].output.commands.end(), same))
+      return static_cast<std::ptrdiff_t>(i);
+  }
+  return -1;
 }
 
 TEST(Simulation, TheSameSeedGivesTheSameRunAndAReplayTheSameCommands) {
@@ -253,17 +271,6 @@ TEST(Simulation, NoRunIsBelowTheStrictBound) {
     for (const Call& c : r.calls) ASSERT_EQ(c.reason, policy::Reason::ok) << c.detail;
     EXPECT_GE(seconds(r.blocked()), bound(bound_machine(m, true), program).overlapped_s - 1e-6) << "seed " << seed;
   }
-}
-
-TEST(Prediction, CoversEveryCallOfEveryRank) {
-  Shot shot = Shot::equal(16, 4 * kMiB);
-  shot.barriers = true;
-  shot.wait = true;
-  const Prediction p = predict({}, {.device = 16 * kMiB, .host = 16 * kMiB, .local = 256 * kMiB}, {shot, shot});
-  EXPECT_EQ(p.checkpoint_blocked_s.size(), 32u);
-  EXPECT_EQ(p.restore_blocked_s.size(), 32u);
-  EXPECT_GT(p.flush_wait_s, 0);
-  EXPECT_NEAR(p.blocked_s, p.checkpoint_s + p.restore_s, 1e-12);
 }
 
 }  // namespace
