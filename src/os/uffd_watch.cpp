@@ -171,7 +171,7 @@ std::optional<WatchEvent> UffdWatch::event_of(const uffd_msg& message) {
       const auto [from, to, bytes] = message.arg.remap;
       unregister(to, bytes);
       unregister(from, bytes);
-      return WatchEvent{Kind::remapped, between(from, from + bytes), reinterpret_cast<std::byte*>(to)};
+      return WatchEvent{Kind::remapped, between(from, from + bytes)};
     }
     default: return {};
   }

@@ -32,11 +32,10 @@ struct WatchEvent {
     written,   // a thread writes to the page `range`, and sleeps until it is disarmed
     removed,   // the contents of `range` are about to be discarded (MADV_DONTNEED and the like); it is disarmed
     unmapped,  // `range` is no longer memory
-    remapped,  // `range` was moved to `moved_to`, where it is not watched
+    remapped,  // `range` was moved, and is not watched at its new place
     rung,      // ring() was called
   } kind = Kind::nothing;
   PageRange range{};
-  std::byte* moved_to = nullptr;
   bool operator==(const WatchEvent&) const = default;
 };
 

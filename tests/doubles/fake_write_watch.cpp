@@ -245,6 +245,6 @@ void FakeWriteWatches::tell_late() {
 
 void FakeWriteWatches::remove(PageRange range) { state_->gone({WatchEvent::Kind::removed, range}); }
 void FakeWriteWatches::unmap(PageRange range) { state_->gone({WatchEvent::Kind::unmapped, range}); }
-void FakeWriteWatches::remap(PageRange range, std::byte* to) { state_->gone({WatchEvent::Kind::remapped, range, to}); }
+void FakeWriteWatches::remap(PageRange range) { state_->gone({WatchEvent::Kind::remapped, range}); }
 
 }  // namespace ebb::platform::testing

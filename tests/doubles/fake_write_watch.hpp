@@ -45,7 +45,7 @@ class FakeWriteWatches final : public WriteWatches {
   /// This memory is gone, armed or not, and next() tells so.
   void remove(PageRange range);
   void unmap(PageRange range);
-  void remap(PageRange range, std::byte* to);
+  void remap(PageRange range);
 
   struct State;
 
