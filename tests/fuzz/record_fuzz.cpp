@@ -43,7 +43,7 @@ void read(test::StoreImage& image) {
       require(record.head.place.offset >= end);
       end = record.head.place.offset + record.head.record_bytes;
       require(end <= segment.bytes && end <= segment.end);
-      auto header = storage::verify_record(files, test::ImageFiles::kDirectory, record.head);
+      auto header = test::read_record(files, test::ImageFiles::kDirectory, record.head);
       if (!header) continue;
       require(header->description.history == record.history);
       for (const auto& region : header->description.info.regions) {

@@ -66,7 +66,7 @@ void expect_read(const fs::path& directory, bool use_index) {
   std::size_t i = 0;
   for (const ScannedSegment& segment : store->segments) {
     for (const ScannedRecord& record : segment.records) {
-      auto header = verify_record(files, "/store", record.head);
+      auto header = test::read_record(files, "/store", record.head);
       ASSERT_TRUE(header) << header.error().message;
       const Bytes& bytes = files.files.at(segment_name(segment.segment));
       const auto at = bytes.begin() + static_cast<std::ptrdiff_t>(record.head.place.offset + record.head.header_bytes);

@@ -24,7 +24,7 @@ StoreImage small() {
   return image;
 }
 
-// Each record that is offered is one of these, bit for bit, or verify_record finds it out.
+// Each record that is offered is one of these, bit for bit, or read_record finds it out.
 void expect_no_wrong_byte(const std::map<std::string, Bytes>& files, const std::map<std::string, Bytes>& good) {
   auto store = scan(files);
   if (!store) return;  // by name: nothing was offered
@@ -32,7 +32,7 @@ void expect_no_wrong_byte(const std::map<std::string, Bytes>& files, const std::
   image.files = files;
   for (const ScannedSegment& segment : store->segments) {
     for (const ScannedRecord& record : segment.records) {
-      if (!verify_record(image, "/store", record.head)) continue;
+      if (!test::read_record(image, "/store", record.head)) continue;
       const RecordHead& head = record.head;
       const auto begin = static_cast<std::ptrdiff_t>(head.place.offset);
       const auto end = begin + static_cast<std::ptrdiff_t>(head.header_bytes + head.payload_bytes);

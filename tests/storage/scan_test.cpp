@@ -387,15 +387,15 @@ TEST(Verify, ReadsAllOfARecordAndNamesWhatIsWrong) {
   test::ImageFiles files;
   files.files = image.files;
   std::uint64_t read = 0;
-  auto header = verify_record(files, "/store", head, [&](std::uint64_t bytes) { read += bytes; });
+  auto header = test::read_record(files, "/store", head, &read);
   ASSERT_TRUE(header) << header.error().message;
   EXPECT_EQ(header->description.history, "hist");
   EXPECT_EQ(header->description.info.metadata, "meta");
-  EXPECT_EQ(read, head.header_bytes + head.payload_bytes);
+  EXPECT_EQ(read, head.payload_bytes);
   Bytes& bytes = files.files["segment-00000001.ebb"];
   for (std::uint64_t i = 0; i < head.header_bytes + head.payload_bytes; i += i < 600 ? 1 : 37) {
     bytes[head.place.offset + i] ^= std::byte{32};
-    auto damaged = verify_record(files, "/store", head);
+    auto damaged = test::read_record(files, "/store", head);
     ASSERT_FALSE(damaged) << i;
     EXPECT_EQ(damaged.error().code, Errc::damaged);
     EXPECT_THAT(damaged.error().message, HasSubstr("version 17"));
@@ -406,12 +406,12 @@ TEST(Verify, ReadsAllOfARecordAndNamesWhatIsWrong) {
     bytes[head.place.offset + i] ^= std::byte{32};
   }
   bytes.resize(bytes.size() - 4096);
-  EXPECT_EQ(verify_record(files, "/store", head).error().code, Errc::damaged);
+  EXPECT_EQ(test::read_record(files, "/store", head).error().code, Errc::damaged);
   image.drop(head);
   files.files = image.files;
-  EXPECT_EQ(verify_record(files, "/store", head).error().code, Errc::unknown_version);
+  EXPECT_EQ(test::read_record(files, "/store", head).error().code, Errc::unknown_version);
   files.files.erase("segment-00000001.ebb");
-  EXPECT_EQ(verify_record(files, "/store", head).error().code, Errc::unknown_version);
+  EXPECT_EQ(test::read_record(files, "/store", head).error().code, Errc::unknown_version);
 }
 
 }  // namespace

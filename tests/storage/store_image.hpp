@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "storage/format/record.hpp"
+#include "storage/scan/record_reader.hpp"
 #include "storage/scan/segment_scan.hpp"
 #include "tests/doubles/no_files.hpp"
 
@@ -180,6 +181,19 @@ inline Result<storage::ScannedStore> scan(const std::map<std::string, Bytes>& fi
   ImageFiles image;
   image.files = files;
   return storage::scan_store(image, ImageFiles::kDirectory, use_index);
+}
+
+/// Reads all of a record, and checks it.
+inline Result<storage::Header> read_record(platform::Files& files, const std::filesystem::path& directory,
+                                           const storage::RecordHead& head, std::uint64_t* bytes = nullptr) {
+  storage::RecordReader reader(files, directory, head);
+  if (auto opened = reader.open(); !opened) return opened.error();
+  for (;;) {
+    auto piece = reader.next();
+    if (!piece) return piece.error();
+    if (piece->empty()) return reader.header();
+    if (bytes != nullptr) *bytes += piece->size();
+  }
 }
 
 /// "history/version" of all records, ascending by place.

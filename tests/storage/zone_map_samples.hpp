@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "storage/format/bytes.hpp"
-#include "storage/format/zone_plan.hpp"
+#include "tests/storage/made_zone_maps.hpp"
 #include "tests/storage/store_image.hpp"
 
 namespace ebb::test {
@@ -47,26 +47,20 @@ class SnapshotModel {
       Bytes packed;
       std::vector<storage::Checksum> sums;
       for (const storage::ZoneRange& range : storage::all_zones(regions_)) store(packed, range, sums);
-      return add(storage::full_map(own, regions_, std::move(sums)), std::move(packed));
+      return add(full_map(own, regions_, std::move(sums)), std::move(packed));
     }
     // Stored in another order than that of the zones, as a drain would.
     std::vector<storage::ZoneRange> order = joined(dirty_);
     std::ranges::shuffle(order, random_);
-    storage::Packing packing = storage::pack(regions_, order);
+    std::vector<PackedZones> stored;
+    std::vector<storage::Checksum> sums;
     Bytes packed;
     for (const storage::ZoneRange& range : order) {
-      std::vector<storage::Checksum> ignored;
-      store(packed, range, ignored);
+      stored.push_back({range, platform::round_up(packed.size())});
+      store(packed, range, sums);
     }
-    std::ranges::sort(packing.zones, {},
-                      [](const storage::PackedZones& one) { return std::pair(one.zones.region, one.zones.first); });
-    std::vector<storage::Checksum> sums;
-    for (const storage::PackedZones& one : packing.zones) {
-      Bytes again;
-      store(again, one.zones, sums);
-    }
-    own.packed_bytes = packing.bytes;
-    return add(storage::next_map(before->map, own, packing.zones, sums), std::move(packed));
+    own.packed_bytes = platform::round_up(packed.size());
+    return add(next_map(before->map, own, stored, sums), std::move(packed));
   }
 
   /// The dirty zones as ranges, now and then two for neighbours.

@@ -6,8 +6,8 @@
 
 #include "storage/format/snapshot_layout.hpp"
 #include "storage/format/snapshot_names.hpp"
-#include "storage/format/zone_plan.hpp"
 #include "support.hpp"
+#include "tests/storage/made_zone_maps.hpp"
 
 namespace ebb::runtime::testing_support {
 
@@ -45,7 +45,7 @@ class SnapshotModel {
   };
   Made make(Version version, const Written* parent, const std::vector<storage::ZoneRange>& dirty, Memory memory) {
     storage::ZoneMap::Source own{version, {cut_ += 10, random_()}, 0};
-    std::vector<storage::PackedZones> placed;  // in any order, as writes and the copying come
+    std::vector<test::PackedZones> placed;  // in any order, as writes and the copying come
     std::vector<std::uint64_t> places;
     for (const auto& range : dirty) {
       for (std::uint32_t i = 0; i < range.count; ++i) {
@@ -63,7 +63,7 @@ class SnapshotModel {
       sums.push_back(storage::checksum_of(bytes));
       std::copy(bytes.begin(), bytes.end(), packed.begin() + static_cast<std::ptrdiff_t>(places[i]));
     }
-    Written out{storage::next_map(parent != nullptr ? parent->map : nothing(), own, placed, sums), {}, memory};
+    Written out{test::next_map(parent != nullptr ? parent->map : nothing(), own, placed, sums), {}, memory};
     piece_bytes_[{out.map.own().id.cut, own.id.random}] = std::uint64_t{kZone} << random_() % 4;
     cut_ = std::max(cut_, out.map.own().id.cut);
     out.layout.parts = kParts;
@@ -134,7 +134,7 @@ class SnapshotModel {
   static storage::ZoneMap nothing() {
     std::uint64_t zones = 0;
     for (const auto& region : kRegions) zones += region.zones();
-    return storage::full_map({0, {1, 1}, 0}, kRegions, std::vector<storage::Checksum>(zones));
+    return test::full_map({0, {1, 1}, 0}, kRegions, std::vector<storage::Checksum>(zones));
   }
 
   std::mt19937_64 random_;

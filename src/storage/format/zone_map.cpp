@@ -53,9 +53,7 @@ Result<Front> parse_front(std::span<const std::byte> bytes) {
   }
   out.back = in.array<Checksum>();
   const std::uint64_t length = front_bytes(counts.sources);
-  if (!in.ok() || length > bytes.size()) {
-    return Error{Errc::too_large, "the zone map's sources do not fit in " + std::to_string(bytes.size()) + " bytes"};
-  }
+  if (!in.ok() || length > bytes.size()) return wrong_map("is truncated");
   const auto sealed = bytes.first(length - sizeof(Checksum));
   if (BytesReader(bytes.subspan(sealed.size())).array<Checksum>() != checksum_of(sealed)) {
     return wrong_map("does not match the checksum of its front");
@@ -193,15 +191,8 @@ std::vector<std::byte> encode(const ZoneMap& map) {
   return out;
 }
 
-Result<std::vector<ZoneMap::Source>> parse_sources(std::span<const std::byte> front) {
-  auto parsed = parse_front(front);
-  if (!parsed) return parsed.error();
-  return std::move(parsed->sources);
-}
-
 Result<ZoneMap> parse_zone_map(std::span<const std::byte> bytes) {
   auto front = parse_front(bytes);
-  if (!front && front.error().code == Errc::too_large) return wrong_map("is truncated");
   if (!front) return front.error();
   const FrontCounts& counts = front->counts;
   if (bytes.size() != zone_map_bytes(counts.sources, counts.regions, counts.extents, counts.zones)) {

@@ -72,9 +72,5 @@ std::uint64_t zone_map_bytes(std::uint64_t sources, std::uint64_t regions, std::
 std::vector<std::byte> encode(const ZoneMap& map);
 /// Allocates no more than a small multiple of the given bytes. Error damaged: what is wrong.
 Result<ZoneMap> parse_zone_map(std::span<const std::byte> bytes);
-/// Reads the sources alone, from the first bytes of a map; kZoneMapFront of them suffice for 125 sources. Error
-/// damaged; too_large: the sources need more bytes than were given.
-Result<std::vector<ZoneMap::Source>> parse_sources(std::span<const std::byte> front);
-inline constexpr std::size_t kZoneMapFront = 4096;
 
 }  // namespace ebb::storage

@@ -25,19 +25,12 @@ std::vector<std::uint64_t> first_sums(std::span<const Region> regions) {
   return out;
 }
 
-// Throws unless the ranges are zones of the regions; `ascending`: and no zone is in two of them.
-void demand_zones(std::span<const Region> regions, std::span<const ZoneRange> zones, bool ascending) {
-  const ZoneRange* before = nullptr;
+void demand_zones(std::span<const Region> regions, std::span<const ZoneRange> zones) {
   for (const ZoneRange& one : zones) {
     if (one.region >= regions.size() || one.count == 0 ||
         std::uint64_t{one.first} + one.count > regions[one.region].zones()) {
       throw std::logic_error("zones that are not in the regions");
     }
-    if (ascending && before != nullptr &&
-        (one.region < before->region || (one.region == before->region && one.first < before->first + before->count))) {
-      throw std::logic_error("zones that are not ascending");
-    }
-    before = &one;
   }
 }
 
@@ -57,21 +50,6 @@ void for_extents_in(const ZoneMap& map, const ZoneRange& range, Found&& found) {
                  extent->offset + std::uint64_t{skipped} * map.regions[range.region].zone_bytes});
     zone += count;
   }
-}
-
-// Drops the sources that no extent names.
-void drop_unused_sources(ZoneMap& map) {
-  std::vector<bool> used(map.sources.size());
-  used[0] = true;
-  for (const Extent& extent : map.extents) used[extent.source] = true;
-  std::vector<std::uint32_t> place(map.sources.size());
-  std::vector<ZoneMap::Source> kept;
-  for (std::size_t i = 0; i < map.sources.size(); ++i) {
-    place[i] = static_cast<std::uint32_t>(kept.size());
-    if (used[i]) kept.push_back(map.sources[i]);
-  }
-  for (Extent& extent : map.extents) extent.source = place[extent.source];
-  map.sources = std::move(kept);
 }
 
 }  // namespace
@@ -102,7 +80,7 @@ ZonePlan plan_restore(const ZoneMap& map) { return plan_restore(map, all_zones(m
 
 ZonePlan plan_restore(const ZoneMap& map, std::span<const ZoneRange> zones) {
   demand_good(map);
-  demand_zones(map.regions, zones, false);
+  demand_zones(map.regions, zones);
   const auto sums = first_sums(map.regions);
   struct Placed {
     std::uint32_t source;
@@ -167,70 +145,6 @@ std::vector<ZoneRange> differing_zones(const ZoneMap& a, const ZoneMap& b) {
       open = differs;
     }
   }
-  return out;
-}
-
-Packing pack(std::span<const Region> regions, std::span<const ZoneRange> zones) {
-  demand_zones(regions, zones, false);
-  Packing out;
-  out.zones.reserve(zones.size());
-  for (const ZoneRange& range : zones) {
-    out.zones.push_back({range, out.bytes});
-    out.bytes += platform::round_up(regions[range.region].bytes_of(range.first, range.count));
-  }
-  return out;
-}
-
-ZoneMap full_map(ZoneMap::Source own, std::vector<Region> regions, std::vector<Checksum> sums) {
-  if (const std::string wrong = misfit(std::span<const Region>(regions)); !wrong.empty()) {
-    throw std::logic_error("a zone map " + wrong);
-  }
-  const Packing packing = pack(regions, all_zones(regions));
-  own.packed_bytes = packing.bytes;
-  ZoneMap out{{own}, std::move(regions), {}, std::move(sums)};
-  for (const PackedZones& one : packing.zones) out.extents.push_back({one.zones, 0, one.offset});
-  demand_good(out);
-  return out;
-}
-
-ZoneMap next_map(const ZoneMap& before, ZoneMap::Source own, std::span<const PackedZones> dirty,
-                 std::span<const Checksum> sums) {
-  demand_good(before);
-  std::vector<ZoneRange> ranges;
-  std::uint64_t count = 0;
-  for (const PackedZones& one : dirty) {
-    ranges.push_back(one.zones);
-    count += one.zones.count;
-  }
-  demand_zones(before.regions, ranges, true);
-  if (count != sums.size()) throw std::logic_error("a map needs one checksum for each dirty zone");
-
-  own.id.cut = std::max(own.id.cut, before.own().id.cut + 1);
-  ZoneMap out{{own}, before.regions, {}, before.sums};
-  out.sources.insert(out.sources.end(), before.sources.begin(), before.sources.end());
-  const auto first = first_sums(before.regions);
-  const auto leave = [&](const ZoneRange& zones) {
-    if (zones.count == 0) return;
-    for_extents_in(before, zones, [&](Extent part) {
-      ++part.source;  // behind the new snapshot
-      append(out.extents, part, out.regions);
-    });
-  };
-  auto next = dirty.begin();
-  for (const ZoneRange& region : all_zones(before.regions)) {
-    std::uint32_t zone = 0;
-    for (; next != dirty.end() && next->zones.region == region.region; ++next) {
-      leave({region.region, zone, next->zones.first - zone});
-      append(out.extents, {next->zones, 0, next->offset}, out.regions);
-      zone = next->zones.first + next->zones.count;
-      std::copy_n(sums.begin(), next->zones.count,
-                  out.sums.begin() + static_cast<std::ptrdiff_t>(first[region.region] + next->zones.first));
-      sums = sums.subspan(next->zones.count);
-    }
-    leave({region.region, zone, region.count - zone});
-  }
-  drop_unused_sources(out);
-  demand_good(out);
   return out;
 }
 

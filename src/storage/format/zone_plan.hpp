@@ -1,7 +1,7 @@
 #pragma once
-// What is worked out from zone maps: what a restore reads, how two versions differ, the map of the next snapshot, and
-// which bytes a map needs of its sources. Pure functions; maps must satisfy misfit() and regions must be the same where
-// several are given, otherwise std::logic_error.
+// What is worked out from zone maps: what a restore reads, how two versions differ, and which bytes a map needs of its
+// sources. Pure functions; maps must satisfy misfit() and regions must be the same where several are given, otherwise
+// std::logic_error.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -49,30 +49,10 @@ bool same_regions(const ZoneMap& a, const ZoneMap& b);
 /// The zones in which the two memories differ, by their checksums.
 std::vector<ZoneRange> differing_zones(const ZoneMap& a, const ZoneMap& b);
 
-/// Zones that a new snapshot stores itself, from `offset` of its packed bytes on.
-struct PackedZones {
-  ZoneRange zones;
-  std::uint64_t offset = 0;
-};
-struct Packing {
-  std::vector<PackedZones> zones;
-  std::uint64_t bytes = 0;  // of all of it, rounded up to 4096
-};
-/// Lays zones out in the order given, each range at the next multiple of 4096.
-Packing pack(std::span<const ZoneMap::Region> regions, std::span<const ZoneRange> zones);
 /// Adds zones behind those of a map, to its last extent where they follow that one.
 void append(std::vector<ZoneMap::Extent>& to, const ZoneMap::Extent& extent, std::span<const ZoneMap::Region> regions);
 /// All zones of the regions, ascending.
 std::vector<ZoneRange> all_zones(std::span<const ZoneMap::Region> regions);
-
-/// The map of a snapshot that stores all zones. One checksum for each, region after region. `own.id.cut` is the time;
-/// its `packed_bytes` are set here.
-ZoneMap full_map(ZoneMap::Source own, std::vector<ZoneMap::Region> regions, std::vector<Checksum> sums);
-/// The map of a snapshot that stores the `dirty` zones (ascending, at any offsets) and has all others where `before`
-/// has them. `sums` are the checksums of the dirty zones, in their order. The cut is moved past those of the sources,
-/// for a clock may go back.
-ZoneMap next_map(const ZoneMap& before, ZoneMap::Source own, std::span<const PackedZones> dirty,
-                 std::span<const Checksum> sums);
 
 struct ByteRange {
   std::uint64_t offset = 0, bytes = 0;

@@ -1,7 +1,6 @@
 #pragma once
 // Reads a store's directory; writes nothing.
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -85,10 +84,5 @@ Result<std::optional<IndexFile>> read_index(platform::Files& files, const std::f
 /// The index is derived: it is the result of a scan at a clean close. It is written whole or not at all.
 std::vector<std::byte> encode_index(const ScannedStore& store);
 Result<ScannedStore> parse_index(std::span<const std::byte> bytes, const StoreHead& store);
-
-/// Checks one record: header, then payload, in pieces. Error damaged names file, offset and checkpoint;
-/// unknown_version: it was dropped meanwhile; io_error. `progress`, if any, is called with the number of bytes read.
-Result<Header> verify_record(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head,
-                             const std::function<void(std::uint64_t)>& progress = {});
 
 }  // namespace ebb::storage
