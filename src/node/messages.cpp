@@ -1,6 +1,7 @@
 #include "node/messages.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <type_traits>
 
 #include "node/job.hpp"
@@ -11,37 +12,25 @@ namespace {
 
 constexpr std::size_t kMostText = 2048;  // of an error
 
-// Writes, or counts when there is nowhere to write to.
-class Out {
- public:
-  template <class T>
-  void number(T value) {
-    const auto at = bytes_.size();
-    bytes_.resize(at + sizeof(T));
-    storage::BytesWriter(bytes_.data() + at).number(value);
-  }
-  void text(std::string_view text) {
-    number(static_cast<std::uint32_t>(text.size()));
-    const auto at = bytes_.size();
-    bytes_.resize(at + text.size());
-    storage::BytesWriter(bytes_.data() + at).text(text);
-  }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
-// Writing and reading are one function for each message, so that they cannot differ.
 struct Writer {
-  Out& out;
+  std::vector<std::byte>& out;
   template <class T>
     requires std::is_integral_v<T>
   void operator()(T& value) {
-    out.number(value);
+    const auto at = out.size();
+    out.resize(at + sizeof(T));
+    storage::BytesWriter(out.data() + at).number(value);
   }
-  void operator()(bool& value) { out.number(static_cast<std::uint8_t>(value)); }
-  void operator()(std::string& text) { out.text(text); }
+  void operator()(bool& value) {
+    auto byte = static_cast<std::uint8_t>(value);
+    (*this)(byte);
+  }
+  void operator()(std::string& text) {
+    auto size = static_cast<std::uint32_t>(text.size());
+    (*this)(size);
+    out.resize(out.size() + size);
+    storage::BytesWriter(out.data() + out.size() - size).text(text);
+  }
 };
 
 struct Reader {
@@ -55,158 +44,52 @@ struct Reader {
   void operator()(std::string& text) { text = in.text(in.number<std::uint32_t>()); }
 };
 
-template <class F>
-void fields(F& f, Member& member) {
-  f(member.slot);
-  f(member.generation);
-}
-template <class F>
-void fields(F& f, Error& error) {
-  auto code = static_cast<std::uint32_t>(error.code);
-  f(code);
-  error.code = static_cast<Errc>(code);
-  if (error.message.size() > kMostText) error.message.resize(kMostText);
-  f(error.message);
-}
-template <class F>
-void fields(F& f, PoolHeader& header) {
-  f(header.shape.budget);
-  f(header.shape.chunk_bytes);
-  f(header.shape.slab_chunks);
-  f(header.shape.processes);
-  f(header.shape.list_entries);
-  f(header.job);
-  f(header.store.directory);
-  f(header.store.capacity);
-  f(header.store.block_bytes);
-  f(header.store.synced);
-  f(header.store.direct);
-  f(header.store.engine);
-}
-template <class F>
-void fields(F& f, Hello& m) {
-  f(m.version);
-  fields(f, m.wanted);
-  f(m.process.pid);
-  f(m.process.start);
-  f(m.rank);
-  f(m.ranks);
-  fields(f, m.member);
-}
-template <class F>
-void fields(F& f, Claim& m) {
-  f(m.slabs);
-}
-template <class F>
-void fields(F&, Look&) {}
-template <class F>
-void fields(F& f, Drop& m) {
-  f(m.number);
-  f(m.object);
-  f(m.sequence);
-  f(m.abandon);
-  f(m.history);
-  f(m.version);
-}
-template <class F>
-void fields(F&, Commit&) {}
-template <class F>
-void fields(F&, Leave&) {}
-template <class F>
-void fields(F& f, Welcome& m) {
-  fields(f, m.member);
-  f(m.first_slab);
-  f(m.slabs);
-  f(m.agent);
-  f(m.program);
-}
-template <class F>
-void fields(F& f, Refused& m) {
-  fields(f, m.error);
-}
-template <class F>
-void fields(F& f, Claimed& m) {
-  f(m.slabs);
-  fields(f, m.error);
-}
-template <class F>
-void fields(F& f, Finished& m) {
-  f(m.object);
-  f(m.sequence);
-  fields(f, m.error);
-}
-template <class F>
-void fields(F& f, Dropped& m) {
-  f(m.number);
-}
+// The fields of each message and of what is in it, in the order of its bytes.
+auto fields(Member& m) { return std::tie(m.slot, m.generation); }
+auto fields(platform::ProcessId& id) { return std::tie(id.pid, id.start); }
+auto fields(PoolShape& s) { return std::tie(s.budget, s.chunk_bytes, s.slab_chunks, s.processes, s.list_entries); }
+auto fields(PoolStore& s) { return std::tie(s.directory, s.capacity, s.block_bytes, s.synced, s.direct, s.engine); }
+auto fields(PoolHeader& h) { return std::tie(h.shape, h.job, h.store); }
+auto fields(Hello& m) { return std::tie(m.version, m.wanted, m.process, m.rank, m.ranks, m.member); }
+auto fields(Claim& m) { return std::tie(m.slabs); }
+auto fields(Look&) { return std::tie(); }
+auto fields(Drop& m) { return std::tie(m.number, m.object, m.sequence, m.abandon, m.history, m.version); }
+auto fields(Commit&) { return std::tie(); }
+auto fields(Leave&) { return std::tie(); }
+auto fields(Welcome& m) { return std::tie(m.member, m.first_slab, m.slabs, m.agent, m.program); }
+auto fields(Refused& m) { return std::tie(m.error); }
+auto fields(Claimed& m) { return std::tie(m.slabs, m.error); }
+auto fields(Finished& m) { return std::tie(m.object, m.sequence, m.error); }
+auto fields(Dropped& m) { return std::tie(m.number); }
+auto fields(Stage& m) { return std::tie(m.bytes); }
+auto fields(Piece& m) { return std::tie(m.object, m.offset, m.at, m.bytes, m.description); }
+auto fields(Moved& m) { return std::tie(m.object, m.offset, m.error); }
+auto fields(Borrow&) { return std::tie(); }
+auto fields(Returned& m) { return std::tie(m.first); }
+auto fields(Lent& m) { return std::tie(m.first); }
+auto fields(Recall& m) { return std::tie(m.first); }
+auto fields(Delayed& m) { return std::tie(m.object, m.error); }
+auto fields(Lifeline& m) { return std::tie(m.version, m.process); }
+auto fields(Request& m) { return std::tie(m.bytes, m.piece); }
+auto fields(Granted& m) { return std::tie(m.lease, m.bytes); }
+auto fields(Share& m) { return std::tie(m.link); }
+auto fields(RecallLease& m) { return std::tie(m.lease); }
+auto fields(ReturnLease& m) { return std::tie(m.lease, m.unusable); }
 
-template <class F>
-void fields(F& f, Stage& m) {
-  f(m.bytes);
-}
-template <class F>
-void fields(F& f, Piece& m) {
-  f(m.object);
-  f(m.offset);
-  f(m.at);
-  f(m.bytes);
-  f(m.description);
-}
-template <class F>
-void fields(F& f, Moved& m) {
-  f(m.object);
-  f(m.offset);
-  fields(f, m.error);
-}
-
-template <class F>
-void fields(F&, Borrow&) {}
-template <class F>
-void fields(F& f, Returned& m) {
-  f(m.first);
-}
-template <class F>
-void fields(F& f, Lent& m) {
-  f(m.first);
-}
-template <class F>
-void fields(F& f, Recall& m) {
-  f(m.first);
-}
-template <class F>
-void fields(F& f, Delayed& m) {
-  f(m.object);
-  fields(f, m.error);
-}
-
-template <class F>
-void fields(F& f, Lifeline& m) {
-  f(m.version);
-  f(m.process.pid);
-  f(m.process.start);
-}
-template <class F>
-void fields(F& f, Request& m) {
-  f(m.bytes);
-  f(m.piece);
-}
-template <class F>
-void fields(F& f, Granted& m) {
-  f(m.lease);
-  f(m.bytes);
-}
-template <class F>
-void fields(F& f, Share& m) {
-  f(m.link);
-}
-template <class F>
-void fields(F& f, RecallLease& m) {
-  f(m.lease);
-}
-template <class F>
-void fields(F& f, ReturnLease& m) {
-  f(m.lease);
-  f(m.unusable);
+// Writes or reads a value with all that is in it: one function for both, so that they cannot differ.
+template <class F, class T>
+void pass(F& f, T& value) {
+  if constexpr (std::is_same_v<T, Error>) {
+    auto code = static_cast<std::uint32_t>(value.code);
+    f(code);
+    value.code = static_cast<Errc>(code);
+    if (value.message.size() > kMostText) value.message.resize(kMostText);
+    f(value.message);
+  } else if constexpr (std::is_invocable_v<F&, T&>) {
+    f(value);
+  } else {
+    std::apply([&](auto&... field) { (pass(f, field), ...); }, fields(value));
+  }
 }
 
 template <std::size_t I = 0>
@@ -223,12 +106,13 @@ Error damaged(const std::string& what) { return {Errc::damaged, "a message of th
 }  // namespace
 
 std::vector<std::byte> encode(const Any& message) {
-  Out out;
-  out.number(static_cast<std::uint8_t>(message.index()));
+  std::vector<std::byte> out;
   Writer write{out};
+  auto kind = static_cast<std::uint8_t>(message.index());
+  write(kind);
   Any copy = message;
-  std::visit([&](auto& one) { fields(write, one); }, copy);
-  return out.take();
+  std::visit([&](auto& one) { pass(write, one); }, copy);
+  return out;
 }
 
 Result<Any> parse(std::span<const std::byte> bytes) {
@@ -245,7 +129,7 @@ Result<Any> parse(std::span<const std::byte> bytes) {
     }
   }
   Reader read{in};
-  std::visit([&](auto& one) { fields(read, one); }, message);
+  std::visit([&](auto& one) { pass(read, one); }, message);
   if (!in.ok() || !in.rest().empty()) return damaged("of kind " + std::to_string(kind) + " has a wrong length");
   return message;
 }
