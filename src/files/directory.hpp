@@ -28,7 +28,7 @@ class Directory {
     return engine_->suspender().refusal(interrupted);
   }
   /// The cache's memory is the host's, and can be filled by the application.
-  bool lends() const { return !engine_->gpu(); }
+  bool lends() const { return !engine_->device()->gpu(); }
   PieceLayout layout() const;
   /// Error unknown_version: it was never closed, or a piece is missing.
   Result<FileRecord> record_of(const FileName& file) const;

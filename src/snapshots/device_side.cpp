@@ -6,13 +6,13 @@ namespace ebb::snapshots {
 
 DeviceSide::DeviceSide(const std::shared_ptr<runtime::Engine>& engine, std::uint32_t zone_bytes,
                        std::uint32_t piece_zones)
-    : engine_(engine), zone_bytes_(zone_bytes), piece_zones_(piece_zones), arrays_(engine->shared_device()) {}
+    : engine_(engine), zone_bytes_(zone_bytes), piece_zones_(piece_zones), arrays_(engine->device()) {}
 
 Result<void> DeviceSide::add(const Protection& made) {
   const auto engine = engine_.lock();
   if (!engine) return Error{Errc::closed, "the store is closed, and its snapshots have ended"};
   if (!copier_) {
-    auto copier = DeviceCopier::make(engine, engine->shared_device(), arrays_, zone_bytes_, piece_zones_);
+    auto copier = DeviceCopier::make(engine, engine->device(), arrays_, zone_bytes_, piece_zones_);
     if (!copier) return copier.error();
     copier_ = std::move(*copier);
     counted_ = copier_.get();

@@ -174,8 +174,8 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
   const auto engine = engine_.lock();
   if (ended_ || !engine) return snapshots_closed();
   const Protection made{region, static_cast<std::byte*>(memory), bytes, options.track,
-                        engine->device().owns(memory, bytes)};
-  if (auto good = check_protection(made, protections_, engine->gpu()); !good) return good;
+                        engine->device()->owns(memory, bytes)};
+  if (auto good = check_protection(made, protections_, engine->device()->gpu()); !good) return good;
   std::vector<Protection> all = protections_;
   const auto place = std::ranges::upper_bound(all, region, {}, &Protection::region);
   all.insert(place, made);

@@ -122,12 +122,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// "version 3 of history "x"", for messages.
   std::string key_text(policy::HistoryId history, Version version);
   policy::Time now() const { return port_.now(); }
-  platform::Device& device() { return *seams_.device; }
-  const std::shared_ptr<platform::Device>& shared_device() const { return seams_.device; }
+  const std::shared_ptr<platform::Device>& device() const { return seams_.device; }
   const Streams& streams() const { return streams_; }
   ZoneScratches& zone_scratches() { return zone_scratches_; }
   Stats stats();
-  std::optional<int> gpu() const { return seams_.device->gpu(); }
 
   Waits& waits() { return waits_; }
   Suspender& suspender() { return suspender_; }

@@ -153,9 +153,9 @@ void SnapshotReader::hint_piece(const StoredSnapshot& of, const ZonesInPiece& ch
 Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<const Piece> regions,
                                      std::span<const ZoneRange> zones, std::optional<platform::StreamId> stream) {
   constexpr std::size_t kAhead = 8;
-  SnapshotDelivery delivery(engine_.shared_device(), engine_.zone_scratches(), snapshot, regions, stream);
+  SnapshotDelivery delivery(engine_.device(), engine_.zone_scratches(), snapshot, regions, stream);
   const auto chunks = zones_by_piece(snapshot, storage::plan_restore(snapshot.map, zones));
-  const bool ahead = !engine_.device().host_memory();
+  const bool ahead = !engine_.device()->host_memory();
   auto hinted = chunks.begin();
   std::size_t pieces = 0, hints = 0;
   for (auto at = chunks.begin(); at != chunks.end(); ++pieces) {
@@ -190,7 +190,7 @@ Result<void> SnapshotReader::restore_piece(const StoredSnapshot& from, std::span
   History history = engine_.view(name);  // its number stays, for as long as this is held
   const auto bytes = bytes_of_piece(engine_.history(name, Order::none).first, from, chunks);
   if (!bytes) return bytes.error();
-  const bool host = engine_.device().host_memory();
+  const bool host = engine_.device()->host_memory();
   auto loaded = LoadedPiece::load(history, storage::kPieceVersion, *bytes, host || delivery.on_device(chunks), stop_);
   if (!loaded) return failed(from, chunks.front(), 0, loaded.error());
   const bool on_device = loaded->lent() && !host;

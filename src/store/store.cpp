@@ -258,7 +258,7 @@ History Store::history(std::string name, Order order) {
   return history;
 }
 
-std::optional<int> Store::gpu() const { return engine_ ? engine_->gpu() : std::nullopt; }
+std::optional<int> Store::gpu() const { return engine_ ? engine_->device()->gpu() : std::nullopt; }
 
 Result<void> Store::suspend_on(int signal, const SuspendOptions& options) {
   return engine_ ? engine_->suspender().on(signal, options) : no_store();
