@@ -5,7 +5,7 @@ namespace {
 
 using L = LeaseState;
 
-constexpr LeaseTransition kLeaseTransitions[] = {
+constexpr LeaseTransition kLeaseTable[] = {
     {L::gone, L::lent, "grant", "the lender's budget has room, and the borrower wants more than it has"},
     {L::lent, L::recalled, "recall", "the lender lends less, is dead, or the store closes"},
     {L::lent, L::gone, "return", "no copy of the borrower's is under way there, and its mapping is gone"},
@@ -19,12 +19,12 @@ constexpr LeaseTransition kLeaseTransitions[] = {
 };
 
 constexpr StateTable<LeaseState, 5> kLeaseStates("a lease", {"gone", "lent", "recalled", "overdue", "orphaned"},
-                                                 kLeaseTransitions);
+                                                 kLeaseTable);
 
 }  // namespace
 
 const char* name_of(LeaseState state) { return kLeaseStates.name_of(state); }
-std::span<const LeaseTransition> lease_transitions() { return kLeaseTransitions; }
+std::span<const LeaseTransition> lease_transitions() { return kLeaseTable; }
 LeaseState transition(LeaseState from, LeaseState to) { return kLeaseStates.transition(from, to); }
 
 }  // namespace ebb::policy
