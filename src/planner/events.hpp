@@ -178,7 +178,7 @@ struct Lend {
   TierIndex tier = kNoTier;
   SegmentId segment = 0;
   Bytes bytes = 0;
-  PartyId lender = 0;   // 0: not known
+  PartyId lender = 0;   // 0: it is not known
   bool relays = false;  // copies between it and host memory take no time of the links of the application's device
 };
 
