@@ -53,7 +53,7 @@ class Calls {
   }
   void answer(Request& request, Reason reason, std::string detail = {});
   void refuse_missing(RequestId id, HistoryId client, Version version) const;
-  // Those of a checkpoint for which `which` holds, by id.
+  // The requests for a checkpoint for which `which` holds, by id.
   template <class Which>
   std::vector<RequestId> of(Slot slot, const Which& which) const {
     std::vector<RequestId> found;
@@ -63,9 +63,9 @@ class Calls {
     return found;
   }
 
-  // For room, in the order of their calls.
+  // The requests that wait for room, in the order of their calls.
   const std::vector<RequestId>& waiting() const { return waiting_; }
-  // Those that still wait when it is their turn.
+  // Calls `each` for them, except for those that an earlier `each` has answered.
   template <class Each>
   void for_waiting(const Each& each) {
     for (const RequestId id : std::vector(waiting_))

@@ -25,7 +25,7 @@ struct PerTier : std::array<T, kMaxTiers> {
   const T& operator[](TierIndex t) const { return this->begin()[t]; }
 };
 
-// Where a complete copy stays if this one goes.
+// Where else there is a complete copy of what a replica holds.
 enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
 
 struct Replica {
@@ -39,7 +39,7 @@ struct Replica {
   MoveIndex filler = kNoMove;  // the move that writes it
 };
 
-// Its bytes can be had, all of them.
+// Whether all bytes of the replica can be read.
 inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 
 // Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
@@ -100,7 +100,7 @@ struct Checkpoint {
 inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
 
 // How far the restore order is served on a tier: the bytes of every hinted checkpoint before `next` are there or above,
-// or in flight to there; `ahead` is their size. What may undo that resets it.
+// or in flight to there; `ahead` is their size. An event that may make that untrue resets the cursor.
 struct Cursor {
   RestoreOrder::Position next = INT64_MIN;
   Bytes ahead = 0;

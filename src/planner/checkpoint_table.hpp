@@ -31,7 +31,7 @@ class CheckpointTable {
 
   // Names.
   Slot lookup(HistoryId history, Version version) const;  // kNoSlot: none
-  // Of a version that is written, or being written by a checkpoint call.
+  // Whether the version is written, or being written by a checkpoint call.
   bool readable(Slot slot) const {
     return slot != kNoSlot && checkpoints_[slot].exists && !checkpoints_[slot].reserving;
   }

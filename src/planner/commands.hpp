@@ -76,7 +76,7 @@ struct Failure {
   std::string detail = {};  // why, if the planner knows
 };
 
-// Nothing is left in a segment beyond what was recalled: its lender may take that.
+// Nothing is left in the part of a segment that was recalled: its lender may take it.
 struct Returned {
   TierIndex tier = kNoTier;
   SegmentId segment = 0;

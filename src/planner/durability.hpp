@@ -29,12 +29,12 @@ class Durability {
   void begin_event() { file_full_ = nothing_comes_ = false; }
   // Brings the counts to what the facts say.
   void count(Slot slot);
-  // Some are complete in the file and not durable yet.
+  // Whether checkpoints are complete in the file and not durable yet.
   bool syncing() const { return syncing_ > 0; }
 
-  // The file had no room for one.
+  // The file had no room for a checkpoint.
   void note_no_room(TierIndex tier);
-  // It had none, and nothing in flight makes any: said once.
+  // Whether the file has no room and nothing in flight will make any. True once for each time that this happens.
   bool take_nothing_comes() { return std::exchange(nothing_comes_, false); }
   Slot next_to_file() const;
   bool short_of_file(const Checkpoint& c) const;
@@ -59,7 +59,7 @@ class Durability {
   CheckpointTable& table_;
   const TierSpace& space_;
   const Transfers& transfers_;
-  // What has yet to go down to the file, in the order of stored_at.
+  // The checkpoints that have yet to go down to the file, in the order of stored_at.
   std::set<std::pair<std::uint64_t, Slot>> unfiled_;
   std::size_t syncing_ = 0;      // checkpoints that are complete there and not durable
   std::size_t filling_ = 0;      // on their way there

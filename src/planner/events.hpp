@@ -60,8 +60,8 @@ struct WaitAll {
 
 // --- what becomes of a call: `request` is that of the call ----------------------------------------------------------
 
-// Of an ordered restore: its call has returned with every copy on the stream, and the version is consumed now.
-// Of a reserve or borrow: the application is done with it, while its memory is still in use. A reserved version counts
+// For an ordered restore: its call has returned with every copy on the stream, and the version is consumed now.
+// For a reserve or borrow: the application is done with it, while its memory is still in use. A reserved version counts
 // as being written until its commit; a borrowed one is released (`keep`) and only its memory waits for the Release.
 struct Submit {
   RequestId request = 0;
@@ -91,7 +91,7 @@ struct Cancel {
   RequestId request = 0;
 };
 
-// Of an ordered call: what its stream held before it is done.
+// The stream of an ordered call has done all that it held before the call.
 struct Ready {
   RequestId request = 0;
 };
@@ -136,7 +136,7 @@ struct Forget {};
 // --- from the driver ------------------------------------------------------------------------------------------------
 
 // A checkpoint that an earlier process left, complete in the slowest tier's file, which need not have room for it.
-// Nothing is moved. Not for a version that exists, nor without a file tier.
+// Nothing is moved. Never sent for a version that exists, nor without a file tier.
 struct Recovered {
   Version version = 0;
   Bytes bytes = 0;
@@ -148,7 +148,7 @@ struct Durable {
   Version version = 0;
 };
 
-// It is not, and may be incomplete: it never will be, or is tried again.
+// A version is not durable, and may be incomplete: writing it is tried again, or never will be.
 struct NotDurable {
   Version version = 0;
 };
@@ -178,7 +178,7 @@ struct Lend {
   TierIndex tier = kNoTier;
   SegmentId segment = 0;
   Bytes bytes = 0;
-  PartyId lender = 0;   // 0: of whom nothing is known
+  PartyId lender = 0;   // 0: it is not known
   bool relays = false;  // copies between it and host memory take no time of the links of the application's device
 };
 
@@ -207,7 +207,7 @@ struct Lost {
   SegmentId segment = 0;
 };
 
-// Nothing but the time.
+// Tells the time, and no more.
 struct Tick {};
 
 using Any = std::variant<Tick, Checkpoint, Reserve, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,

@@ -10,7 +10,7 @@ class FlushQueue {
  public:
   using Order = std::set<FlushKey>;
   const Order& all(TierIndex t) const { return all_[t]; }
-  // Of them, those that a `wait` asks for or whose memory was recalled.
+  // Those of them that a `wait` asks for, or whose memory was recalled.
   const Order& forced(TierIndex t) const { return forced_[t]; }
 
   // The checkpoint is to leave `tier` (kNoTier: none).

@@ -49,14 +49,14 @@ class FragmentMap {
   Bytes first_of(SegmentId segment) const { return segments_.at(segment).first; }
   Bytes lent() const { return lent_; }  // as it was said
   Bytes capacity() const;               // that can be placed in: whole granules
-  Bytes largest_segment() const;        // likewise, of one
+  Bytes largest_segment() const;        // the same, of one segment
   Bytes used() const { return used_; }  // beyond the ends as well
   Bytes free() const { return free_; }
   Bytes largest_gap() const { return gaps_.empty() ? 0 : gaps_.rbegin()->first; }
-  // What a fragment holds before its segment's end.
+  // The bytes of a fragment that lie before its segment's end.
   Bytes usable(const Fragment& f) const;
   bool beyond(Bytes offset, Bytes size) const { return offset + size > segments_[segment_of(offset)].end; }
-  // Whose fragments are beyond or across the end of a segment: segment by segment, the last of each first.
+  // The owners of fragments beyond or across the end of a segment: segment by segment, the last of each first.
   std::vector<std::uint32_t> owners_beyond() const;
   std::vector<std::uint32_t> owners_beyond(SegmentId segment) const;
   void check() const;  // throws std::logic_error

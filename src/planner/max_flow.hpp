@@ -17,7 +17,7 @@ class MaxFlow {
   void set_capacity(int edge, Amount capacity) { capacity_[static_cast<std::size_t>(edge)] = capacity; }
   // A flow of the largest value, from nothing. Its paths have few hops: the shortest are filled first.
   Amount run(int source, int sink);
-  // Of the last run.
+  // The flow over an edge in the last run.
   Amount flow(int edge) const { return left_[2 * static_cast<std::size_t>(edge) + 1]; }
   // Whether more could still reach the node: the source's side of the least cut that is nearest to the source.
   bool reached(int node) const { return level_[static_cast<std::size_t>(node)] >= 0; }

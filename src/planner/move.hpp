@@ -50,7 +50,7 @@ inline int hops_of(const Move& m, int way) { return m.kind == MoveKind::check ? 
 // How many staging rings a chunk passes, each behind a hop.
 inline int rings_of(const Move& m, int way) { return m.kind == MoveKind::check ? 1 : route_of(m, way).hops - 1; }
 inline bool arrived(const Move& m, const Chunk& k) { return k.hop == hops_of(m, k.way); }
-// Its copies take as long as the application likes: their link does not count them.
+// Whether its copies run on the application's stream, for as long as that takes: their link does not count them.
 inline bool on_its_stream(const Move& m) { return m.ordered && hops_of(m, 0) == 1; }
 inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
 

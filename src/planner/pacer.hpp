@@ -15,9 +15,9 @@ class Pacer {
  public:
   explicit Pacer(std::uint32_t share) : share_(std::max(share, 1u)) {}
   void set_share(std::uint32_t share) { share_ = std::max(share, 1u); }
-  // What a copy over a link counts as.
+  // The time that a copy over a link counts as.
   Time cost(const LinkSpec& link, Bytes bytes) const;
-  // When it may be given.
+  // When a copy that costs so much may be given.
   Time ready(Time cost) const { return until_ - cost; }
   void give(Time now, Time cost) { until_ = std::max(until_, now) + cost; }
 
@@ -26,17 +26,17 @@ class Pacer {
   Time until_ = 0;  // as much as was given counts as the time up to here
 };
 
-// Of all lenders that allow less than the whole.
+// The pacers of all lenders that allow less than the whole of their bandwidth.
 class Pacers {
  public:
   Pacers(const Context& context, const TierSpace& space) : context_(context), space_(space) {}
 
   void limit(PartyId lender, std::uint32_t share);
-  // Of what is copied to or from a checkpoint's place on a tier (kNoTier: the application's); null: nothing limits
-  // that. What its lender wants back at once may leave as fast as it can.
+  // The pacer of copies to or from a checkpoint's place on a tier (kNoTier: the application's); null: nothing limits
+  // them. Copies out of memory that its lender wants back at once are not limited.
   Pacer* of(const Checkpoint& c, TierIndex tier);
   Pacer* of(PartyId lender);
-  // What copying to or from a tier takes at the pace of the slowest of its lenders.
+  // The time that copying to or from a tier takes at the pace of the slowest of its lenders.
   Time slowest(TierIndex tier, const LinkSpec& link, Bytes bytes) const;
 
  private:

@@ -47,7 +47,7 @@ class Planner {
 
   // The checkpoint behind a key, if it exists and can be restored (or is being written).
   std::optional<CheckpointRef> find(HistoryId history, Version version) const;
-  // Nothing of it exists, is hinted, is known to be consumed, or is in flight.
+  // Nothing of the history exists, is hinted, is known to be consumed, or is in flight.
   bool idle(HistoryId history) const;
   bool hinted(HistoryId history, Version version) const;
   std::optional<Version> next_hinted(HistoryId history) const;  // the first that exists

@@ -100,7 +100,7 @@ class Provisioner {
 
   const ProvisionState& state() const { return state_; }
   const ProvisionSpec& spec() const { return spec_; }
-  // Nothing will be commanded any more, whatever comes.
+  // Whether no event can lead to another command.
   bool finished() const;
 
  private:

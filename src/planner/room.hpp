@@ -14,7 +14,7 @@
 
 namespace ebb::policy {
 
-// In whose name room is asked for decides what may be taken.
+// Who asks for room, which decides what may be evicted for it.
 struct Rights {
   enum Who : std::uint8_t { demand, flush, prefetch } who = demand;
   std::int64_t distance = FragmentScore::kUnhinted;

@@ -15,7 +15,7 @@ class Segments : Part {
   void on(HistoryId client, const event::Limit& e);
   void on(HistoryId client, const event::Recall& e);
   void on(HistoryId client, const event::Lost& e);
-  // What is beyond the end of a segment goes once nothing uses it, if it is complete elsewhere.
+  // Frees the replicas beyond the end of a segment that nothing uses and that are complete elsewhere.
   void leave_beyond();
 
  private:

@@ -42,7 +42,7 @@ class StagingRings {
   // No chunk takes a slot of it any more. Those that have one go on, unless its memory is lost.
   void close(TierIndex tier, SegmentId segment, bool urgent, bool lost = false);
   bool lost(NodeIndex node) const { return at(node).memory && at(node).memory->lost; }
-  // Whose memory the ring is in. 0: the node's own, or its lender wants it back at once, and no pace applies.
+  // The lender of the ring's memory, whose pace applies. 0: it is the node's own, or the lender wants it back at once.
   PartyId lender(NodeIndex node) const { return at(node).memory ? at(node).memory->lender : 0; }
 
  private:

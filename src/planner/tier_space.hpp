@@ -36,26 +36,26 @@ class TierSpace {
   const std::set<SpareKey>& spares(TierIndex t) const { return at(t).spares; }
   Bytes spare_bytes(TierIndex t) const { return at(t).spare_bytes; }
 
-  // Segments of memory tiers. `lend`: who stays, though it was to leave.
+  // Segments of memory tiers. lend() returns the checkpoints that stay, though they were to leave.
   std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender = 0, bool relays = false);
   void recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline);
-  // Nothing can be placed there, and nothing is there.
+  // Nothing can be placed in the segment, and nothing is there.
   bool unused(TierIndex t, SegmentId segment) const;
   // So many bytes at the end of a segment are not for checkpoints; nothing is there.
   void set_aside(TierIndex t, SegmentId segment, Bytes bytes);
   void mark_lost(TierIndex t, SegmentId segment);
   void report_returned();
   PartyId lender_of(const Checkpoint& c, TierIndex t) const { return context_.memory(t) ? lease_of(c, t).lender : 0; }
-  // Copies between its place on a memory tier and the host are made by the lender's device (event::Lend).
+  // Whether copies between the checkpoint's place and the host are made by the lender's device (event::Lend).
   bool relays(const Checkpoint& c, TierIndex t) const { return lease_of(c, t).relays; }
-  // Of the segments of which something can be used.
+  // The lenders of all segments of which something can be used.
   std::vector<PartyId> lenders_of(TierIndex t) const;
-  // Its place is, in part, where the tier's memory has turned out to have ended.
+  // Whether the checkpoint's place reaches beyond the end of its segment.
   bool beyond(const Checkpoint& c, TierIndex t) const {
     return context_.memory(t) && map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
   }
   bool in_lost_memory(const Checkpoint& c, TierIndex t) const { return lease_of(c, t).lost; }
-  // Its lender will take what the replica is in, and says when.
+  // Whether the lender takes the checkpoint's place back by a deadline.
   bool urgently_recalled(const Checkpoint& c, TierIndex t) const {
     return beyond(c, t) && lease_of(c, t).deadline != kNever;
   }

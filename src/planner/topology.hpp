@@ -29,7 +29,7 @@ struct TierSpec {
   NodeIndex node = -1;
 };
 
-// What links use up between them, such as a disk's time or a bus.
+// What several links share, such as a disk's time or a bus.
 struct ResourceSpec {
   std::string name;
   bool urgent_first = true;  // a transfer waits while a more urgent one has anything to send over it (a disk)
@@ -77,8 +77,8 @@ struct Machine {
   // answer to its call, without a command (a driver writes what names it then) and without taking room; its end is a
   // Freed as any other's, of length 0.
   bool ephemeral = true;
-  // Of a store that is not ephemeral and has a file. A version that newer ones make up for is dropped, once those are
-  // durable, and checkpoints come to the file in the order in which they were written.
+  // Only for a store that is not ephemeral and has a file. A version that newer ones make up for is dropped once those
+  // are durable, and checkpoints come to the file in the order in which they were written.
   Retention retention;
   bool manual_prefetch = false;  // nothing is prefetched before start_prefetch
   int max_retries = 3;           // of one transfer

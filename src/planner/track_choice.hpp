@@ -19,7 +19,7 @@ TrackBounds track_bounds(Bytes zone);
 // Which zones of a region to watch until the next cut.
 enum class Tracked : std::uint8_t { nothing, sample, everything };
 
-// Of one region. Not thread-safe.
+// Decides for one region. Not thread-safe.
 class TrackChoice {
  public:
   explicit TrackChoice(const TrackBounds& bounds = {}) : bounds_(bounds) {}

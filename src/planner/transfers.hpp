@@ -26,22 +26,22 @@ class Transfers {
   bool in_flight() const { return in_flight_ > delayed_ || held_ > 0 || paced_; }
   void delay(MoveIndex index);
 
-  // `call`: that it serves, if any.
+  // `call`: the one that the move serves, if any.
   MoveIndex begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
                   const Request* call = nullptr);
   void make_demand(MoveIndex index, Time since);
   void unhold(Move& m);
-  // Nothing more is sent. True: nothing of it is in flight, and it has yet to be ended.
+  // Sends nothing more of the move. True: nothing of it is in flight, and the caller has to end it.
   bool cancel(MoveIndex index);
   void end(MoveIndex index);
   bool all_out(const Move& m) const;
-  // A move that goes on fills the replica.
+  // Whether a move that is not cancelled fills the replica.
   bool filling(const Replica& r) const { return r.filler != kNoMove && !(*this)[r.filler].cancelled; }
 
   // Routes and links.
   const Route& route_of(TierIndex from, TierIndex to) const { return routes_of(from, to).front(); }
   Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
-  // A lender's pace, and not a link, makes it that long.
+  // Whether a lender's pace, and not a link, sets the time of the route.
   bool paced(TierIndex from, TierIndex to, Bytes bytes) const;
   Time time_left(const Move& m) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
@@ -49,7 +49,7 @@ class Transfers {
   Link& link(int l) { return links_[static_cast<std::size_t>(l)]; }
   const Link& link(int l) const { return links_[static_cast<std::size_t>(l)]; }
 
-  // What could be sent next over hop `hop` of one of its ways: an index into chunks, or kNewChunk; kNothing.
+  // What could be sent next over a hop of one of the move's ways: an index into chunks, kNewChunk or kNothing.
   static constexpr int kNothing = -2, kNewChunk = -1;
   struct Hop {
     int way = 0, hop = 0;
@@ -59,9 +59,9 @@ class Transfers {
   bool pending_on(const Move& m, Hop at) const;
   void send(MoveIndex index, Hop at, int chunk, Bytes length);
 
-  // When a chunk that could be sent may be, at the pace that lenders of its memory allow. It counts when it is sent.
+  // When the lenders of its memory allow that the chunk is sent. It counts as sent only by send().
   Time at_pace(const Move& m, Hop at, int chunk, Bytes length);
-  // Nothing is held up by a pace any more, or something is until that time.
+  // Whether a lender's pace holds something up: nothing any more, or until that time.
   void hold_up_none() { paced_ = false; }
   void hold_up(Time until);
 
@@ -79,11 +79,11 @@ class Transfers {
   void remove_chunk(Move& m, Bytes offset);
   void return_slot(const Move& m, Chunk& k, int hop);
   void return_slots(const Move& m, Chunk& k);
-  // A chunk that is not on a link takes the direct route, from its beginning.
+  // Makes a chunk that is not on a link begin anew, over the direct route.
   void go_straight(const Move& m, Chunk& k);
-  // It is in a staging ring whose memory was lost, or on its way there.
+  // Whether the chunk is in a staging ring whose memory was lost, or on its way there.
   bool in_lost_ring(const Move& m, const Chunk& k) const;
-  // Those that are in such a ring begin anew; those on their way do so when they are there.
+  // Chunks in such a ring begin anew at once, those on their way there when they arrive.
   void leave_lost_rings();
 
  private:

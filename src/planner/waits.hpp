@@ -18,10 +18,10 @@ class Waits : Part {
   void progress(Slot slot);
   // The checkpoint's only copy is lost.
   void fail(Slot slot, const std::string& why);
-  // It is on its way to the file, and held up there.
+  // The checkpoint will not become durable as it is being written: refuses the waits for it at the file.
   void not_durable(Slot slot);
   bool cancel(RequestId id);  // false: it does not wait
-  // Nothing is in flight any more.
+  // Nothing is in flight any more: refuses the waits that no further try will end.
   void refuse_stuck();
 
  private:

@@ -30,7 +30,7 @@ class ZoneBuffer {
   // A place for a copy, which begins; none: there will be one when a slot has drained. The last `reserve` places of a
   // slot are not given.
   std::optional<Place> take(CutIndex cut, std::uint32_t reserve);
-  // The cut of a copy that has ended; 0: it failed meanwhile.
+  // The cut of a copy that has ended; 0: the cut failed before that.
   CutIndex copied(std::uint32_t slot);
   void drained(std::uint32_t slot);
   void fail();  // what is in it is of no use
