@@ -1,5 +1,5 @@
 #pragma once
-// What works on a store beside its callers, and has to end before that closes.
+// Work on a store that is not a call's, and has to end before the store closes: snapshots.
 #include "ebbtide/store.hpp"
 
 namespace ebb::runtime {
@@ -8,13 +8,13 @@ namespace ebb::runtime {
 class Attached {
  public:
   virtual ~Attached() = default;
-  /// What is under way of `version` of the store's own history (none: of all its versions) is awaited, so that the
+  /// Waits until `version` of the store's own history (none: all its versions) is no longer under way, so that the
   /// store's calls find it. Errors: timed_out; how it failed, also if that was before.
   virtual Result<void> settle(std::optional<Version> version, std::optional<Seconds> timeout,
                               const Interrupt& interrupted) = 0;
-  /// What became of this version (none: of any) is of no concern any more.
+  /// This version (none: every version) was dropped: settle() and end() report no failure of it any more.
   virtual void dropped(std::optional<Version> version) = 0;
-  /// A snapshot of this version is under way: no other call may write that version.
+  /// Whether a snapshot of this version is under way, so that no other call may write it.
   virtual bool in_flight(Version version) = 0;
   /// Engine::restore of the store's own history, which may write to memory that it looks after.
   virtual Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options) = 0;

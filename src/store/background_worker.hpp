@@ -21,7 +21,7 @@ class BackgroundWorker {
   void start() {
     thread_ = std::thread([this] { run(); });
   }
-  /// Once the store is closed.
+  /// Called once the store is closed.
   void join();
 
   /// The request has one more copy to make.

@@ -12,7 +12,7 @@
 
 namespace ebb::runtime {
 
-/// Of lent memory.
+/// Who lends a segment of memory.
 struct LentBy {
   policy::PartyId party = 0;
   platform::Device* owner = nullptr;  // LoanSource::Terms::owner
@@ -29,8 +29,8 @@ class CacheMemory {
  public:
   CacheMemory(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, LinkQueues& queues, CallTable& calls)
       : port_(port), lifetime_(lifetime), catalog_(catalog), queues_(queues), calls_(calls) {}
-  /// Before any thread is there. What is provisioned is recorded in `log`, if there is one. Error out_of_memory naming
-  /// the tier.
+  /// Called before any thread is there. What is provisioned is recorded in `log`, if there is one. Error out_of_memory
+  /// naming the tier.
   Result<void> create(const Seams& seams, const EngineSetup& setup, const std::shared_ptr<ProvisionLog>& log);
   /// No memory comes any more.
   void stop();
@@ -38,7 +38,7 @@ class CacheMemory {
 
   const Tiers& tiers() const { return *tiers_; }
   Tiers& tiers() { return *tiers_; }
-  /// For what is lent. Empty: it was freed, or never there.
+  /// Keeps the tiers' memory mapped for whoever reads lent memory. Empty: it was freed, or never there.
   const std::shared_ptr<Tiers>& share() const { return tiers_; }
 
   // For lenders of memory. A segment's memory is valid until the store has closed, whatever becomes of the segment.
@@ -49,7 +49,7 @@ class CacheMemory {
   /// More of a segment that was recalled may be used again. False: it was lost, or has no more.
   bool extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
               const LentBy& lender);
-  /// Whose own link a copy between there and the host takes; null: that of the application's device.
+  /// The device over whose link copies between the place and the host go; null: the application's.
   platform::Device* owner(const Locked& locked, const policy::Place& place) const;
   /// All but the first `bytes` will be taken back, at `deadline` if there is one. What is there leaves, and is moved if
   /// it is the only copy. False: no more than that is lent.
@@ -59,7 +59,7 @@ class CacheMemory {
   /// lost.
   bool await_returned(Locked& locked, policy::TierIndex tier, policy::SegmentId segment,
                       std::chrono::nanoseconds timeout);
-  /// What it held is gone, now; versions of which it had the only copy are lost.
+  /// The segment's bytes are gone; versions of which it had the only copy are lost.
   void lose(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment);
   /// The planner has nothing left beyond the end of a segment.
   void take_returned(const Locked& locked, const policy::Returned& returned);
@@ -67,12 +67,12 @@ class CacheMemory {
 
   /// Submits where segments end that have less memory than the planner counts on.
   void submit_limits(const Locked& locked);
-  /// Whether it can be carried out now, if only to fail.
+  /// Whether the command can be carried out now, if only to fail.
   bool usable(const policy::Command& command) const;
-  /// Its memory never comes, or it would read what never came.
+  /// Whether memory that the command reads or writes will never be there.
   bool never(const policy::Command& command) const;
   Error no_memory_error(const policy::Command& command) const;
-  /// What a reservation was granted, before it is handed out.
+  /// Waits until the memory that a reservation was granted can be used.
   Result<void> await(Locked& locked, Request& request, const Interrupt& interrupted);
   /// The planner has given a command: its target's memory will be used.
   void want(const policy::Command& command);

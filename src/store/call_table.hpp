@@ -50,9 +50,9 @@ class CallTable {
     Request& request_;
     bool detached_ = false;
   };
-  /// One whose call does not wait.
+  /// Adds a request whose call does not wait.
   void add_background(const Locked& locked, std::shared_ptr<Request> request);
-  /// Throws std::out_of_range: it has ended.
+  /// Throws std::out_of_range if the request has ended.
   const std::shared_ptr<Request>& background(const Locked& /*locked*/, policy::RequestId id) const {
     return background_.at(id);
   }
@@ -60,23 +60,23 @@ class CallTable {
   /// std::logic_error when the planner's contract is broken.
   void run_until_answered(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted);
 
-  /// A copy from or to the application.
+  /// Takes a command that copies from or to the application.
   void take_command(const Locked& locked, const policy::Command& command);
   void take_answer(const Locked& locked, policy::Answer& answer);
-  /// What its copies come after has failed.
+  /// The request fails: a copy that its own come after has failed.
   void take_spoiled(const Locked& locked, policy::RequestId id);
   /// The target's owner may use it, or free it, from here on; the worker does not touch the request again.
   void end_background(const Locked& locked, Request& request);
-  /// Of a closed store.
+  /// Ends all requests: the store is closed.
   void end_all(const Locked& locked);
 
   /// A command was ordered; on a GPU, others may be to come after it.
   void set_unsent(const Locked& locked, policy::CommandId command);
-  /// Its copy is on a stream, or has ended: others can come after it.
+  /// The command's copy is on a stream, or has ended: others can come after it.
   void set_sent(const Locked& locked, policy::CommandId command);
   /// What the application's stream held before the call is done.
   void stream_ready(const Locked& locked, policy::RequestId id);
-  /// There may be memory for those that wait for it.
+  /// There may be memory for the requests that wait for it.
   void wake_requests(const Locked& locked);
   void wake_everyone(const Locked& locked);
   /// Notified when a Future has ended, something became durable or never will, a timer fired.
@@ -85,7 +85,7 @@ class CallTable {
  private:
   void enter(Request& request);
   void leave(policy::RequestId id) { spare_ = requests_.extract(id); }
-  /// Whether it has a copy to make, for which everything is there: memory, and what it comes after.
+  /// Whether the request has a copy that can be made now: its memory is there, and the copies before it are made.
   bool has_work(const Locked& locked, const Request& request) const;
   void ask_ready(Locked& locked, Request& request);
   void cancel(const Locked& locked, Request& request);

@@ -79,9 +79,9 @@ class Catalog {
   const InHandPtr& in_hand(const Locked& /*locked*/, policy::HistoryId history) const {
     return histories_[history].in_hand;
   }
-  /// Those that begin with `prefix` and have versions, ascending.
+  /// The names that begin with `prefix` and have versions, ascending.
   std::vector<std::string> names(const Locked& locked, std::string_view prefix) const;
-  /// Something was written or planned there, so that it has to be remembered.
+  /// Something was written or planned in the history, so that it has to be remembered.
   void mark_used(const Locked& /*locked*/, policy::HistoryId history) { histories_[history].blank = false; }
   /// Error invalid_argument: the name is too long for a file.
   Result<void> check_name(const Locked& locked, policy::HistoryId history) const;
@@ -89,15 +89,15 @@ class Catalog {
   std::string key_text(const Locked& locked, policy::HistoryId history, Version version) const;
 
   // --- checkpoints
-  /// A new record of what the planner has just taken. Throws std::logic_error if it has not.
+  /// A new record of a checkpoint that the planner has just taken. Throws std::logic_error if it has not.
   Record& add(const Locked& locked, policy::HistoryId history, Version version);
   Record* find(const Locked& locked, policy::CheckpointRef checkpoint);
   Record* find(const Locked& locked, policy::HistoryId history, Version version);
   std::span<Record> records(const Locked& /*locked*/) { return records_; }
-  /// Its name refers to it still: it was neither dropped nor consumed.
+  /// Whether the version still names this record: it was neither dropped nor consumed.
   bool live(const Locked& locked, const Record& record) const;
-  /// All of its bytes are in the store: it can be asked for. Another thread may meanwhile have consumed or
-  /// dropped it, and even written the version anew.
+  /// All bytes of the checkpoint are in the store: it can be asked for. Another thread may have consumed or dropped it
+  /// already, and even written the version anew.
   void set_written(const Locked& locked, policy::CheckpointRef checkpoint);
   /// Calls `f(version, checkpoint)` for what was written in `history` and is there.
   template <class F>
@@ -108,38 +108,38 @@ class Catalog {
   }
   /// The planner says that no attempt to move it is left.
   void take_failure(const Locked& locked, const policy::Failure& failure);
-  /// Its call has returned: every later call that asks for the version gets this error.
+  /// A checkpoint whose call has returned is lost: every later call that asks for the version gets this error.
   void mark_lost(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
   const Error* lost(const Locked& locked, policy::HistoryId history, Version version) const;
-  /// A wait must not pass over what it waited for and whose memory was written to after its commit.
+  /// The error of a wait for checkpoints of which the memory of one was written to after its commit.
   std::optional<Error> overwritten(const Locked& locked, policy::HistoryId history, std::optional<Version> only) const;
   void forget_if_gone(const Locked& locked, policy::HistoryId history, Version version);
   void forget_written(const Locked& /*locked*/, policy::HistoryId history, Version version) {
     histories_[history].written.erase(version);
   }
-  /// Dropped: also why it was lost.
+  /// Forgets versions that were dropped, and why they were lost.
   void forget(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
-  /// What a call says that was answered so.
+  /// The error of a call that the planner refused with this answer.
   Error refusal(const Locked& locked, policy::HistoryId history, Version version, const policy::Answer& answer);
 
   // --- objects
-  /// Gives it an object if it has none. True: it has a new one.
+  /// Gives the record an object if it has none. True: it has a new one.
   bool name_object(const Locked& locked, Record& record);
-  /// Its object is on its way to becoming durable; take_pending() finds it.
+  /// The record's object is on its way to becoming durable; take_pending() finds it.
   void set_pending(const Locked& locked, const Record& record);
   bool any_pending(const Locked& /*locked*/) const { return !pending_objects_.empty(); }
-  /// Its object is in the node's pool, or is there no more.
+  /// The object is in the node's pool, or is there no more.
   void set_listed(const Locked& locked, storage::ObjectId object, bool listed);
   /// Nothing: it was dropped.
   std::optional<policy::CheckpointRef> find_pending(const Locked& locked, storage::ObjectId object) const;
   std::optional<policy::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
-  /// What of a history is not durable yet, in no order.
+  /// The checkpoints of a history that are not durable yet, in no order.
   std::vector<policy::CheckpointRef> pending(const Locked& locked, policy::HistoryId history,
                                              std::optional<Version> only);
   /// Why something of a history is not durable, also when it failed before. `or_listed`: nor in the node's pool.
   std::optional<Error> not_durable(const Locked& locked, policy::HistoryId history, std::optional<Version> only,
                                    bool or_listed = false) const;
-  /// It has no object any more. `id` 0: it had none.
+  /// Takes the checkpoint's object from its record. `id` 0: it had none.
   FileObject take_object(const Locked& locked, policy::CheckpointRef checkpoint);
 
  private:

@@ -40,7 +40,7 @@ struct Check {
   platform::Digest taken;     ///< at commit; known once `place` is empty
   DigestPlaces::Place place;  ///< where it comes to, until the commit's stream has got there
 
-  /// It has.
+  /// The stream has got there: reads `taken` from its place.
   void settle();
 };
 

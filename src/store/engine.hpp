@@ -48,7 +48,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   static Result<std::shared_ptr<Engine>> open(Seams seams, EngineSetup setup);
   static Result<Store> open_store(Seams seams, const Options& options, const Environment& environment);
   static Store store_over(std::shared_ptr<Engine> engine);
-  /// Of a store whose files do not answer: it stays, with its threads, until the process ends.
+  /// Keeps a store whose files do not answer, with its threads, until the process ends.
   static void leave_open(std::shared_ptr<Engine> engine);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -86,7 +86,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
                                const RestoreOptions& options);
   Result<Loan> borrow(policy::HistoryId history, Version version, const RestoreOptions& options);
   Result<void> release(Loan::State& hold, bool keep, const HandBack& how);
-  /// Its handle has ended, and no stream was named on which it is still read.
+  /// The loan's handle has ended, and no stream was named on which it is still read.
   void release_unordered(Loan::State& hold);
   /// Memory that was handed back with `hold` is looked at no longer.
   void end_hold(Hold& hold);
@@ -103,15 +103,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// time is over, or `interrupted`.
   bool wait_for_drops(Seconds limit, const Interrupt& interrupted);
   Result<CheckpointInfo> info(policy::HistoryId history, Version version);
-  /// Of the checkpoint itself, also where that is the map of a snapshot.
+  /// As info(), of the checkpoint itself where that is the map of a snapshot.
   Result<CheckpointInfo> stored_info(policy::HistoryId history, Version version);
   Result<std::vector<Version>> versions(policy::HistoryId history);
   Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
   /// Names that begin with `prefix` and have versions, ascending.
   Result<std::vector<std::string>> names(std::string_view prefix);
-  /// Everything in the history called so is as durable as the store promises, and was written, or read whole, by this
-  /// process.
+  /// Whether everything in the history of this name is as durable as the store promises, and was written, or read
+  /// whole, by this process.
   bool all_safe(const std::string& name);
   const policy::Retention& retention() const { return setup_.machine.retention; }
   /// The first cache's, without what others lend to it.
@@ -154,7 +154,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<bool> restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
                             const RestoreOptions& options, Reading reading);
   Result<Loan> borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options);
-  /// Why nothing can be written now, if so.
+  /// Why nothing can be written now; none: it can.
   std::optional<Error> not_writable(const Locked& locked, policy::HistoryId history) const;
   Error readonly_error() const;
 

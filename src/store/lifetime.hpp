@@ -36,7 +36,7 @@ class Lifetime {
  public:
   explicit Lifetime(const PlannerPort& port);
 
-  /// Refused by name in a forked child; before the mutex is touched.
+  /// The error in a forked child, which must not touch the mutex.
   std::optional<Error> forked() const;
   Error closed_error() const { return {Errc::closed, "the store is closed"}; }
 
@@ -48,10 +48,10 @@ class Lifetime {
   void set_opened(const Locked& /*locked*/) { opened_ = true; }
   /// Waits while another thread closes. Nothing: the caller is the one that closes. Otherwise what close() returns.
   std::optional<Result<void>> begin_closing(Locked& locked, const Interrupt& interrupted);
-  /// It stays open.
+  /// The store stays open.
   void stop_closing(const Locked& locked);
   void set_closed(const Locked& /*locked*/) { closed_ = true; }
-  /// Its files did not answer in time, and may never. Returns what every close() returns from now on.
+  /// The store's files did not answer in time, and may never. Returns what every close() returns from now on.
   Result<void> set_stuck(const Locked& locked, const Error& why);
   void set_ended(const Locked& locked);
 
@@ -61,7 +61,7 @@ class Lifetime {
     if (closed_) quiet_.notify_all();
   }
   bool idle(const Locked& /*locked*/) const { return in_flight_ == 0; }
-  /// With a time limit, a while is enough. False: it is not over.
+  /// Waits until over(), but no longer than `until` or a moment, whichever is later. False: it is not over.
   bool await(Locked& locked, policy::Time until, const std::function<bool()>& over);
   void wake(const Locked& /*locked*/) { quiet_.notify_all(); }
 

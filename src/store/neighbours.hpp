@@ -18,17 +18,17 @@ namespace ebb::runtime {
 class Neighbours {
  public:
   Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup);
-  /// Once the store is open. Errors of lending: unsupported (this device's memory cannot be lent), those of
+  /// Called once the store is open. Errors of lending: unsupported (this device's memory cannot be lent), those of
   /// leases::Lender. A store that cannot borrow here goes on without, and says so.
   Result<void> start();
   /// Lends so much from now on: see leases::Lender::offer().
   Result<void> lend(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted);
   std::optional<LeaseStats> stats() const;
-  /// Nothing is taken any more, and nothing moves. What is mapped is returned when it is freed.
+  /// Borrows nothing more. Called when nothing moves. Memory that is mapped is returned when it is freed.
   void stop_borrowing();
-  /// It was freed, but for what the application holds.
+  /// The borrowed memory was freed, except for what the application holds.
   void forget_lenders();
-  /// All that was lent comes back, or the error says who has not returned what; no one is lent anything any more.
+  /// Lends nothing more, and takes back all that was lent. The error says who has not returned what.
   Result<void> stop_lending(std::chrono::nanoseconds within, const Interrupt& interrupted);
 
  private:

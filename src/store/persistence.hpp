@@ -32,20 +32,20 @@ class Persistence {
         calls_(calls),
         seams_(seams),
         setup_(setup) {}
-  /// Before any thread is there. Opens the storage of the file tier, if there is one, and adds what it says of itself
-  /// to the setup.
+  /// Called before any thread is there. Opens the storage of the file tier, if there is one, and completes the setup by
+  /// what it says of itself.
   Result<void> open();
-  /// Before that, and before the tiers have memory, which for the host cache is the pool's: joins a node's pool, and
-  /// opens the storage of a store that outlives the process there. Nothing to do for stores in none.
+  /// Called before open(), and before the tiers have memory, which for the host cache is the pool's: joins a node's
+  /// pool, and opens the storage there of a store that outlives the process. Does nothing for a store in no pool.
   Result<void> join_pool();
-  /// To the log: what was not as it should be when it was opened.
+  /// Logs the damage that was found when the files were opened.
   void warn_of_damage() const;
-  /// Nothing is in flight. What was dropped while it was being written ended too late for the planner to say that its
-  /// room is free.
+  /// Drops the objects of checkpoints that were dropped while they were being written, which ended too late for the
+  /// planner to say that their room is free. Called when nothing is in flight.
   void drop_unreferenced(const Locked& locked);
   /// The planner hears nothing any more: nothing waits for room in the file.
   void leave(const Locked& locked);
-  /// Its last writes may meet files that do not answer. False: not in time, and it goes on for as long as that takes.
+  /// Stops the storage. False: its files did not answer in time; it goes on stopping for as long as that takes.
   bool stop(policy::Time until);
 
   storage::Storage& storage() { return *storage_; }
@@ -60,7 +60,7 @@ class Persistence {
   Interrupt limited(Seconds timeout, Interrupt interrupted) const;
   /// A call that ran out of time says which agent is stopped.
   Error with_agent(Error error) const;
-  /// What it does, for Stats.
+  /// The node's part of Stats.
   std::optional<NodeStats> node_stats(const Locked& locked) const;
   /// The program has begun a checkpoint, or got it back.
   void note_checkpoint(const Locked& locked, policy::Time begun);
@@ -70,9 +70,9 @@ class Persistence {
   void withdraw_dropped(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
   /// A replica on the file tier is gone.
   void release(const Locked& locked, const policy::Freed& freed);
-  /// What names a checkpoint in a persistent store. Empty: there is nothing to say.
+  /// The name and regions of a checkpoint, for a persistent store. Empty: the store is not persistent.
   std::shared_ptr<const storage::Description> description_of(const Locked& locked, const Record& record) const;
-  /// No command moves a checkpoint of no bytes, and yet it is one.
+  /// Stores a checkpoint of no bytes, for which the planner gives no command.
   void store_empty(Locked& locked, policy::CheckpointRef checkpoint);
 
   // --- durability
@@ -82,11 +82,11 @@ class Persistence {
   }
   /// The planner decides what that means for others.
   void submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable);
-  /// All of it is on the file tier, or for level "node" in the host cache: now until it is durable as the store
+  /// Waits until checkpoints that are on the file tier, or for level "node" in the host cache, are durable as the store
   /// promises, or in the node's pool at least.
   Result<void> await(Locked& locked, policy::HistoryId history, std::optional<Version> version, std::string_view level,
                      const Timer& timer, const Interrupt& interrupted);
-  /// Whether all that was reported durable has a name in the directory still.
+  /// The error if something that was reported durable has no name in the directory any more.
   Result<void> check_names(Locked& locked);
 
  private:
@@ -116,7 +116,7 @@ class Persistence {
   std::optional<node::NodeCounters> last_counters_;   // once it was stopped
   storage::PersistentStorage* persistent_ = nullptr;  // the same, if it outlives the process
   std::thread stopping_;                              // stops the storage, with a time limit
-  // Of the checkpoints since all was durable last: the first began, the last returned, the last became durable.
+  // Times of the checkpoints since everything was durable: the first began, the last returned, the last was durable.
   struct Burst {
     policy::Time begun = 0, returned = 0, durable = 0;
     bool open = false;

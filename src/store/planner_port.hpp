@@ -72,7 +72,7 @@ class PlannerPort {
 
   /// Throws std::logic_error when the planner's contract is, or was, broken.
   void submit(const Locked& locked, policy::HistoryId client, policy::event::Any what);
-  /// When the planner wants the next event at the latest.
+  /// The latest time at which the planner wants its next event.
   policy::Time wakeup(const Locked& /*locked*/) const { return wakeup_; }
   policy::Time last_event(const Locked& /*locked*/) const { return last_event_; }
 
@@ -86,10 +86,10 @@ class PlannerPort {
     if (poisoned_) throw std::logic_error(*poisoned_);
   }
 
-  /// Before any thread of the store's is there but those of its memory, which write to `memory`.
+  /// Called before the store has any threads but those of its memory, which write to `memory`.
   void begin_log(std::unique_ptr<EventLog> log, std::shared_ptr<ProvisionLog> memory);
   bool log_full(const Locked& /*locked*/) const { return log_ && log_->full(); }
-  /// Gives the mutex up meanwhile, and wakes nothing.
+  /// Releases the mutex while it writes, and wakes no thread.
   void write_log(Locked& locked);
   Result<void> end_log(const Locked& locked);
 

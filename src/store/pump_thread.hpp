@@ -18,7 +18,7 @@ namespace ebb::runtime {
 /// Thread safety: notify() may be called from any thread, start() and join() from one; everything else takes the port's
 /// Locked.
 /// 1. It sleeps only while there is nothing to hand over, unless it naps: then it looks for more by itself soon.
-/// 2. Whoever makes work for it wakes it: the port's Locked, as it is released and before a wait.
+/// 2. A thread that makes work for it wakes it as it releases the port's Locked, and before it waits.
 class PumpThread {
  public:
   PumpThread(PlannerPort& port, const Lifetime& lifetime, LinkQueues& queues, CallTable& calls)
@@ -26,14 +26,14 @@ class PumpThread {
   void start() {
     thread_ = std::thread([this] { run(); });
   }
-  /// Once the store is closed.
+  /// Called once the store is closed.
   void join();
 
-  /// Whether it sleeps and must not; it is then to be notified.
+  /// Whether it sleeps though there is work: the caller then calls notify().
   bool wanted(const Locked& locked);
   void notify() { wake_.notify_one(); }
   void wake(const Locked& locked);
-  /// How often it has come round.
+  /// How many times its loop has run.
   std::uint64_t rounds(const Locked& /*locked*/) const { return rounds_; }
 
  private:

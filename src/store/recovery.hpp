@@ -21,24 +21,24 @@ class Recovery {
   Recovery(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Persistence& files, const EngineSetup& setup)
       : port_(port), lifetime_(lifetime), catalog_(catalog), files_(files), setup_(setup) {}
 
-  /// What an earlier process left.
+  /// Registers the checkpoints that an earlier process left.
   void register_recovered(const Locked& locked);
-  /// Beside a process that writes: what it has added.
+  /// Registers what a process that writes to the store has added since.
   void refresh(Locked& locked);
-  /// The regions of what an earlier process wrote are read when somebody asks for them. `to_check`: also the checksums
-  /// of its regions, if what is handed out is to be checked.
+  /// Reads the regions of a checkpoint that an earlier process wrote. `to_check`: also the checksums of its regions, if
+  /// what is handed out is to be checked.
   Result<void> load_metadata(Locked& locked, policy::HistoryId history, Version version, bool to_check);
-  /// The newest version, at most `at_most`, that is intact. What is not is discarded.
+  /// The newest version, at most `at_most`, that is intact. Newer ones that are damaged are discarded.
   Result<std::optional<Version>> latest(Locked& locked, policy::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
 
   /// Something that a version needs is not there or damaged: it is hidden from every later call, and left on the disk.
   void pass_over(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
 
-  /// What there is of a version, by its name in the storage; 0: nothing.
+  /// The object of a version in the storage; 0: there is none.
   storage::ObjectId object_of(const Locked& locked, policy::HistoryId history, Version version) const;
-  /// What a call says that failed with `error`. Nothing: the process that writes has dropped what the call read
-  /// (`before`), and there is another one of this version, so that it is to be called again.
+  /// The error that a call returns which failed with `error`. None: the process that writes has dropped what the call
+  /// read (`before`) and written the version anew, so the call is to be made again.
   std::optional<Error> settle(Locked& locked, policy::HistoryId history, Version version, const Error& error,
                               storage::ObjectId before);
 

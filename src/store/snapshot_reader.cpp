@@ -203,7 +203,7 @@ Result<void> SnapshotReader::restore_piece(const StoredSnapshot& from, std::span
   return failed(from, chunks[(*wrong)->chunk], (*wrong)->zone, {Errc::damaged, "it does not match its checksum"});
 }
 
-// Another call may have consumed or dropped it meanwhile, and that was after this one had begun.
+// Another call may have consumed or dropped the version since this one began, which is no error of this one.
 Result<void> SnapshotReader::consume() {
   const auto done = engine_.restore_stored(history_, version_, read_->targets(), {.interrupted = stop_}, false);
   return done || is_missing(done.error().code) ? Result<void>() : done;

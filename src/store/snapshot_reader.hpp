@@ -20,16 +20,16 @@ struct Piece;
 using Restored =
     std::function<void(const storage::StoredSnapshot& snapshot, std::span<const storage::ZoneRange> zones)>;
 
-/// Reads one version that is a snapshot. Each piece is in hand once and alone, as the cache's replica where that can be
-/// lent. Not copyable; for one call, by one thread.
+/// Reads one version that is a snapshot. It reads one piece at a time, each once, and borrows the cache's replica
+/// where it can. Not copyable; for one call, by one thread.
 class SnapshotReader {
  public:
-  /// Of `options`: keep, timeout, interrupted, have, stream.
+  /// Uses these of the options: keep, timeout, interrupted, have, stream.
   SnapshotReader(Engine& engine, policy::HistoryId history, Version version, const RestoreOptions& options);
   SnapshotReader(const SnapshotReader&) = delete;
   ~SnapshotReader();
 
-  /// Nothing: it is an ordinary checkpoint. The version and its hints stay. Errors: those of History::restore.
+  /// None: it is an ordinary checkpoint. The version and its hints stay. Errors: those of History::restore.
   Result<std::optional<storage::StoredSnapshot>> load();
   Result<CheckpointInfo> info();
   /// Whether every piece that it needs is there and intact: what is in files is read. Errors: damaged, lost (a piece is
@@ -46,7 +46,7 @@ class SnapshotReader {
   Result<std::optional<storage::StoredSnapshot>> load(Version version, std::unique_ptr<Read>& read);
   Result<storage::StoredSnapshot> demand();
   Result<std::vector<storage::ZoneRange>> zones_to_read(const storage::StoredSnapshot& wanted);
-  /// How many bytes a piece has, if that is as much as the map says.
+  /// The bytes of a piece. Error damaged: a chunk that the map places there lies beyond its end.
   Result<std::uint64_t> bytes_of_piece(policy::HistoryId piece, const storage::StoredSnapshot& from,
                                        std::span<const storage::ZonesInPiece> chunks);
   Result<void> restore_piece(const storage::StoredSnapshot& from, std::span<const storage::ZonesInPiece> chunks,

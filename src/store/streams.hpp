@@ -35,25 +35,25 @@ class Streams {
   bool host_memory() const { return device_->host_memory(); }
   /// The stream to order a call on; none: the call waits for its copies. Errors name what is wrong with the one given.
   Result<std::optional<platform::StreamId>> resolve(const std::optional<StreamHandle>& given) const;
-  /// Calls that order nothing on it refuse the same streams as the others.
+  /// The error of a stream that resolve() refuses, for calls that order nothing on it.
   Result<void> check(const std::optional<StreamHandle>& given) const;
-  /// Where memory is handed back: without a stream given, what the legacy default stream holds comes before.
+  /// As resolve(), for memory that is handed back: without a stream, after what the legacy default stream holds.
   Result<std::optional<platform::StreamId>> resolve_hand_back(const std::optional<StreamHandle>& given) const;
 
-  /// One that an earlier call has left, if there is one and `own` has none.
+  /// Gives `own` a stream that an earlier call has left, if it has none and one is there.
   void take(const Locked& locked, CallStream& own);
   void put(const Locked& locked, CallStream& own);
   Result<void> make(CallStream& own);
   Result<void> come_after_legacy(CallStream& own);
 
-  /// What `stream` holds has ended; where the device does not tell, everything has.
+  /// Waits until what `stream` holds has ended; where the device cannot tell, until everything on the GPU has.
   void finish(platform::StreamId stream);
-  /// Work that cannot be followed must end before its memory is used again. The device keeps an error for later calls.
+  /// Waits for all work on the GPU, for work that no event follows. The device keeps an error for later calls.
   void finish_everything() { static_cast<void>(static_cast<bool>(device_->synchronize())); }
-  /// Whatever uses memory that is released without a stream is done. False: the device does not say so (it has failed,
-  /// or a stream is being captured into a graph); then the memory, and its name, are not used again.
+  /// Waits for everything that may use memory that is released without a stream. False: the device cannot tell (it has
+  /// failed, or a stream is being captured into a graph); then the memory, and its name, are not used again.
   bool finish_unordered();
-  /// Of calls that have ended. Finishes everything if finish_unordered() could not.
+  /// Destroys the streams of calls that have ended. Finishes everything if finish_unordered() could not.
   void destroy(Locked& locked);
 
  private:

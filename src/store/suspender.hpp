@@ -32,11 +32,11 @@ class Suspender {
   ~Suspender() { stop(); }
 
   Result<void> on(int signal, const SuspendOptions& options);
-  /// Why a call of the program may not begin, if so. A failed attempt is told once.
+  /// Why a call of the program may not begin; none: it may. A failed suspension is reported once.
   std::optional<Error> refusal(const Interrupt& interrupted);
-  /// A suspension that was asked for is carried out first. False: `interrupted`.
+  /// Waits for a suspension that a signal has asked for. False: `interrupted`.
   bool settle(const Interrupt& interrupted);
-  /// When the mark was written, in ns since 1970.
+  /// The time at which the mark was written, in ns since 1970; none: there is no mark.
   Result<std::optional<std::int64_t>> mark();
   Result<void> clear();
   void stop();
@@ -68,7 +68,7 @@ class Suspender {
   bool draining_ = false;
   bool suspended_ = false;
   bool stopping_ = false;
-  int signal_ = 0;  // that came last
+  int signal_ = 0;  // the last that came
   std::optional<Error> failure_;
   std::thread thread_;
 };

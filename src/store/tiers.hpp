@@ -24,19 +24,19 @@ namespace ebb::runtime {
 /// other method by any.
 class Tiers {
  public:
-  /// Told by threads of its own, with no lock held: more can be used, or less ever will be.
+  /// Called by the tiers' own threads, with no lock held: more memory can be used, or less will ever be.
   using Changed = std::function<void()>;
   /// What is provisioned is recorded in `log`, if there is one. Error out_of_memory naming the tier.
   static Result<std::shared_ptr<Tiers>> create(const Seams& seams, const EngineSetup& setup, Changed changed,
                                                std::shared_ptr<ProvisionLog> log = nullptr);
   /// No memory comes any more, and `changed` is not called.
   void stop();
-  /// After stop(), when nothing moves any more: what is never lent out goes, all but the first tier's.
+  /// Frees the memory that is never lent out, all but the first tier's. Called after stop(), when nothing moves.
   void keep_what_is_lent();
 
   /// The address of a place; for a file tier or the application a std::logic_error.
   std::byte* at(const policy::Place& place) const;
-  /// The application's.
+  /// The application's device.
   platform::Device& device() const { return *device_; }
 
   /// A new segment of a tier: memory that is all ready, and no larger than `extent`. False: the tier has as many as it
@@ -44,9 +44,9 @@ class Tiers {
   bool add(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory, std::uint64_t extent) {
     return rows_.at(static_cast<std::size_t>(tier)).add(std::move(memory), extent);
   }
-  /// What a segment held is gone. Its addresses stay valid: what is under way there ends as it may.
+  /// The contents of a segment are gone. Its addresses stay valid for copies that are under way.
   void lose(policy::TierIndex tier, policy::SegmentId segment);
-  /// Of a place in a memory tier.
+  /// Whether a place in a memory tier is in a segment that was lost.
   bool lost(const policy::Place& place) const;
   std::size_t segment_of(const policy::Place& place) const {
     return rows_.at(static_cast<std::size_t>(place.at.index)).number_of(place.offset);
@@ -57,13 +57,14 @@ class Tiers {
   /// Places that are not memory of ours: now.
   enum class Use : std::uint8_t { now, later, never };
   Use use_of(const policy::Place& place, std::uint64_t bytes) const;
-  /// They will be used.
+  /// These bytes will be used soon.
   void want(const policy::Place& place, std::uint64_t bytes);
-  /// What is there is not needed any more. What cannot be used yet is left alone: it is still being made present.
+  /// The bytes of a place are not needed any more. Memory that cannot be used yet is left alone: it is still being
+  /// touched.
   void discard(const policy::Place& place, std::uint64_t bytes);
   /// The program wrote a checkpoint.
   void produced(std::uint64_t bytes);
-  /// How much memory a segment will ever have.
+  /// The most memory that a segment will ever have.
   std::uint64_t limit(policy::TierIndex tier, policy::SegmentId segment) const;
   ArenaStats stats(policy::TierIndex tier) const;
 
@@ -78,7 +79,7 @@ class Tiers {
       begin = end;
     }
   }
-  /// Between them such a copy is under way.
+  /// A copy is under way between these two calls.
   void begin_copy(const policy::Command& command);
   void end_copy(const policy::Command& command);
 
@@ -86,7 +87,7 @@ class Tiers {
   friend struct InOwnProcess;
   Tiers() = default;
   ~Tiers() = default;
-  // Of a tier or a ring, and where `bytes` are in it; null: a place elsewhere.
+  // The memory of a tier or a ring, and where a place is in it; null: the place is elsewhere.
   struct Where {
     memory::TierMemory* memory = nullptr;
     std::uint64_t offset = 0;

@@ -33,28 +33,28 @@ class Verifier {
 
   // --- checksums
   using Sums = std::shared_ptr<const Record::Sums>;
-  /// Empty unless everything is verified.
+  /// The checksums of regions. Empty unless everything is verified.
   Sums sums_of(std::span<const Piece> pieces) const;
-  /// Of a checkpoint in one piece.
+  /// The same, of a checkpoint that lies at `data` in one piece.
   Sums sums_of(const CheckpointInfo& info, const std::byte* data) const;
-  /// What a call was answered with, before its caller has it. `mend`: where a cache gave wrong bytes, those in the file
-  /// are put into `pieces`. An ephemeral store has discarded what it handed out: its name says so from then on.
+  /// Checks the bytes that a call hands out. `mend`: where a cache gave wrong bytes, those in the file are put into
+  /// `pieces`. An ephemeral store has discarded the checkpoint: later calls get the error too.
   Result<void> check_handed_out(Locked& locked, Request& request, std::span<const Piece> pieces, bool mend);
 
   // --- digests
-  /// Nothing waits for it: the digest is there when `stream` (none: at once) has got here.
+  /// Takes the digest of a hold's memory without waiting: it is there when `stream` (none: at once) has come here.
   Result<std::shared_ptr<Check>> take_digest(const Hold& hold, const std::optional<platform::StreamId>& stream);
-  /// What a command's source is to be compared with, if that is memory which was committed to be checked, and not
-  /// another copy of the checkpoint.
+  /// The check that a command's source must pass; null unless the source is the very memory that was committed to be
+  /// checked.
   std::shared_ptr<const Check> check_of(const Locked& locked, const policy::Command& command) const;
   Result<DigestPlaces::Place> place() { return digests_.take(); }
-  /// A digest of the same memory has come. Error damaged.
+  /// Compares a digest of the same memory that was taken later. Error damaged: it differs.
   static Result<void> compared(const Check& check, const DigestPlaces::Place& digest);
-  /// The host waits for what `stream` holds, and for the digest.
+  /// Takes a digest on `stream`, waits for it and compares it.
   Result<void> compare(const Check& check, platform::StreamId stream);
-  /// Before a request's first copy: on the stream that makes it.
+  /// Compares the source of a request before its first copy, on the stream that makes the copy.
   Result<void> compare_source(Request& request, const Check& check, bool in_order);
-  /// What is borrowed is handed out as it is.
+  /// Checks memory that a borrow hands out, which cannot be mended.
   Result<void> check_lent(Locked& locked, Request& request);
 
  private:

@@ -30,8 +30,8 @@ class Waits {
   bool done(const Waitable& waitable, std::optional<std::string_view> level);
   Result<void> wait(const Waitable& waitable, std::optional<std::string_view> level, std::optional<Seconds> timeout);
   std::optional<Error> error(const Waitable& waitable);
-  /// Before a persistent store closes, or is suspended: for all that was written. Everything is tried, also when
-  /// something has failed already. Error timed_out, too, if it was interrupted.
+  /// Waits for all that was written, before a persistent store closes or is suspended. It goes on after a failure.
+  /// Error timed_out also if it was interrupted.
   Result<void> drain(Locked& locked, std::string_view level, policy::Time until, const Interrupt& interrupted);
   /// Whether this store knows `level`, and it is one that outlives the process.
   Result<void> check_durability(std::string_view level) const;
