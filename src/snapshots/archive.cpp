@@ -18,7 +18,7 @@ namespace {
 
 Error engine_gone() { return {Errc::closed, "the store is closed"}; }
 
-// What the names of all its pieces begin with.
+// The beginning of the names of all pieces of a snapshot.
 std::string prefix_of(const SnapshotId& id) {
   std::string name = storage::PieceName{"", id, 0}.text();
   name.pop_back();
@@ -57,7 +57,7 @@ Result<void> Archive::store_piece(Cut& cut, std::span<std::byte> bytes, std::spa
   return add_piece(*engine, cut, packed, std::move(piece));
 }
 
-// With the bytes of an older snapshot: they stay until this one's map is there.
+// Lets the zone have the bytes of an older snapshot, which stay until the cut's map is stored.
 bool Archive::share(Cut& cut, std::uint32_t zone, const storage::Checksum& sum) {
   const std::lock_guard lock(mutex_);
   const auto found = table_.equal(*cut.memory, zone, sum);
@@ -82,7 +82,7 @@ Result<void> Archive::add_piece(Engine& engine, Cut& cut, std::span<const std::b
   return {};
 }
 
-// What was dropped goes meanwhile: it may be what there must be room for.
+// Pieces of dropped snapshots are dropped while it waits: the pieces may wait for their room.
 Result<void> Archive::wait_for_pieces(Engine& engine, const Cut& cut, const InFlight& in_flight) {
   constexpr Seconds kLook{0.2};
   for (const StoredPiece& piece : cut.pieces) {
@@ -161,7 +161,7 @@ void Archive::leave(const Cut& cut) {
   std::erase_if(shared_, [&](const auto& one) { return one.first == cut.id; });
 }
 
-// What cannot be dropped now is tried again by the next one.
+// The next call tries again what cannot be dropped now.
 void Archive::tidy(std::span<const SnapshotId> in_flight) {
   const auto engine = engine_.lock();
   if (!engine) return;
@@ -183,7 +183,7 @@ void Archive::tidy(std::span<const SnapshotId> in_flight) {
     });
   }
   if (gone.empty()) return;
-  // A map that comes back must find its pieces.
+  // A crash may undo the drop of a map, which must then find its pieces.
   if (!engine->wait_for_drops(kRoomTimeout, [this] { return stopping_.load(); })) {
     const std::lock_guard lock(mutex_);
     stored_.insert(stored_.end(), gone.begin(), gone.end());

@@ -27,15 +27,15 @@ class Archive {
   Archive(std::weak_ptr<runtime::Engine> engine, std::uint64_t piece_bytes)
       : engine_(std::move(engine)), piece_bytes_(piece_bytes) {}
 
-  /// From now on nothing waits for room.
+  /// No call waits for room any more.
   void stop() { stopping_ = true; }
   /// `bytes` are moved together if some of the zones are not stored.
   Result<void> store_piece(Cut& cut, std::span<std::byte> bytes, std::span<const std::uint32_t> zones);
-  /// The future of its map.
-  /// `in_flight` are then kept by tidy().
+  /// Stores the rest of the cut and its map, and returns the map's future. While it waits it calls tidy() for the
+  /// snapshots that `in_flight` returns.
   using InFlight = std::function<std::vector<storage::SnapshotId>()>;
   Result<Future> store_map(Cut& cut, const InFlight& in_flight);
-  /// Of a cut that failed: its pieces go.
+  /// Drops the pieces of a cut that failed.
   void leave(const Cut& cut);
   /// Drops the pieces that no live map names, nor `in_flight`, nor protected memory.
   void tidy(std::span<const storage::SnapshotId> in_flight);
@@ -44,8 +44,8 @@ class Archive {
   /// what no map names. Errors: those of reading the maps.
   Result<void> know_left();
 
-  /// Zones of this memory, from `first` on, were restored from these zones of a snapshot: the next one may lean on its
-  /// sources. False: some of them are no longer there.
+  /// Zones of this memory, from `first` on, were restored from these zones of a snapshot: the next snapshot may lean on
+  /// the sources of those. False: some of these are no longer there.
   bool adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
              const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
 

@@ -38,7 +38,7 @@ Seconds left_until(Clock::time_point end) {
 // By the board's mutex.
 bool is_copied(const Cut& cut) { return cut.copied && !cut.on_device; }
 
-// Everything of it. An ended cut changes no more.
+// Waits until all of an ended cut, which changes no more, is stored.
 Result<void> wait_stored(const Cut& cut, std::string_view level, std::optional<Clock::time_point> end) {
   const auto left = [&] { return end ? std::optional(left_until(*end)) : std::nullopt; };
   if (auto map = cut.future.wait(level, left()); !map) return map;

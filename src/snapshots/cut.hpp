@@ -82,12 +82,12 @@ struct Cut {
   bool told = false;  // by the archiver's mutex: the call that took it reports its failure, so no other does
 };
 
-/// What Snapshot does; of any thread.
+/// The methods of Snapshot, for any thread.
 bool done(const Cut& cut, std::optional<std::string_view> level);
 Result<void> wait(const Cut& cut, std::optional<std::string_view> level, std::optional<Seconds> timeout);
 std::optional<Error> error_of(const Cut& cut);
-enum class Reached : std::uint8_t { copied, end };  // its map is written
-/// Errors: timed_out; how it failed.
+enum class Reached : std::uint8_t { copied, end };
+/// Waits until the cut is copied, or has ended: its map is written, or it has failed. Errors: timed_out; how it failed.
 Result<void> wait_until(const Cut& cut, Reached what, std::optional<Seconds> timeout, const Interrupt& interrupted);
 
 }  // namespace ebb::snapshots

@@ -59,7 +59,7 @@ void CutDriver::stop(const Error& why) {
 
 void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared_ptr<WatchThread> faults,
                       std::shared_ptr<WatchThread> notes) {
-  // Made before, and the old ones freed after, the mutex is held.
+  // The new ones are made before the mutex is taken, and the old ones freed after it is released.
   const std::uint32_t zones = memory->host_zones();
   auto plan = std::make_unique<Plan>(
       policy::SnapshotSpec{.zones = zones,
@@ -129,7 +129,7 @@ std::optional<LostBody> CutDriver::copy_edges(Cut& cut) const {
   return {};
 }
 
-// What a cut is owed was not written: it is left out.
+// Leaves out the zones that a cut is owed: nobody can have written those.
 void CutDriver::touch_locked(ProtectedMemory::Zones zones) {
   const auto free = [&](std::uint32_t zone) { return !policy::pending(plan_->state(zone)); };
   for (std::uint32_t zone = zones.first, end = zone + zones.count; zone < end;) {
@@ -269,14 +269,14 @@ void CutDriver::end_copy(const Command& command, bool copied) {
       .bytes = memory().range_of(command.zone).bytes});
 }
 
-// The text of an error is for archived(), which may allocate.
+// Makes no text of the error, which would allocate: failure_of() does.
 void CutDriver::fail(SnapshotTrouble trouble) {
   const bool already = plan_->failed();  // then it says nothing, and memory may have been armed for the next cut
   on({.kind = Event::failed, .trouble = trouble});
   if (already) watched_.disarm_all();
 }
 
-// Its writers go on, whatever becomes of the snapshots.
+// Lets the writers to a range go on, even where that makes snapshots fail.
 void CutDriver::answer(PageRange range) {
   if (watched_.answer(range)) return;
   no_mappings_ = true;

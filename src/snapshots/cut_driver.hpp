@@ -71,7 +71,7 @@ class CutDriver {
   void dirty(std::span<std::uint8_t> out);
   /// Names the first region whose memory is lost; none: all is there.
   std::optional<Error> lost();
-  /// What was written is not known any more: cuts in flight fail, and the next one is owed everything.
+  /// Forgets what was written: cuts in flight fail, and the next one is owed everything.
   void lose_track();
   /// The body cannot be read: its memory is lost.
   void lose(const Body& body);

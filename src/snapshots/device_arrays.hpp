@@ -51,23 +51,23 @@ class DeviceArrays {
 
   bool empty() const { return arrays_.empty(); }
   bool tracks(std::uint32_t region) const;
-  /// No array is tracked.
+  /// Whether no array is tracked.
   bool untracked() const;
-  /// Whose memory was freed, as far as the driver knows.
+  /// Names an array whose memory was freed, as far as the driver knows; none: all are there.
   std::optional<Error> lost() const;
   void touch(ProtectedMemory::Zones zones);
 
-  /// Of each array's zones, sets 1 in `dirty`, which has a value for each zone of the memory. The host waits until the
-  /// stream has read them, and calls `meanwhile` before that. After an error: forget().
+  /// Finds the zones that were written and sets their values in `dirty`, one for each zone of the memory, to 1.
+  /// Enqueues the work, calls `meanwhile`, and waits until the stream has done it. Call forget() after an error.
   Result<void> find(platform::StreamId stream, std::span<std::uint8_t> dirty, const std::function<void()>& meanwhile);
-  /// What the cut stores: everything, or what was found and `also`, in pieces of so many zones.
+  /// The pieces, of so many zones, that the cut stores: everything, or what was found and `also`.
   Result<std::vector<DevicePiece>> list(platform::StreamId stream, bool full,
                                         std::span<const ProtectedMemory::Zones> also, std::uint32_t piece_zones);
   Result<void> gather(platform::StreamId stream, const DeviceRun& run, std::byte* piece);
   /// The host waits for what the stream holds.
   Result<void> wait(platform::StreamId stream);
-  /// These zones, which are all of one array's that were written, are clean as they are now. False: not all of the
-  /// array was known, or it could not be done.
+  /// These zones, which are all that were written of one array, are clean as they are now. False: some of the array was
+  /// not known, or the device failed.
   bool settle(platform::StreamId stream, std::uint32_t region, std::span<const ProtectedMemory::Zones> zones);
 
  private:

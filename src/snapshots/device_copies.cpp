@@ -339,7 +339,7 @@ void DeviceCopier::run() {
       if (!done && !copies.error_) copies.error_ = done.error();
       copies.committed_ = static_cast<bool>(done);
       copies.changed_.notify_all();
-      // Whoever gathers a piece has it until then.
+      // A piece is in use until the thread that gathers it is done.
       copies.changed_.wait(mine, [&] {
         return std::ranges::none_of(copies.pieces_,
                                     [](const auto& one) { return one.state == DeviceCopies::State::claimed; });

@@ -28,11 +28,11 @@ class DeviceCopies {
   /// `ahead`: memory of the first pieces.
   DeviceCopies(std::weak_ptr<DeviceCopier> copier, std::vector<DevicePiece> pieces, std::vector<Reservation> ahead);
 
-  /// Their checksums, into the cut's pieces, which these are the first of. Waits until all are committed. Error: how it
-  /// failed.
+  /// Waits until all pieces are committed, and puts their checksums into the first of the cut's pieces, which they are.
+  /// Error: how it failed.
   Result<void> collect(std::span<StoredPiece> pieces);
   void fail(const Error& why);
-  /// It fails, and then nothing of this cut reads arrays or writes pieces any more.
+  /// Fails the cut's pieces, and returns when nothing of the cut reads arrays or writes pieces any more.
   static void abandon(Cut& cut, const Error& why);
   /// As Snapshot::before_write.
   static Result<void> before_write(Cut& cut, std::uint32_t region, std::optional<StreamHandle> stream,

@@ -27,7 +27,7 @@ void DeviceSide::stop(const Error& why) {
   arrays_.clear();
 }
 
-// From this piece on.
+// Gives back the memory of the pieces from this one on.
 void DeviceSide::give_back(std::size_t from) {
   if (ahead_.size() <= from) return;
   std::vector<Reservation> surplus;

@@ -38,8 +38,8 @@ class DeviceSide {
   Result<void> wait(const SnapshotOptions& options);
   /// As DeviceArrays::find, after finish_last().
   Result<void> find(const storage::SnapshotId& id, const SnapshotOptions& options, std::span<std::uint8_t> dirty);
-  /// Of what was found: the first pieces of the cut. With `fenced` they are gathered later. After an error nothing is
-  /// under way.
+  /// Makes the first pieces of the cut of what was found, and gathers them; with `fenced` they are gathered later.
+  /// After an error nothing is under way.
   Result<void> cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> also,
                    const SnapshotOptions& options);
   /// The cut was not taken after all.

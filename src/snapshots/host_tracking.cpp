@@ -137,7 +137,7 @@ Result<void> HostTracking::take_notes(const Body& body, Tracked& tracked, FoundW
   return {};
 }
 
-// What it notes is what the cut stores: nothing is written during the call.
+// The digests that it notes are those of what the cut stores: the program does not write during the call.
 Result<void> HostTracking::compare(const Body& body, Tracked& tracked, FoundWrites& found) {
   tracked.seen.resize(body.zones);
   std::vector<std::byte> bytes(zone_bytes_);
@@ -166,7 +166,7 @@ void HostTracking::sample() {
 
 // --- restores --------------------------------------------------------------------------------------------------------
 
-// All of a whole body is written: a fault for each zone would tell nothing.
+// All of a body will be written, so a fault for each zone would tell nothing.
 void HostTracking::before_restore(const std::function<bool(const Body&)>& covered) {
   const std::span<const Body> bodies = memory_->bodies();
   for (std::size_t b = 0; b < bodies.size(); ++b) {

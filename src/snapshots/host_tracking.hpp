@@ -10,15 +10,15 @@
 
 namespace ebb::snapshots {
 
-/// What a cut is owed of host memory beside what faults and touch() have told.
+/// What a cut is owed of host memory, beside what faults and touch() have told.
 struct FoundWrites {
   std::vector<ProtectedMemory::Zones> zones;
   std::vector<std::uint8_t> armed;  // for each body
-  bool blocks = false;              // some of it is not armed
-  bool untracked = true;            // nothing is, before the cut or after it
+  bool blocks = false;              // writes to some of it would not be seen: the call waits until it is copied
+  bool untracked = true;            // no memory is tracked, before the cut or after it
 };
 
-/// How writes to protected host memory are found: the watches, and for each body the way that was chosen or changes by
+/// How writes to protected host memory are found: the watches, and the way of each body, chosen by the user or by
 /// itself.
 ///
 /// Thread safety: one call at a time; the driver's own threads answer what the watches tell.
@@ -27,9 +27,10 @@ class HostTracking {
   HostTracking(std::shared_ptr<platform::WriteWatches> watches, CutDriver& driver, std::uint32_t zone_bytes)
       : watches_(std::move(watches)), driver_(driver), zone_bytes_(zone_bytes) {}
 
-  /// It is watched from now on, before anything else is changed. Errors: unsupported, in_use, out_of_memory.
+  /// Watches this memory from now on. Called before anything else is changed. Errors: unsupported, in_use,
+  /// out_of_memory.
   Result<void> add(const Protection& made);
-  /// What has to forget its memory once the driver has begun without it; null: nothing.
+  /// Returns the watch that has to forget the region's memory once the driver has begun without it; null: none has to.
   std::shared_ptr<WatchThread> remove(std::uint32_t region);
   /// This memory from now on, all of it dirty. No cut is in flight.
   void begin(std::shared_ptr<const ProtectedMemory> memory);
@@ -38,9 +39,9 @@ class HostTracking {
   /// `dirty` has a value for each zone, and gets 1 for what is found. Not `known`: what was written since the last cut
   /// is not. Error: lost.
   Result<void> find_written(FoundWrites& found, std::span<std::uint8_t> dirty, bool known);
-  /// All of it is copied, so writes need not be seen before the next one.
+  /// The cut is copied, so writes need not be seen before the next one.
   void copied(const FoundWrites& found);
-  /// A few zones of what is not tracked are watched.
+  /// Watches a few zones of bodies that are not tracked.
   void sample();
 
   /// Everything of these bodies is about to be written, by a restore without `have`.
@@ -52,7 +53,7 @@ class HostTracking {
              const std::function<bool()>& lean);
 
  private:
-  // How writes to a body are found, until the next cut and as such.
+  // How writes to a body are found.
   struct Tracked {
     std::uint32_t region = 0;
     Track track = Track::everything;          // never `automatic`

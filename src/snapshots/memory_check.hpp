@@ -7,11 +7,11 @@
 
 namespace ebb::snapshots {
 
-/// Whether this can be protected beside the others, by a store on this GPU. Error: invalid_argument, also for memory of
-/// another GPU.
+/// Whether a store on this GPU can protect this memory beside what it protects already. Error: invalid_argument, also
+/// for memory of another GPU.
 Result<void> check_protection(const Protection& made, std::span<const Protection> others, std::optional<int> gpu);
 
-/// Whether all of it is this process's memory.
+/// Whether all of the memory is mapped in this process.
 bool is_mapped(const Protection& one);
 
 }  // namespace ebb::snapshots

@@ -3,8 +3,8 @@
 
 namespace ebb::snapshots {
 
-/// Copies memory of this process that may be gone meanwhile. False: it was, or cannot be read. Where the kernel refuses
-/// process_vm_readv, this is memcpy. Allocates nothing.
+/// Copies memory of this process that may have been unmapped. False: it was, or cannot be read. Where the kernel
+/// refuses process_vm_readv, this is memcpy. Allocates nothing.
 bool read_memory(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 }  // namespace ebb::snapshots

@@ -59,7 +59,7 @@ class ProtectedMemory {
 
   const Body& body_of(std::uint32_t zone) const;
   platform::PageRange range_of(std::uint32_t zone) const;
-  /// Of zones of one body.
+  /// The range of several zones of one body.
   platform::PageRange range_of(std::uint32_t first, std::uint32_t count) const;
   std::optional<std::uint32_t> zone_at(const std::byte* address) const;
   struct Zones {

@@ -181,7 +181,7 @@ Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_
   all.insert(place, made);
 
   if (made.on_device) cuts_.wait_down_to(0, {});  // their pieces are gathered from the list of arrays
-  // What is watched is watched before anything is changed.
+  // The watch comes first: if it fails, nothing has changed.
   if (auto added = made.on_device ? device_.add(made) : tracking_.add(made); !added) return added;
   replace(std::move(all));
   return {};
@@ -305,7 +305,7 @@ Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std
   return restored;
 }
 
-// Of a body that was restored to its own place, in the numbers of the map; none: nothing is known of it.
+// The zones of a body that was restored to its own place, as the map numbers them; none: nothing is known of the body.
 std::vector<storage::ZoneRange> Snapshotter::restored_zones(const Body& body, std::span<const Target> targets,
                                                             const storage::StoredSnapshot& from,
                                                             std::span<const storage::ZoneRange> zones) const {
@@ -324,7 +324,7 @@ std::vector<storage::ZoneRange> Snapshotter::restored_zones(const Body& body, st
   return mine;
 }
 
-// The next cut does. False: something that it names is no longer there.
+// Lets the next cut lean on a snapshot that was restored. False: something that this one names is no longer there.
 bool Snapshotter::lean_on(const Body& body, const storage::StoredSnapshot& from,
                           std::span<const storage::ZoneRange> zones) {
   if (!archive_.adopt(memory_, body.first, from, zones)) return false;
@@ -356,7 +356,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::snapshot(Version version, const Snapsh
   }
 }
 
-// What was found to be written may be in no list yet: the next cut stores everything.
+// Zones that were found to be written may be in no list yet: the next cut stores everything.
 void Snapshotter::lose_track(const Error& why) {
   driver_.lose_track();
   device_.lose(why);
@@ -436,8 +436,8 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
   return cut;
 }
 
-// Nothing of it will be shared with others, and it blocks anyway: an ordinary checkpoint has the same bytes, is copied
-// once and needs no map.
+// Stores an ordinary checkpoint in place of a snapshot that would share nothing with others, and would block: it has
+// the same bytes, is copied once and needs no map.
 Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Version version,
                                                            const SnapshotOptions& options) {
   if (auto waited = wait_for_cuts(0, {}, options.interrupted); !waited) return waited.error();

@@ -36,7 +36,7 @@ void WatchThread::run() {
       told_(event);
     }
     if (event) continue;
-    confirmed_ = UINT64_MAX;  // nobody waits for a watch that has ended
+    confirmed_ = UINT64_MAX;  // so that no thread waits for a watch that has ended
     on_confirmed_();
     return;
   }

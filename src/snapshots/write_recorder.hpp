@@ -20,12 +20,14 @@ class WriteRecorder {
   static constexpr std::size_t kPage = 4096;
   using Write = RecordedWrite;
 
-  /// Of whole pages, which stay mapped until stop(). Errors: those of WriteWatches::open and of WriteWatch::watch.
+  /// Records the writes to whole pages, which stay mapped until stop(). Errors: those of WriteWatches::open and of
+  /// WriteWatch::watch.
   static Result<std::unique_ptr<WriteRecorder>> start(platform::WriteWatches& watches, platform::PageRange memory);
 
   /// From now on writes are those after the cut. Errors: invalid_argument (there was one), those of WriteWatch::arm.
   Result<void> cut();
-  /// Ends it; in the order of the writes. Errors: what the watch failed with; invalid_argument: without a cut.
+  /// Ends the recording, and returns the writes in order. Errors: how the watch failed; invalid_argument: without a
+  /// cut.
   Result<std::vector<Write>> stop();
 
  private:

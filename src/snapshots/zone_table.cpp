@@ -115,7 +115,7 @@ void ZoneTable::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std:
   count();
 }
 
-// The last one stays: it is the snapshot's own.
+// Keeps the last one, which is the snapshot's own.
 void ZoneTable::drop_unused() {
   std::vector<std::uint8_t> used(sources_.size());
   used.back() = 1;
@@ -136,7 +136,7 @@ void ZoneTable::drop_unused() {
 std::vector<policy::SnapshotSource> ZoneTable::sources(const ProtectedMemory& memory,
                                                        std::span<const std::uint8_t> dirty) const {
   if (memory_.get() != &memory) return {};
-  // A few zones of many are dirty, so only those are looked at.
+  // Few of many zones are dirty, so only those are looked at.
   std::vector<std::uint64_t> needed;
   for (const Source& one : sources_) needed.push_back(one.zones);
   for (std::size_t z = 0; z < zones_.size(); ++z)

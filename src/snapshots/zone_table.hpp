@@ -20,7 +20,7 @@ struct MadeMap {
   std::vector<std::uint64_t> piece_bytes;
 };
 
-/// Not thread-safe.
+/// The source of each zone of protected memory. Not thread-safe.
 class ZoneTable {
  public:
   /// The map of a cut whose pieces have these bytes when they are full; `edges` are where its edges are stored, in the
@@ -31,16 +31,16 @@ class ZoneTable {
   };
   MadeMap add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t packed_bytes, std::span<const StoredEdge> edges);
 
-  /// A zone with these bytes, all of whose sources a restore may read beside one more.
+  /// A stored zone with these bytes. None where a map could name no source more.
   std::optional<SharedZone> equal(const ProtectedMemory& memory, std::uint32_t zone, const storage::Checksum& sum);
 
   /// Zones of this memory, from `first` on, have the bytes of these zones of a snapshot.
   void adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
              const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
 
-  /// What an increment would lean on. `dirty` has a value for each zone. Empty for other memory.
+  /// The sources that an increment would lean on. `dirty` has a value for each zone. Empty for other memory.
   std::vector<policy::SnapshotSource> sources(const ProtectedMemory& memory, std::span<const std::uint8_t> dirty) const;
-  /// Calls with each zone that is stored in one of these versions.
+  /// Calls `function` with each zone that is stored in one of these versions.
   template <class Function>
   void for_each_in(std::span<const Version> versions, Function&& function) const {
     for (std::uint32_t zone = 0; zone < zones_.size(); ++zone) {
@@ -49,7 +49,7 @@ class ZoneTable {
       if (std::ranges::binary_search(versions, version)) function(zone);
     }
   }
-  /// Of the sources that it names.
+  /// The ids of all sources that it names.
   std::vector<storage::SnapshotId> ids() const;
 
  private:
