@@ -20,7 +20,7 @@ void Calls::answer(Request& r, Reason reason, std::string detail) {
   requests_.erase(r.id);
 }
 
-// Of a version that is not there.
+// Refuses a call for a version that does not exist, and says why it does not.
 void Calls::refuse_missing(RequestId id, HistoryId client, Version version) const {
   const History& h = table_.history(client);
   const Slot slot = table_.lookup(client, version);

@@ -65,7 +65,8 @@ void CheckpointTable::unname(Slot slot) {
   if (const auto it = h.slots.find(c.version); it != h.slots.end() && it->second == slot) h.slots.erase(it);
 }
 
-// The name goes on without this bearer, on which copies have yet to report: a later write of it is another checkpoint.
+// Frees the name of a checkpoint that copies have yet to report on: the next write of the version is another
+// checkpoint, which takes its place in the restore order.
 void CheckpointTable::detach(Slot slot) {
   Checkpoint& c = checkpoints_[slot];
   c.pending_delete = true;
@@ -76,7 +77,7 @@ void CheckpointTable::detach(Slot slot) {
   std::swap(checkpoints_[heir].hint, c.hint);
 }
 
-// Nothing of it is left: its slot is free.
+// Frees the slot of a checkpoint of which nothing is left.
 void CheckpointTable::release(Slot slot) {
   Checkpoint& c = checkpoints_[slot];
   --history_of(c).live_checkpoints;
@@ -97,7 +98,7 @@ TierIndex CheckpointTable::lowest(const Checkpoint& c) const {
   return kNoTier;
 }
 
-// A complete copy is below that stays: in a file, or in memory that was not recalled.
+// Whether a complete copy stays below: in a file, or in memory that was not recalled.
 bool CheckpointTable::safe_below(const Checkpoint& c, TierIndex t) const {
   for (TierIndex to = context_.below(t); to != kNoTier; to = context_.below(to))
     if (good(c.at[to]) && !space_.beyond(c, to)) return true;

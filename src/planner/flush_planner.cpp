@@ -25,7 +25,8 @@ void FlushPlanner::schedule() {
           ++it;
           continue;
         }
-        // Where it stays as well, its copy below costs no read from a file before its room is needed here.
+        // The replica stays here as well: until its room is needed, its copy below must not displace what would have to
+        // be read from a file.
         const Rights mine{.who = Rights::flush,
                           .distance = table_.distance(c),
                           .wanted = c.at[t].wanted,
@@ -57,7 +58,7 @@ bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time s
         return false;
       }
     }
-    // Someone waits for it at a file: straight there, without displacing anything on the way.
+    // A call waits for it at a file: it goes straight there, and displaces nothing on the way.
     if (wanted_there && context_.memory(t) && t < c.flush_to && space_.free_bytes(t) < space_.footprint(t, c.bytes))
       continue;
     if (!demand && !transfers_.room_for_more(from, t, MoveKind::flush)) {

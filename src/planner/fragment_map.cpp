@@ -22,7 +22,7 @@ void FragmentMap::recall(SegmentId segment, Bytes bytes) {
   set_end(s, bytes);
 }
 
-// Its gaps are made anew.
+// Changes the end of a segment, and makes its gaps anew.
 void FragmentMap::set_end(Segment& segment, Bytes bytes) {
   lent_ += bytes - segment.lent;
   segment.lent = bytes;

@@ -7,7 +7,7 @@
 namespace ebb::policy {
 namespace {
 
-// Of all ways of a move, those hops that are over the link; of each way the last first.
+// Visits the hops of all ways of a move that are over the link, the last of each way first.
 template <class Visit>
 void for_each_hop(const Move& m, int link, Visit&& visit) {
   for (int way = 0; way < static_cast<int>(m.routes.size()); ++way)
@@ -30,8 +30,8 @@ LinkScheduler::LinkScheduler(State& state) : Part(state) {
   }
 }
 
-// 0: a call waits for it; 1: what the program does now (flushes while it writes, prefetches while it reads); 2: the
-// other.
+// 0: a call waits for the move; 1: it serves what the program does now (flushes while it writes, prefetches while it
+// reads); 2: any other.
 int LinkScheduler::urgency(const Move& m) const {
   if (m.demand) return 0;
   // With retention, what a `wait` asks for comes behind all that was written before it.
@@ -62,7 +62,7 @@ void LinkScheduler::find_urgent() {
       const Move& m = transfers_[i];
       for_each_hop(m, static_cast<int>(l), [&](Transfers::Hop at) {
         if (!transfers_.pending_on(m, at)) return;
-        // While a lender's pace holds it up, others go first.
+        // A move that a lender's pace holds up does not count: others go first.
         const Bytes chunk = transfers_.link(static_cast<int>(l)).spec.chunk;
         if (transfers_.at_pace(m, at, Transfers::kNothing, chunk) > context_.now) return;
         queue.pending = std::min(queue.pending, urgency(m));
@@ -72,8 +72,8 @@ void LinkScheduler::find_urgent() {
   }
 }
 
-// Links that share such a resource: the less urgent wait while the more urgent have anything to send or in
-// flight on any of them. But on its own link what the program does now comes right behind it, so that the device always
+// On links that share such a resource the less urgent moves wait while more urgent ones have anything to send or in
+// flight on any of them. But on its own link a move of urgency 1 comes right behind those, so that the device always
 // has work.
 bool LinkScheduler::yields(int link, int urgency) const {
   return std::ranges::any_of(queues_[static_cast<std::size_t>(link)].rivals, [&](int rival) {
@@ -88,7 +88,7 @@ bool LinkScheduler::issue_round() {
   for (int l = 0; l < static_cast<int>(queues_.size()); ++l) {
     const Link& link = transfers_.link(l);
     const int depth = link.depth();
-    // What is not wanted now leaves room for what may be wanted later: a driver takes nothing back.
+    // Moves of urgency 2 leave room on the link for others that may come: a driver takes no command back.
     const int modest = depth < kTakesAll ? std::min(depth, 2) : depth;
     while (!link.moves.empty() && link.estimate.in_flight() < depth && link.carried < depth) {
       MoveIndex best = kNoMove;

@@ -13,7 +13,7 @@ void Outcomes::on(HistoryId, const event::Finished& e) {
   Move& m = transfers_[sent.move];
   if (m.cancelled) {
     transfers_.remove_chunk(m, sent.offset);
-    // Nothing is wrong with what a call has got so far: it must not be copied again, once the call may have returned.
+    // The bytes that a call has got so far are right. They must not be copied again: the call may have returned.
     const bool got = m.kind == MoveKind::read && !m.failed && !m.displaced && sent.last;
     if (got && sent.offset == m.done) m.done += sent.length;
     if (m.in_flight == 0) abort_move(sent.move);
@@ -37,7 +37,7 @@ void Outcomes::on(HistoryId, const event::Failed& e) {
     ++context_.counters.retries;
     return transfers_.go_straight(m, chunk);
   }
-  // No word on the transfer, nor on the application's stream, which has seen nothing of it.
+  // A command that failed for lack of memory says nothing of the transfer, and nothing of it ran on a stream.
   const Checkpoint& c = table_[m.checkpoint];
   const bool nowhere = m.to != kNoTier && space_.beyond(c, m.to);
   const bool unread =
@@ -72,7 +72,7 @@ void Outcomes::on(HistoryId, const event::Failed& e) {
   }
 }
 
-// Chunks have arrived.
+// Counts the chunks that have arrived, and completes the move with the last.
 void Outcomes::settle(MoveIndex index) {
   Move& m = transfers_[index];
   std::size_t finished = 0;
@@ -82,12 +82,12 @@ void Outcomes::settle(MoveIndex index) {
   if (m.done == m.total) complete_move(index);
 }
 
-// Nothing more is sent; it ends when every command on it has reported.
+// Sends nothing more of a move, which ends when every command of it has been reported.
 void Outcomes::cancel_move(MoveIndex index) {
   if (transfers_.cancel(index)) abort_move(index);
 }
 
-// Copies in stream order that were to come after those of `filler`, and read from `from` on.
+// Fails the copies in stream order that were to come after those of `filler`, and read from `from` on.
 void Outcomes::spoil_readers(const Move& filler, Bytes from, bool displaced) {
   const std::vector<MoveIndex> others = table_[filler.checkpoint].moves;
   for (MoveIndex i : others) {
@@ -271,7 +271,7 @@ void Outcomes::start_read(Request& r) {
   settle(r.move);
 }
 
-// Restores of what had no byte yet go on: it is being written now, or never will be.
+// Starts the restores of a checkpoint that had no bytes yet: it is being written now, or never will be.
 void Outcomes::start_parked(Slot slot) {
   const auto parked = [](const Request& r) { return r.kind == Request::Kind::restore && r.move == kNoMove; };
   for (RequestId id : calls_.of(slot, parked)) start_read(calls_.at(id));
@@ -382,7 +382,7 @@ void Outcomes::drop(Slot s) {
   replicas_.try_release(s);
 }
 
-// As if it had never been written: hints for it wait again.
+// Makes a checkpoint one that was never written: hints for it wait again.
 void Outcomes::undo_write(Slot slot) {
   Checkpoint& c = table_[slot];
   if (!c.pending_delete && std::exchange(c.hinted, false)) replicas_.withdraw_hint(slot);

@@ -19,7 +19,7 @@ void Placing::serve_waiting() {
           failed ? "it could not be written to any tier" : std::to_string(bytes) + " bytes; " + space_.describe());
       return;
     }
-    // What is in flight does not help: it is counted as done.
+    // Waiting for what is in flight does not help: short_of_file() counts that as done.
     if (r.kind != Request::Kind::borrow && context_.retains() && durability_.short_of_file(table_[r.checkpoint])) {
       if (context_.now >= r.deadline)
         outcomes_.stop_waiting(r.id, Reason::no_space, durability_.describe_short(table_[r.checkpoint]));
@@ -100,7 +100,7 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
     if ((fastest_taken && t == 0) || r.excluded >> t & 1) continue;
     if (table_[slot].at[t].state != ReplicaState::gone) continue;
     if (!space_.fits(t, bytes)) continue;
-    // Not before what was written earlier.
+    // With retention, checkpoints that were written earlier go to the file first.
     if (context_.retains() && t == context_.last_tier() && durability_.next_to_file() != kNoSlot) continue;
     const Room room = rooms_.look(t, bytes, rights);
     if (!room.possible) {

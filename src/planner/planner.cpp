@@ -50,18 +50,18 @@ struct Planner::Parts : State {
   explicit Parts(const Machine& m) : State(connected(m)) {}
   void on(const Event& event, Output& out);
 
-  // What is to be done.
+  // These decide what is moved.
   RoomFinder rooms{*this};
   FlushPlanner flush_planner{*this, rooms};
   PrefetchPlanner prefetch_planner{*this, rooms, flush_planner};
   LinkScheduler scheduler{*this};
 
-  // What becomes of it.
+  // These carry on when a move has ended.
   Waits waits{*this};
   Outcomes outcomes{*this, waits};
   Placing placing{*this, rooms, flush_planner, outcomes};
 
-  // Who takes which event.
+  // These take the events.
   Requests requests{*this, waits, outcomes, placing};
   Hints hints{*this, outcomes};
   Segments segments{*this, outcomes};

@@ -38,7 +38,7 @@ void Replicas::refresh(Slot slot) {
   queue_.put(c, candidate ? bottom : kNoTier, force, key);
 }
 
-// There must be room.
+// Places a replica on a tier that has room for it.
 void Replicas::enter(Slot slot, TierIndex tier, ReplicaState as) {
   Checkpoint& c = table_[slot];
   c.at[tier].offset = space_.enter(tier, slot, c.bytes);
@@ -80,7 +80,7 @@ void Replicas::release_use(Slot slot, TierIndex tier) {
     remove(slot, tier, false);
 }
 
-// In the slowest tier's file, without a command: nothing of it has to be moved.
+// Makes a replica in the slowest tier's file complete without a command: none of its bytes have to be moved.
 void Replicas::complete_in_file(Slot slot) {
   const TierIndex t = context_.last_tier();
   enter(slot, t, ReplicaState::writing);

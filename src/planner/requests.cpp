@@ -50,7 +50,7 @@ Request* Requests::begin_write(HistoryId client, const Write& e) {
   return &calls_.add(r);
 }
 
-// Behind the calls that wait already.
+// Places a call, or makes it wait behind those that wait already.
 void Requests::place_or_wait(Request& r) {
   if (!calls_.waiting().empty() || !placing_.place(r, false, false)) calls_.wait(r);
 }
@@ -172,7 +172,7 @@ void Requests::on(HistoryId, const event::Release& e) {
 void Requests::on(HistoryId, const event::Submit& e) {
   if (Request* const restore = calls_.find(e.request)) {
     if (!context_.machine.ephemeral || restore->keep) return;
-    // Settled now: what becomes of its hints before its copies have ended says nothing any more.
+    // Decided now: hints that change before its copies have ended do not count.
     restore->keep = table_[restore->checkpoint].hint != RestoreOrder::kNone;
     if (!restore->keep) outcomes_.begin_delete(restore->checkpoint, true);
     return;

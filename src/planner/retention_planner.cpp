@@ -76,7 +76,7 @@ Checkpoint* RetentionPlanner::reported(HistoryId client, Version version, bool c
   return &c;
 }
 
-// Whether anything went.
+// Drops what newer versions make up for. True: something was dropped.
 bool RetentionPlanner::retire(History& h, Durability::When when) {
   bool any = false;
   for (const auto& [slot, goes] : durability_.superseded(h, when)) {

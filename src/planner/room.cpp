@@ -18,7 +18,7 @@ Room RoomFinder::look(TierIndex tier, Bytes bytes, const Rights& rights) {
     room.possible = true;
     return room;
   }
-  // What may go at no cost would have to hold it; a demand, or a costly prefetch, may also have something flushed.
+  // Only a demand, or a costly prefetch, may have something flushed; others need room that is free or costs nothing.
   const bool may_wait = rights.who == Rights::demand || (rights.who == Rights::prefetch && rights.costly);
   if (!may_wait && space_.free_bytes(tier) + space_.spare_bytes(tier) < size) return room;
   if (const auto first = look_first(tier, size, rights)) return *first;
@@ -50,7 +50,7 @@ void RoomFinder::take(TierIndex tier, Slot slot, const Room& room, ReplicaState 
   context_.dirty = true;
 }
 
-// Until this replica's bytes are complete below; kNever: they cannot be.
+// The time until this replica's bytes are complete below; kNever: they cannot be.
 Time RoomFinder::flush_wait(const Checkpoint& c, TierIndex tier) const {
   for (MoveIndex i : c.moves) {
     const Move& m = transfers_[i];
@@ -106,7 +106,7 @@ bool RoomFinder::may_take(const Checkpoint& c, const Replica& r, const Rights& r
   if (r.uses > 0) return false;
   const std::int64_t away = table_.distance(c);
   const bool later = away > rights.distance;
-  // Also below what goes down in the name of another: two of them would displace each other without end.
+  // Not for one that goes down to make room for this one: two of them would displace each other without end.
   if (r.spare == Spare::wanted_above && rights.down)
     return rights.who != Rights::demand && !rights.wanted &&
            away < std::min(rights.distance, table_.distance(table_[rights.self]));
@@ -119,7 +119,7 @@ bool RoomFinder::may_take(const Checkpoint& c, const Replica& r, const Rights& r
   return later && (rights.costly || r.spare == Spare::memory_below);
 }
 
-// Until a call that waits may have this replica's room; kNever: as long as the application likes.
+// The time until a call that waits may have this replica's room; kNever: it depends on the application.
 Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const {
   if (r.uses == 0 && r.spare != Spare::no) return 0;
   Time busy = 0;  // until the moves on it have ended
@@ -145,7 +145,7 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
   return flush == kNever ? kNever : busy + flush;
 }
 
-// What its leaving would give.
+// The bytes that are free once a replica has left.
 Bytes RoomFinder::room_of(const Checkpoint& c, TierIndex tier) const {
   return space_.map(tier).usable({c.at[tier].offset, space_.footprint(tier, c.bytes), 0});
 }

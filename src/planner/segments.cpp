@@ -16,7 +16,7 @@ void Segments::on(HistoryId, const event::Lend& e) {
   for (Slot s : stay) replicas_.refresh(s);
 }
 
-// At the end of what is lent, where checkpoints never were.
+// Makes a staging ring at the end of the segment, where checkpoints never were.
 void Segments::make_ring(const event::Lend& e) {
   const TierSpec& tier = context_.tier(e.tier);
   const Bytes whole = e.bytes / tier.granule * tier.granule, bytes = rings_.wanted(tier.node, whole);
@@ -36,8 +36,8 @@ void Segments::on(HistoryId, const event::Limit& e) {
   context_.dirty = true;
 }
 
-// Moves there that have more to give are off; where all is given, what becomes of it decides, since an application's
-// stream may be past it.
+// Cancels the moves to the recalled part that have commands yet to give. Those that have given all go on, since an
+// application's stream may be past their copies.
 void Segments::on(HistoryId, const event::Recall& e) {
   if (const auto* const ring = rings_.in(e.tier, e.segment); ring != nullptr && e.bytes < ring->end)
     rings_.close(e.tier, e.segment, e.deadline != kNever);
@@ -82,8 +82,8 @@ void Segments::leave_beyond() {
   }
 }
 
-// What is moved there or from there ends; its calls try other ways. But what an application's stream was given, all of
-// it, cannot be given again.
+// Ends the moves to and from the lost place; their calls try other ways. But copies that an application's stream was
+// given whole cannot be given again.
 void Segments::mark_lost(Slot slot, TierIndex tier, const std::string& why) {
   Checkpoint& c = table_[slot];
   Replica& r = c.at[tier];

@@ -131,7 +131,7 @@ void SnapshotPlan::on_unprotect(ZoneIndex zone) {
   if (listed) unlink(written_, zone);
 }
 
-// What is done for a cut that is copied is clean.
+// Makes a zone clean that is done for a cut that is copied.
 void SnapshotPlan::settle(Zone& zone) {
   if (zone.state == ZoneState::done && zone.cut <= copied_ && !zone.waits)
     zone.state = transition(ZoneState::done, ZoneState::clean);
@@ -219,7 +219,7 @@ void SnapshotPlan::on_restored(ZoneIndex zone) {
   unlink(written_, zone);
 }
 
-// After a failure nobody knows what was written.
+// Counts all zones as written after a failure.
 void SnapshotPlan::watch_again() {
   if (!std::exchange(failed_, false)) return;
   for (ZoneIndex i = 0; i < zones_.size(); ++i) {
@@ -288,7 +288,7 @@ void SnapshotPlan::on_copied(const SnapshotEvent& event) {
   if (z.waits) push(cut.waiting, event.zone);
 }
 
-// Costs nothing for each zone: writes wait for it. watch_again() does the rest.
+// Does nothing zone by zone, since writes wait for it. watch_again() does that at the next cut.
 void SnapshotPlan::fail(SnapshotTrouble trouble) {
   if (std::exchange(failed_, true)) return;
   ++counters_.failures;

@@ -12,7 +12,7 @@ bool passes(const Route& route, int link) {
          route.link.begin() + route.hops;
 }
 
-// Of all ways of a move, each once.
+// The links of all ways of a move, each once.
 std::vector<int> links_of(const Move& m) {
   std::vector<int> out;
   for (int way = 0; way < static_cast<int>(m.routes.size()); ++way)
@@ -21,20 +21,20 @@ std::vector<int> links_of(const Move& m) {
   return out;
 }
 
-// What its slowest link takes.
+// The time of the route's slowest link.
 Time time_over(const Transfers& all, const Route& route, Bytes bytes) {
   Time slowest = 0;
   for (int h = 0; h < route.hops; ++h) slowest = std::max(slowest, all.link(route[h]).estimate.time_for(bytes));
   return slowest;
 }
 
-// Its own link has room for another chunk.
+// Whether the move's own link has room for another chunk.
 bool goes_straight(const Transfers& all, const Move& m) {
   const Link& own = all.link(route_of(m, 0)[0]);
   return own.estimate.in_flight() < own.depth();
 }
 
-// Its links have nothing of their own to carry.
+// Whether the links of a detour have nothing of their own to carry.
 bool idle(const Transfers& all, const Route& detour) {
   for (int h = 0; h < detour.hops; ++h)
     if (std::ranges::any_of(all.link(detour[h]).moves, [&](MoveIndex i) {
@@ -146,7 +146,7 @@ void Transfers::end(MoveIndex index) {
   context_.dirty = true;
 }
 
-// Every command that writes its target has been given.
+// Whether every command that writes the move's target has been given.
 bool Transfers::all_out(const Move& m) const {
   if (m.issued < m.total) return false;
   return std::all_of(m.chunks.begin(), m.chunks.end(),
@@ -160,7 +160,7 @@ std::span<const Route> Transfers::routes_of(TierIndex from, TierIndex to) const 
   return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
 }
 
-// What the rest of it takes, of which something is left.
+// The time that the rest of the move takes, at least 1.
 Time Transfers::time_left(const Move& m) const { return std::max<Time>(1, route_time(m.from, m.to, m.total - m.done)); }
 
 bool Transfers::paced(TierIndex from, TierIndex to, Bytes bytes) const {
@@ -173,8 +173,8 @@ Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
   return std::max({time_over(*this, route, bytes), at_pace(from, 0), at_pace(to, route.hops - 1)});
 }
 
-// False: enough is queued to keep the links busy until the next event. What may take a link as a detour is not: it is
-// queued for its own.
+// False: enough is queued to keep the links busy until the next event. Moves that may take a link as a detour do not
+// count: they are queued for their own.
 bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const {
   const Route& route = route_of(from, to);
   for (int h = 0; h < route.hops; ++h) {
@@ -389,14 +389,14 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
                                     .after = after});
 }
 
-// All of it was sent.
+// Counts a move, all of which was sent, as delayed.
 void Transfers::delay(MoveIndex index) {
   Move& m = (*this)[index];
   if (m.issued < m.total || std::exchange(m.delayed, true)) return;
   delayed_ += m.in_flight;
 }
 
-// The link goes on meanwhile.
+// Lets the link go on while the bytes that it carried are checked.
 void Transfers::carried(CommandId command) {
   const auto it = commands_.find(command);
   if (it == commands_.end() || it->second.carried)
@@ -435,7 +435,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
 
 Chunk& Transfers::chunk_of(Move& m, Bytes offset) { return *std::ranges::find(m.chunks, offset, &Chunk::offset); }
 
-// It has arrived, or will not.
+// Forgets a chunk that has arrived, or never will.
 void Transfers::remove_chunk(Move& m, Bytes offset) {
   const auto chunk = std::ranges::find(m.chunks, offset, &Chunk::offset);
   return_slots(m, *chunk);

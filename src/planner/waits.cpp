@@ -27,7 +27,7 @@ void Waits::add(Wait wait, const std::vector<Slot>& slots) {
     if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && table_.lowest(c) >= wait.tier)) continue;
     wait.open.insert(s);
     c.flush_to = std::max(c.flush_to, wait.tier);
-    // What failed is tried at once: its caller may have no other chance.
+    // A flush that failed is tried again at once: the caller may have no other chance.
     if (!context_.machine.ephemeral) c.flush_retry = 0;
     for (MoveIndex i : c.moves)  // begun ahead of need
       if (Move& m = transfers_[i]; m.kind == MoveKind::flush) m.forced = true;
@@ -37,14 +37,14 @@ void Waits::add(Wait wait, const std::vector<Slot>& slots) {
   waits_.emplace(wait.id, std::move(wait));
 }
 
-// A checkpoint reached a lower tier, or is on its way out: who waited for that?
+// Answers the waits for a checkpoint that has reached a lower tier, or is going to be deleted.
 void Waits::progress(Slot slot) {
   const Checkpoint& c = table_[slot];
   for (auto it = waits_.begin(); it != waits_.end();) {
     Wait& w = it->second;
     if ((c.pending_delete || !c.exists || table_.lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
       context_.answer(w.id, Reason::ok);
-      table_.history(w.history).reading = true;  // whoever waits for flushes has finished writing
+      table_.history(w.history).reading = true;  // a program that waits for flushes has finished writing
       it = waits_.erase(it);
     } else {
       ++it;
@@ -90,7 +90,7 @@ bool Waits::cancel(RequestId id) {
   return true;
 }
 
-// Flushes that a call waits for and that cannot go on.
+// A wait goes on while one of its checkpoints is not complete anywhere yet.
 void Waits::refuse_stuck() {
   std::vector<RequestId> stuck;
   for (const auto& [id, w] : waits_) {

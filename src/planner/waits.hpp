@@ -21,7 +21,7 @@ class Waits : Part {
   // The checkpoint will not become durable as it is being written: refuses the waits for it at the file.
   void not_durable(Slot slot);
   bool cancel(RequestId id);  // false: it does not wait
-  // Nothing is in flight any more: refuses the waits that no further try will end.
+  // Nothing is in flight any more: refuses the waits for flushes that cannot go on.
   void refuse_stuck();
 
  private:

@@ -124,7 +124,7 @@ void CacheMemory::lose(const Locked& locked, policy::TierIndex tier, policy::Seg
   returned_.notify_all();
 }
 
-// On a thread of the memory's: there is more, or there will be less.
+// Called by a thread of the tiers: more memory can be used, or less will ever be.
 void CacheMemory::changed() {
   Locked locked = port_.lock();
   if (!lifetime_.opened(locked) || !lifetime_.running(locked)) return;

@@ -179,7 +179,7 @@ void CallTable::cancel(const Locked& locked, Request& request) {
   }
 }
 
-// The caller is about to wait anyway: what it waits for may be that its stream has done what it held before.
+// Asks whether the stream has done what it held before the call, since the caller is about to wait anyway.
 void CallTable::ask_ready(Locked& locked, Request& request) {
   request.asks_ready = true;
   const platform::StreamId stream = *request.stream;

@@ -89,7 +89,7 @@ Result<CheckpointInfo> Engine::stored_info(policy::HistoryId history, Version ve
   if (auto loaded = recovery_.load_metadata(locked, history, version, false); !loaded) return loaded.error();
   if (const Record* record = catalog_.find(locked, history, version); record != nullptr && !record->reserved)
     return *record->info;
-  // The planner knows the name of what it lacks.
+  // The planner's refusal says why the version is not there.
   Request request;
   request.answer.reason = policy::Reason::unknown_version;
   if (!port_.planner(locked).find(history, version)) {

@@ -24,7 +24,8 @@ void Recovery::add(const Locked& locked, const std::vector<storage::Found>& foun
   }
 }
 
-// Hides it from every later call; reads under way go on, and the file is left as it is. `why`: what later calls get.
+// Hides a checkpoint from every later call; reads under way go on, and the file is left as it is. `why`: the error of
+// later calls.
 void Recovery::discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why) {
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;
@@ -210,13 +211,13 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, policy::HistoryI
   }
 }
 
-// Checked already, or on its way to where it is; or there is no file to look at.
+// Whether the record need not be read and checked: it was, is not durable yet, is in no file, or is in a cache.
 bool Recovery::known_intact(const Locked& locked, const Record& record) const {
   if (record.checked || record.durability != Record::Durability::durable || record.object.id == 0) return true;
   return record.info && port_.in_memory(port_.planner(locked).fastest_complete(record.checkpoint));
 }
 
-// Reads all of it. `stop`: it was interrupted.
+// Reads all of a checkpoint. `stop` is set if that was interrupted.
 Result<void> Recovery::verify(Locked& locked, const Record& record, const Interrupt& interrupted, bool& stop) {
   const storage::ObjectId object = record.object.id;
   const Version version = record.version;

@@ -125,7 +125,7 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   hint_pieces(*snapshot, false);  // of which only some may have been read
   if (!done) return done;
   if (restored) restored(*snapshot, *zones);
-  // Each restore takes a hint.
+  // A restore uses up a hint of the version.
   done = options_.keep ? engine_.hint(history_, policy::event::Unhint{{version_}}) : consume();
   if (const auto next = engine_.next_hinted(history_)) {
     SnapshotReader reader(engine_, history_, *next, {.keep = true, .interrupted = stop_});
@@ -134,7 +134,7 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   return done;
 }
 
-// Those of a snapshot are prefetched, or no longer: the program's hints name its map.
+// Hints the pieces of a snapshot, or no longer: the program's hints name its map alone.
 void SnapshotReader::hint_pieces(const StoredSnapshot& of, bool wanted) {
   const auto chunks = zones_by_piece(of, storage::plan_restore(of.map));
   for (auto at = chunks.begin(); at != chunks.end(); at = end_of_piece(at, chunks.end())) hint_piece(of, *at, wanted);

@@ -13,7 +13,7 @@ namespace {
 
 using memory::TierMemory;
 
-// What was asked for, why it cannot be had, what there is, and what to do about it.
+// An error that says what was asked for, why it cannot be had, what there is, and what to do about it.
 Error for_tier(const policy::TierSpec& tier, const Error& error, platform::Device& device) {
   std::string text =
       "the " + tier.name + " cache of " + format_bytes(tier.capacity) + " cannot be had: " + error.message;
@@ -234,7 +234,7 @@ ArenaStats Tiers::stats(policy::TierIndex tier) const {
   return sum;
 }
 
-// One memory is asked after the other: their borders have locks, which are not to be held together.
+// Asks one memory after the other, since the locks of their borders must not be held together.
 std::vector<std::uint64_t> Tiers::part_ends(const policy::Place& from, const policy::Place& to,
                                             std::uint64_t bytes) const {
   std::vector<std::uint64_t> ends = {bytes};

@@ -103,7 +103,7 @@ Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optiona
   return files_.with_agent(std::move(error));
 }
 
-// Who is still on the way, so that somebody can tell what holds it up.
+// Says which checkpoints are still on their way, so that one can tell what holds them up.
 std::string Waits::missing_text(const Locked& locked, policy::HistoryId history, std::optional<Version> version,
                                 std::string_view level, policy::TierIndex tier) const {
   std::string text = "the time limit passed, or the call was interrupted, before " +
