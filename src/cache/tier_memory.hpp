@@ -117,12 +117,12 @@ class TierMemory {
 using MadeMemory = Result<std::unique_ptr<TierMemory>>;
 // `bytes` are rounded up to 4096; 0 gives memory of no bytes. Error out_of_memory.
 
-/// All of it before it returns: Device::allocate_host(), Device::allocate().
+/// Memory that is all there when these return: from Device::allocate_host() and Device::allocate().
 MadeMemory direct_host_memory(platform::Device& device, std::size_t bytes);
 MadeMemory direct_device_memory(platform::Device& device, std::size_t bytes);
 /// Ordinary memory whose pages come as they are written.
 MadeMemory untouched_host_memory(std::size_t bytes);
-/// As many threads touch as do not hold up the program on this machine.
+/// The usual spec, with as many touching threads as do not hold up a program on this machine.
 policy::ProvisionSpec usual_provision();
 /// Addresses at once. Pages are touched and registered with the device in the background, as far as they are needed;
 /// memory of a device that is ordinary memory is used before that. Of `spec`, capacity and used_when are set here.

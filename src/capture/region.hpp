@@ -25,7 +25,7 @@ std::int64_t milliseconds_now();
 /// holder died puts right what that left half done.
 class Locked {
  public:
-  /// Of a file.
+  /// Locks one file's entry.
   Locked(Region* region, std::uint32_t file);
   ~Locked();
   Locked(const Locked&) = delete;

@@ -26,7 +26,7 @@ struct FileRecord {
   std::vector<RecordedPiece> pieces;  // ascending
 };
 
-/// As docs/format.md has it.
+/// The bytes of a record, in the format of docs/format.md.
 std::vector<std::byte> encode(const FileRecord& record);
 /// Error damaged: these are no bytes of a record.
 Result<FileRecord> decode(std::span<const std::byte> bytes);

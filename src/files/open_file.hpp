@@ -21,9 +21,9 @@ namespace ebb::files {
 /// 4. The record is written last. So nobody sees a file of which a piece was not given to the store.
 class OpenFile {
  public:
-  /// To be written. `writer` keeps others from writing it; `timeout`: see Store::create_file.
+  /// A file to be written. `writer` keeps others from writing it; `timeout`: see Store::create_file.
   OpenFile(Directory directory, FileName name, PieceLayout layout, Reservation writer, Seconds timeout);
-  /// To be read.
+  /// A file to be read.
   OpenFile(Directory directory, FileName name, const FileRecord& record);
 
   const FileName& name() const { return name_; }

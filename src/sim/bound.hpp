@@ -38,11 +38,12 @@ struct Bound {
   double copies_s = 0;      // of blocked_s, the calls' own copies
 };
 
-// Of one program (a single client on the machine).
+// The bound of one program, a single client on the machine.
 Bound bound(const BoundMachine& machine, const Program& program);
-// Of one client per rank; each rank has its own caches, and all share the path below. With barriers in the programs the
-// ranks advance in step: each rank is then blocked for at least the time that all ranks' bytes need, but may spend part
-// of it at barriers rather than in calls, so the joint bound holds for the rank that is blocked longest.
+// The bound of several ranks, a client each; each rank has its own caches, and all share the path below. With barriers
+// in the programs the ranks advance in step: each rank is then blocked for at least the time that all ranks' bytes
+// need, but may spend part of it at barriers rather than in calls, so the joint bound holds for the rank that is
+// blocked longest.
 struct JointBound {
   std::vector<Bound> ranks;  // each as if alone
   double blocked_s = 0;      // the sum over ranks, jointly (>= the sum of each alone)

@@ -51,7 +51,7 @@ class Content {
   // Bytes that an earlier run left in a tier's file, as write `serial`.
   void add_recovered(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial);
   void freed(const policy::Freed& freed);
-  // Of a memory tier: it grows; its contents become invalid, even those in use.
+  // Makes a memory tier larger. Its contents become invalid, even those in use.
   void extend(TierIndex tier, Bytes bytes);
   void scribble(TierIndex tier, Bytes offset, Bytes bytes);
 

@@ -29,7 +29,7 @@ class Network {
   int add_link(std::uint64_t bytes_per_s, Time latency, int depth, bool shared, const std::vector<int>& groups);
 
   void submit(int link, std::uint64_t id, Bytes bytes, Time now);
-  // When something ends or changes next; kNever.
+  // The time at which something ends or changes next; kNever: nothing does.
   Time next() const { return next_; }
   // Moves on to `now` (never beyond next()); gives one command that has ended by then, until there is none.
   std::optional<Done> advance(Time now);

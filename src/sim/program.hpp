@@ -105,7 +105,7 @@ inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes, policy::P
 inline Op limit(policy::PartyId lender, std::uint32_t share) {
   return {.kind = Op::Kind::limit, .lender = lender, .share = share, .versions = {}};
 }
-// Its memory must be returned within `deadline`; by default the segment ends there.
+// Recalls a segment's memory beyond `bytes`, which must be returned within `deadline`; by default the lender waits.
 inline Op recall(TierIndex tier, policy::SegmentId segment, Bytes bytes, Time deadline = policy::kNever) {
   return {.kind = Op::Kind::recall, .bytes = bytes, .time = deadline, .tier = tier, .segment = segment, .versions = {}};
 }

@@ -34,16 +34,16 @@ class Provisioning {
   // The machine must outlive it. Throws std::invalid_argument for rates that cannot be.
   Provisioning(const MachineModel& machine, int ranks);
 
-  // Its memory will be used. True: it waits until release() returns it.
+  // A command, or a call with its answer, whose memory will be used. True: it waits until release() returns it.
   bool hold(Held held, Time now);
-  // One that waits no more.
+  // One that waits no more; none: all wait still.
   std::optional<Held> release(Time now);
   bool holds_answer(policy::RequestId request) const;
   bool usable(int rank, const policy::Place& place, Bytes bytes) const;
   // The program wrote a checkpoint.
   void produced(int rank, Bytes bytes, Time now);
 
-  // When something is next due.
+  // The time at which something is next due.
   Time next(Time now) const;
   // One event that is due; false: there is none.
   bool advance(Time now);
@@ -62,7 +62,7 @@ class Provisioning {
     policy::ByteRange pinning;
     Time pin_began = 0, pin_ends = policy::kNever;
   };
-  // Of the tier's own memory; null: it is all there.
+  // The provisioned memory of a place; null: its memory is all there.
   const Memory* find(int rank, const policy::Place& place) const;
   Memory* find(int rank, const policy::Place& place);
   void submit(Memory& memory, policy::ProvisionEvent event, Time now);

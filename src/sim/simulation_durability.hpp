@@ -34,7 +34,7 @@ class Syncing {
   void commit_requested(int rank, Time now);
 
   bool idle() const;
-  // When something is next due.
+  // The time at which something is next due.
   Time next(Time now) const;
   // One that is due.
   std::optional<Synced> take_due(Time now);

@@ -42,7 +42,7 @@ class Lenders {
   // The planner has returned recalled memory.
   void returned(int rank, const policy::Returned& what, std::optional<Content>& content);
 
-  // When a recall is next due.
+  // The time at which a recall is next due.
   Time next(Time now) const;
   // A recall that is due: its lender takes the memory with all remaining replicas.
   std::optional<Due> due(Time now) const;

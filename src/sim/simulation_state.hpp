@@ -126,7 +126,7 @@ struct Simulation::State {
 
   // --- the planner's side -------------------------------------------------------------------------------------------
   void give(int r, const Event& event);
-  // Of an event that gives a version its bytes.
+  // The version that an event gives its bytes; none: it is another event.
   std::optional<Version> version_of(const Event& event) const;
   static bool touches_application(const Command& c);
   // What a lender does, if the planner hears of it.
