@@ -1,9 +1,5 @@
 #include "planner/lease.hpp"
 
-#include <array>
-#include <stdexcept>
-#include <string>
-
 namespace ebb::policy {
 namespace {
 
@@ -22,28 +18,13 @@ constexpr LeaseTransition kLeaseTable[] = {
     {L::orphaned, L::gone, "end of the borrower", "every forked child that has its descriptors has ended too"},
 };
 
-constexpr int kLeaseStates = 5;
-
-constexpr auto make_lease_matrix() {
-  std::array<std::array<bool, kLeaseStates>, kLeaseStates> matrix{};
-  for (const LeaseTransition& t : kLeaseTable) matrix[static_cast<int>(t.from)][static_cast<int>(t.to)] = true;
-  return matrix;
-}
-constexpr auto kLeaseAllowed = make_lease_matrix();
+constexpr StateTable<LeaseState, 5> kLeaseStates("a lease", {"gone", "lent", "recalled", "overdue", "orphaned"},
+                                                 kLeaseTable);
 
 }  // namespace
 
-const char* name_of(LeaseState state) {
-  constexpr const char* kNames[kLeaseStates] = {"gone", "lent", "recalled", "overdue", "orphaned"};
-  return kNames[static_cast<int>(state)];
-}
-
+const char* name_of(LeaseState state) { return kLeaseStates.name_of(state); }
 std::span<const LeaseTransition> lease_transitions() { return kLeaseTable; }
-
-LeaseState transition(LeaseState from, LeaseState to) {
-  if (!kLeaseAllowed[static_cast<int>(from)][static_cast<int>(to)])
-    throw std::logic_error(std::string("illegal transition of a lease: ") + name_of(from) + " to " + name_of(to));
-  return to;
-}
+LeaseState transition(LeaseState from, LeaseState to) { return kLeaseStates.transition(from, to); }
 
 }  // namespace ebb::policy

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 
+#include "planner/state_table.hpp"
+
 namespace ebb::policy {
 
 enum class LeaseState : std::uint8_t {
@@ -13,11 +15,7 @@ enum class LeaseState : std::uint8_t {
   orphaned   // its borrower is dead, but something may still use the memory
 };
 
-struct LeaseTransition {
-  LeaseState from, to;
-  const char* cause;
-  const char* precondition;
-};
+using LeaseTransition = TransitionOf<LeaseState>;
 
 const char* name_of(LeaseState state);
 std::span<const LeaseTransition> lease_transitions();

@@ -1,15 +1,11 @@
 #include "planner/lifecycle.hpp"
 
-#include <array>
-#include <stdexcept>
-#include <string>
-
 namespace ebb::policy {
 namespace {
 
 using S = ReplicaState;
 
-constexpr Transition kTable[] = {
+constexpr Transition kTransitions[] = {
     {S::gone, S::init, "request or plan", "the tier has room for it"},
     {S::init, S::reserved, "reserve", "it is on the fastest tier"},
     {S::init, S::writing, "checkpoint or flush", "its bytes come from the application or a higher tier"},
@@ -37,29 +33,15 @@ constexpr Transition kTable[] = {
     {S::consumed, S::gone, "eviction or discard", "it is unused"},
 };
 
-constexpr int kStates = 9;
-
-constexpr auto make_matrix() {
-  std::array<std::array<bool, kStates>, kStates> matrix{};
-  for (const Transition& t : kTable) matrix[static_cast<int>(t.from)][static_cast<int>(t.to)] = true;
-  return matrix;
-}
-constexpr auto kAllowed = make_matrix();
+constexpr StateTable<ReplicaState, 9> kReplicaStates("a replica",
+                                                     {"gone", "init", "reserved", "writing", "written", "flushed",
+                                                      "reading", "read_complete", "consumed"},
+                                                     kTransitions);
 
 }  // namespace
 
-const char* name_of(ReplicaState state) {
-  constexpr const char* kNames[kStates] = {"gone",    "init",    "reserved",      "writing", "written",
-                                           "flushed", "reading", "read_complete", "consumed"};
-  return kNames[static_cast<int>(state)];
-}
-
-std::span<const Transition> transitions() { return kTable; }
-
-ReplicaState transition(ReplicaState from, ReplicaState to) {
-  if (!kAllowed[static_cast<int>(from)][static_cast<int>(to)])
-    throw std::logic_error(std::string("illegal transition of a replica: ") + name_of(from) + " to " + name_of(to));
-  return to;
-}
+const char* name_of(ReplicaState state) { return kReplicaStates.name_of(state); }
+std::span<const Transition> transitions() { return kTransitions; }
+ReplicaState transition(ReplicaState from, ReplicaState to) { return kReplicaStates.transition(from, to); }
 
 }  // namespace ebb::policy

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "planner/state_table.hpp"
+
 namespace ebb::policy {
 
 enum class ReplicaState : std::uint8_t {
@@ -21,11 +23,7 @@ enum class ReplicaState : std::uint8_t {
   consumed
 };
 
-struct Transition {
-  ReplicaState from, to;
-  const char* cause;
-  const char* precondition;
-};
+using Transition = TransitionOf<ReplicaState>;
 
 const char* name_of(ReplicaState state);
 std::span<const Transition> transitions();

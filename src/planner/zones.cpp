@@ -1,15 +1,11 @@
 #include "planner/zones.hpp"
 
-#include <array>
-#include <stdexcept>
-#include <string>
-
 namespace ebb::policy {
 namespace {
 
 using Z = ZoneState;
 
-constexpr ZoneTransition kZoneTable[] = {
+constexpr ZoneTransition kZoneTransitions[] = {
     {Z::gone, Z::dirty, "protect", "no version has its bytes"},
     {Z::clean, Z::dirty, "write or touch", "it is the first since the last cut"},
     {Z::clean, Z::owed, "full cut", "no cut in flight has it or is owed it"},
@@ -32,29 +28,13 @@ constexpr ZoneTransition kZoneTable[] = {
     {Z::duplicated, Z::gone, "unprotect", "no cut is owed it"},
 };
 
-constexpr int kZoneStates = 8;
-
-constexpr auto make_zone_matrix() {
-  std::array<std::array<bool, kZoneStates>, kZoneStates> matrix{};
-  for (const ZoneTransition& t : kZoneTable) matrix[static_cast<int>(t.from)][static_cast<int>(t.to)] = true;
-  return matrix;
-}
-constexpr auto kZoneAllowed = make_zone_matrix();
+constexpr StateTable<ZoneState, 8> kZoneStates(
+    "a zone", {"gone", "clean", "dirty", "owed", "copying", "done", "duplicating", "duplicated"}, kZoneTransitions);
 
 }  // namespace
 
-const char* name_of(ZoneState state) {
-  constexpr const char* kNames[kZoneStates] = {"gone",    "clean", "dirty",       "owed",
-                                               "copying", "done",  "duplicating", "duplicated"};
-  return kNames[static_cast<int>(state)];
-}
-
-std::span<const ZoneTransition> zone_transitions() { return kZoneTable; }
-
-ZoneState transition(ZoneState from, ZoneState to) {
-  if (!kZoneAllowed[static_cast<int>(from)][static_cast<int>(to)])
-    throw std::logic_error(std::string("illegal transition of a zone: ") + name_of(from) + " to " + name_of(to));
-  return to;
-}
+const char* name_of(ZoneState state) { return kZoneStates.name_of(state); }
+std::span<const ZoneTransition> zone_transitions() { return kZoneTransitions; }
+ZoneState transition(ZoneState from, ZoneState to) { return kZoneStates.transition(from, to); }
 
 }  // namespace ebb::policy

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "planner/state_table.hpp"
+
 namespace ebb::policy {
 
 enum class ZoneState : std::uint8_t {
@@ -19,11 +21,7 @@ enum class ZoneState : std::uint8_t {
   duplicated    // copied because of a write: dirty for the next cut
 };
 
-struct ZoneTransition {
-  ZoneState from, to;
-  const char* cause;
-  const char* precondition;
-};
+using ZoneTransition = TransitionOf<ZoneState>;
 
 const char* name_of(ZoneState state);
 std::span<const ZoneTransition> zone_transitions();
