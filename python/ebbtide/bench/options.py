@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from .._units import parse_size, parse_time_with_unit
+
+
+ResultsFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")]
 
 
 def wrong(option: str, message: str) -> typer.BadParameter:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.bench.options import parsed, size_of, time_of, wrong
+from ebbtide.bench.options import ResultsFile, parsed, size_of, time_of, wrong
 from ebbtide.errors import InvalidArgument
 
 _MOST_APART = 1000
@@ -27,7 +27,7 @@ def cluster(
     runs: Annotated[int, typer.Option(min=1, max=10000, help="Runs, each with failures of its own.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Of the first run's failures.")] = 0,
     apart: Annotated[bool, typer.Option("--apart", help="Simulate each node, also where they are alike.")] = False,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")] = None,
+    json: ResultsFile = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw machines of several sizes beside the model.")
     ] = None,

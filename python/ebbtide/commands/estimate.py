@@ -52,7 +52,7 @@ def estimate(
             help="What `ebbtide doctor --json FILE` measured (default: usual rates).",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json: outcome.Json = False,
 ) -> None:
     """Say what a history will need of each tier, and how long it takes: written, then restored.
 

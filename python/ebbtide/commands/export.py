@@ -31,7 +31,7 @@ def export(
     versions: Annotated[str | None, typer.Option(metavar="LIST", help="Only these, such as '3,7,10..20'.")] = None,
     form: Annotated[Form, typer.Option("--format", help="One file per region, or NumPy archives.")] = Form.files,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json: outcome.Json = False,
 ) -> None:
     """Write checkpoints as plain files, each with a page of JSON that describes it; or one file, with --file.
 

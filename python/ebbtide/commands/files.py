@@ -29,16 +29,6 @@ class StoredFile:
     pieces: int = 0
     whole: bool = False  # it was closed
 
-    def as_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "bytes": self.bytes,
-            "pieces": self.pieces,
-            "whole": self.whole,
-        }
-
 
 def is_part(one: Checkpoint) -> bool:
     """Whether a checkpoint is a piece of a file, or its record."""

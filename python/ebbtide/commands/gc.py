@@ -32,7 +32,7 @@ def gc(
         bool, typer.Option("--damaged", help="Read everything, and remove damaged checkpoints.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and change nothing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json: outcome.Json = False,
 ) -> None:
     """Free the space of dropped, unfinished and replaced checkpoints, which can never be restored.
 

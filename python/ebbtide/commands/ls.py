@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,7 @@ def ls(
         bool, typer.Option("--verbose", "-v", help="Regions, places, and the use of each file.")
     ] = False,
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json: outcome.Json = False,
 ) -> None:
     """List a store's checkpoints (history, version, size and when each was written) and its files.
 
@@ -76,7 +77,7 @@ def _document(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], v
     return store.head() | {
         "checkpoints": checkpoints,
         "bytes": sum(one.bytes for one in chosen),
-        "files": [file.as_json() for file in files_of(store)],
+        "files": [dataclasses.asdict(file) for file in files_of(store)],
         "snapshots": [snapshot.as_json() for snapshot in snapshots_of(store, chosen).values()],
         "suspended": next((time_text(one.version) for one in store.checkpoints if is_mark(one)), None),
         "superseded": len(store.records) - len(store.checkpoints),

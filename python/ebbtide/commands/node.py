@@ -10,11 +10,9 @@ from . import names, outcome
 
 app = typer.Typer(invoke_without_command=True)
 
-_Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-
 
 @app.callback()
-def _node(context: typer.Context, json: _Json = False) -> None:
+def _node(context: typer.Context, json: outcome.Json = False) -> None:
     """Show the pools of this user on this node and the memory that is lent, or drain pools."""
     if context.invoked_subcommand is None:
         show(json)
@@ -24,7 +22,7 @@ def _node(context: typer.Context, json: _Json = False) -> None:
 
 
 @app.command(cls=outcome.Command)
-def show(json: _Json = False) -> None:
+def show(json: outcome.Json = False) -> None:
     """Show each pool: its job, store, agent and processes, and what is listed and not written yet; and who lends memory to whom.
 
     Nothing is changed, and no process is waited for.
@@ -49,7 +47,7 @@ def show(json: _Json = False) -> None:
 def drain(
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="As `ebbtide node` names it; all pools.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="For each pool.")] = 60,
-    json: _Json = False,
+    json: outcome.Json = False,
 ) -> None:
     """Write what is in pools to their own stores.
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -20,6 +20,8 @@ _UsageError: Any = typer.BadParameter.__base__  # Click's, which Typer may carry
 
 OK, DAMAGED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 MOST = 2**63 - 1  # of any count
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 class Refused(Exception):

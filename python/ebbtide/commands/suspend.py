@@ -37,7 +37,7 @@ def suspend(
     where: Annotated[str, typer.Argument(metavar="PID|DIR", help="The process, or the store that it writes.")],
     signal: Annotated[str, typer.Option("--signal", metavar="NAME", help="As given to suspend_on.")] = "TERM",
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait.")] = 60,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json: outcome.Json = False,
 ) -> None:
     """Send a process the signal that suspends its stores, and wait until they are marked.
 

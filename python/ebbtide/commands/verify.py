@@ -12,7 +12,7 @@ from . import names, outcome
 
 def verify(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json: outcome.Json = False,
 ) -> None:
     """Read all of a store and check it: headers, payloads, the index, and that they agree.
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ebbtide._units import format_rate, format_size, format_time, parse_time
-from ebbtide.bench.options import parsed, size_of, wrong
+from ebbtide.bench.options import ResultsFile, parsed, size_of, wrong
 from ebbtide.errors import InvalidArgument
 
 app = typer.Typer(help="What checkpoints on three levels would cost, and how often to make them.")
@@ -32,9 +32,6 @@ def _named(error: InvalidArgument) -> typer.BadParameter:
     if field in ("memory_rate", "disk_rate"):
         return wrong("--rates", str(error))
     return wrong("--" + field.replace("_", "-"), message)
-
-
-_JSON = typer.Option("--json", metavar="FILE", help="Write the results to FILE.")
 
 
 def _write(json: Path | None, document: dict[str, Any]) -> None:
@@ -74,7 +71,7 @@ def plan(
     draining: Annotated[
         bool, typer.Option("--draining/--blocking", help="Whether disk and file system are written in the background.")
     ] = False,
-    json: Annotated[Path | None, _JSON] = None,
+    json: ResultsFile = None,
 ) -> None:
     """Say how often to checkpoint to memory, disk and the shared file system, and how efficient that is (ics19, sec. 5.2)."""
     if context.invoked_subcommand is not None:
@@ -140,7 +137,7 @@ def efficiency(
     gpu_failures: Annotated[float, typer.Option(help="Multiplies the failures of GPUs.")] = 1,
     speedup: Annotated[float, typer.Option(help="Divides the time of checkpoints to memory.")] = 1,
     written: Annotated[float, typer.Option(help="Share of the state that disk and file system store.")] = 1,
-    json: Annotated[Path | None, _JSON] = None,
+    json: ResultsFile = None,
 ) -> None:
     """Say how efficient a machine of ics19's table 1 is, to first order, in percent."""
     from . import ics19
@@ -156,7 +153,7 @@ def efficiency(
 
 @app.command()
 def figures(
-    json: Annotated[Path | None, _JSON] = None,
+    json: ResultsFile = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw figures 2 and 3.")] = None,
 ) -> None:
     """Show figures 2, 3, 12, 13 and 14 of ics19 from the model; programs are those of `ebbtide sim zones`."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ebbtide.bench.options import parsed, size_of, time_of, wrong
+from ebbtide.bench.options import ResultsFile, parsed, size_of, time_of, wrong
 from ebbtide.errors import InvalidArgument
 
 _OPTIONS = {"jobs", "workload", "nodes", "deadline", "bandwidth", "state", "interval", "every", "reserve"}
@@ -40,7 +40,7 @@ def preempt(
         int,
         typer.Option(help="With --workload: nodes that the policy `reserve` keeps free; 0: the largest such job's."),
     ] = 0,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")] = None,
+    json: ResultsFile = None,
 ) -> None:
     """Say which jobs make way for one on demand so that the least work is lost, or run a workload (sc22, slide 53)."""
     from rich.console import Console

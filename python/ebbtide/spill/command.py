@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.bench.options import parsed, size_of, time_of, wrong
+from ebbtide.bench.options import ResultsFile, parsed, size_of, time_of, wrong
 from ebbtide.errors import InvalidArgument
 
 
@@ -54,7 +54,7 @@ def spill(
         ),
     ] = None,
     unit: Annotated[int, parsed("--unit", size_of, "SIZE", "What flow_paper sends at a time.")] = "1MB",  # type: ignore
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")] = None,
+    json: ResultsFile = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE.png", help="With --trace: draw overhead over flow and decisions by step."),
@@ -122,7 +122,7 @@ def lent(
     topology: Annotated[
         str, typer.Option(metavar="NAME|FILE.json", help="nvswitch-h200, dgx1v, or a file with rates.")
     ] = "nvswitch-h200",
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")] = None,
+    json: ResultsFile = None,
 ) -> None:
     """What memory that another GPU lends is worth: a shot and a burst, with and without it, and the least that can be."""
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.bench.options import size_of, wrong
+from ebbtide.bench.options import ResultsFile, size_of, wrong
 from ebbtide.errors import InvalidArgument
 
 
@@ -35,7 +35,7 @@ def zones(
     slots: Annotated[int, typer.Option(min=1, max=64, help="Of the buffer.")] = 2,
     reserve: Annotated[float, typer.Option(help="Share of a slot that only writes get.")] = 0.75,
     held: Annotated[int, typer.Option(min=0, max=65536, help="Zones to which a memory channel holds writes.")] = 0,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")] = None,
+    json: ResultsFile = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw figures 10 and 11.")] = None,
 ) -> None:
     """Show what programs lose to a snapshot in each mode of ics19, on hardware that does not exist (figures 10 and 11)."""
