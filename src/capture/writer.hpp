@@ -11,8 +11,7 @@ namespace ebb::capture {
 
 /// Thread safety: one thread. Processes of the program work on the same region:
 /// 1. A chunk is sealed under its file's lock before it is written, and unlinked under that lock afterwards. Meanwhile
-/// its
-///    bytes do not change, and readers find them in the pool.
+///    its bytes do not change, and readers find them in the pool.
 /// 2. The writer has the region's writer_lock as long as it lives; whoever gets that lock from the dead writes the
 /// rest.
 class Writer {

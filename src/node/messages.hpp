@@ -14,8 +14,7 @@
 
 namespace ebb::node::message {
 
-// --- from a process
-// ---------------------------------------------------------------------------------------------------
+// --- from a process --------------------------------------------------------------------------------------------------
 
 /// The first message; a pidfd of the process comes with it.
 struct Hello {
@@ -65,8 +64,7 @@ struct Returned {
   std::uint32_t first = 0;
 };
 
-// --- from the agent
-// ---------------------------------------------------------------------------------------------------
+// --- from the agent --------------------------------------------------------------------------------------------------
 
 struct Welcome {
   Member member;
@@ -110,8 +108,7 @@ struct Moved {
   Error error;
 };
 
-// --- between a process that lends memory and one that borrows it, over a socket of the lender's
-// ---------------------------------------------------------------------------------------------------
+// --- between a process that lends memory and one that borrows it, over a socket of the lender's ----------------------
 
 /// The borrower's first message. The end of a pipe comes with it: the borrower, and every forked child of it, have the
 /// other end as long as they may use what they borrow.

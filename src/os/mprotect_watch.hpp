@@ -18,11 +18,9 @@ namespace ebb::platform {
 ///
 /// Thread safety: as WriteWatch. No locks: the ranges of all watches are in one table, which the handler reads.
 /// 1. A page's state is `armed` before it is protected, and `open` after that is lifted. So a fault at an open page is
-/// an
-///    old one, and its thread tries again.
+///    an old one, and its thread tries again.
 /// 2. A range is used only between `++users` and `--users`, and only if it is still there after `++users`; forget()
-/// takes
-///    it away, wakes its writers and waits for its users.
+///    takes it away, wakes its writers and waits for its users.
 /// 3. A forked child has copies of the table and of the protections: its handler lifts them.
 class MprotectWatch final : public WriteWatch {
  public:

@@ -47,11 +47,9 @@ struct WatchEvent {
 /// Thread safety: one thread, the fault thread, calls next() and waits for nothing that a writer may hold; the other
 /// methods may be called from any thread, but arm(), disarm(), take_written() and forget() of a page by one at a time.
 /// 1. Between next()'s return and the end of disarm() nothing here allocates, touches watched memory or takes a lock
-/// that
-///    a thread holds while it touches watched memory or allocates. The same is true of arm().
+///    that a thread holds while it touches watched memory or allocates. The same is true of arm().
 /// 2. A page that is armed and written is told at least once. It may be told twice (two writers), or late: after
-/// another
-///    thread has disarmed it. Disarming it again is harmless.
+///    another thread has disarmed it. Disarming it again is harmless.
 /// 3. userfaultfd: a thread that removes, unmaps or moves watched memory sleeps until next() has taken note. The fault
 ///    thread must not do so.
 /// 4. Before `rung`, next() tells all that was to be told when ring() was called. So whoever rings and awaits the fault

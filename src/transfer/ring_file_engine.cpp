@@ -20,8 +20,7 @@ namespace {
 ///    called with it held.
 /// 2. A request is in exactly one of inbox_, ready_ and a slot; those in slots belong to the kernel.
 /// 3. waiting_ is set by the thread before it waits and cleared by the thread that wakes it: a submit() after that
-/// wakes it, an
-///    earlier one was seen.
+///    wakes it, an earlier one was seen.
 /// 4. pending_ decreases after `done`; the thread ends when stopping and pending_ is 0, so what `done` submits is
 ///    carried out.
 class RingFileEngine final : public FileEngine {

@@ -11,11 +11,9 @@ namespace ebb::storage {
 
 /// Thread safety: methods with a Locked from any thread; start() and stop() from one.
 /// 1. Only its thread (before it starts the opening one, after it has ended the closing one) writes headers and
-/// tombstones,
-///    fails, truncates and removes segments, and moves an object on from ready.
+///    tombstones, fails, truncates and removes segments, and moves an object on from ready.
 /// 2. An object becomes persistent when, in this order, its payload is synced, its header is written and synced, its
-/// file is
-///    found under its name, and an older record of the same version is dropped.
+///    file is found under its name, and an older record of the same version is dropped.
 /// 3. No object of a broken segment becomes persistent; only tombstones are written to it and synced.
 class Committer {
  public:

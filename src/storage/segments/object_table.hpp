@@ -80,8 +80,7 @@ class Locked : public std::unique_lock<std::mutex> {
 
 /// Thread safety: every method may be called from any thread; close() from one.
 /// 1. mutex_ guards all fields, every object and segment, and the fields of other parts that say so. No file operation
-/// and no
-///    callback runs with it held.
+///    and no callback runs with it held.
 /// 2. used_ is the sum of the objects' space.
 /// 3. No two records ever get the same place: the end of a segment only grows.
 /// 4. All segments but current_ are closed. It need not have the highest number: the names of files may be anything.
