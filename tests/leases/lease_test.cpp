@@ -315,7 +315,7 @@ TEST(Leases, a_store_that_closes_returns_what_it_has_once_it_is_unmapped) {
   lender.await([&] { return lender.lent() == 0; });
 }
 
-TEST(Leases, what_lies_on_a_gpu_that_cannot_be_opened_is_used_and_its_terms_say_why) {
+TEST(Leases, memory_of_a_device_that_cannot_be_opened_is_used_and_its_terms_say_why) {
   const Place place;
   TestLender lender(place, 1);
   const auto fabric = std::make_shared<test::HookedFabric>();
