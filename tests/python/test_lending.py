@@ -68,6 +68,11 @@ class Child:
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
+    def stopped(self) -> None:
+        """Returns when none of its threads runs any more, which may be a while after the signal was sent."""
+        self.send(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+
     def killed(self) -> None:
         self.send(signal.SIGKILL)
         self.process.wait(timeout=60)
@@ -258,7 +263,7 @@ def test_what_a_stopped_borrower_has_is_named_and_not_free(child: Callable[[], C
     with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0, lend=2 * LEASE) as store:
         other = child().does(OPEN_BORROWER.format("auto"))
         until(lambda: store.stats()["leases"]["lent"] == 2 * LEASE)
-        other.send(signal.SIGSTOP)
+        other.stopped()
         with pytest.raises(ebbtide.TimedOut, match=f"process {other.pid} {LEASE} bytes"):
             store.lend(LEASE, timeout=0.05)
         leases = store.stats()["leases"]
@@ -291,7 +296,7 @@ def test_what_a_lender_lent_that_dies_or_stops_can_be_read(child: Callable[[], C
             lender.killed()
             until(lambda store=store: borrowed(store) == 0)  # it has moved everything away
         else:
-            lender.send(signal.SIGSTOP)
+            lender.stopped()
         check(store, 40)
         began = time.monotonic()
         store.close()
@@ -301,7 +306,7 @@ def test_what_a_lender_lent_that_dies_or_stops_can_be_read(child: Callable[[], C
 
 def test_a_lender_that_never_answers_holds_up_nobody(child: Callable[[], Child]) -> None:
     lender = child().does(OPEN_LENDER.format("128MiB"))
-    lender.send(signal.SIGSTOP)
+    lender.stopped()
     with borrower() as store:
         write(store, 10)
         check(store, 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
@@ -257,6 +258,29 @@ def test_entered_inside_a_compiled_function(store: ebbtide.Store) -> None:
     assert all(map(torch.equal, plain, gradients(model, loss)))
     del loss
     assert held(keep) == []
+
+
+# In a process of its own, which has not imported torch._dynamo before.
+FIRST_COMPILED_INSIDE = """
+import sys
+import torch
+import ebbtide
+from ebbtide.torch import offload
+
+assert "torch._dynamo" not in sys.modules
+x, layer = torch.ones(64, 64, requires_grad=True), torch.nn.Linear(64, 64)
+plain = torch.autograd.grad(layer(x).square().sum(), x)[0]
+with ebbtide.open(device="cpu", device_cache="1MiB", host_cache="2MiB", disk=0) as store:
+    with offload(store, min_bytes=1):
+        loss = torch.compile(lambda x: layer(x).square().sum(), backend="aot_eager")(x)
+    assert len(store.histories()) == 1
+    assert torch.equal(torch.autograd.grad(loss, x)[0], plain)
+"""
+
+
+def test_a_function_that_is_the_first_to_be_compiled_and_is_inside() -> None:
+    ran = subprocess.run([sys.executable, "-c", FIRST_COMPILED_INSIDE], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the test's process has threads

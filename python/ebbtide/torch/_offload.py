@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
@@ -72,9 +71,8 @@ class offload:
         elif skip is not None and not callable(skip):
             skip = self._skip = list(skip)
             self._note(skip)
-        hooks: list[Callable[..., Any]] = [self._pack, _unpack]
-        if "torch._dynamo" in sys.modules:  # else it would compile them where the block is in a compiled function
-            hooks = [torch.compiler.disable(hook) for hook in hooks]
+        # torch.compile would compile the hooks too, wherever a compiled function calls them.
+        hooks = [torch.compiler.disable(hook) for hook in (self._pack, _unpack)]
         entered = torch.autograd.graph.saved_tensors_hooks(*hooks)
         entered.__enter__()
         self._hooks, self._handle = entered, register_module_forward_pre_hook(self._see)
