@@ -295,7 +295,6 @@ def test_real_arrays_of_jax(store: ebbtide.Store) -> None:
         types = ("float32", "bfloat16", "bool", "float8_e4m3fn", "float8_e5m2", "float64", "int64", "complex128")
         given = {dtype: jax.numpy.ones((2, 3), dtype) for dtype in types}
         given |= {"none": jax.numpy.zeros((0, 4)), "scalar": jax.numpy.ones((), "float32")}
-    jax.config.update("jax_enable_x64", False)
     store.checkpoint(0, given | {"host": np.ones(3)})
     for back in (store.restore(0, keep=True), store.restore_async(0).result()):
         assert type(back.pop("host")) is np.ndarray

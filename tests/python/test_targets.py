@@ -120,15 +120,15 @@ def test_arrays_of_jax_are_refused_by_type(
 
 def test_arrays_of_jax_never_change(store: ebbtide.Store) -> None:
     jax = pytest.importorskip("jax")
-    jax.config.update("jax_enable_x64", True)
-    given = jax.numpy.zeros(6)
-    alias = given
-    refuse(store, given, "out is read-only: arrays of JAX")
-    refuse(store, np.asarray(given), "out is read-only")
-    refuse(store, OnlyForwards(given), "does not say that it may be written to|is read-only")
-    assert (np.asarray(alias) == 0).all()
-    store.checkpoint(1, given + 1)
-    assert (store.restore(1) == 1).all()
+    with jax.enable_x64(True):
+        given = jax.numpy.zeros(6)
+        alias = given
+        refuse(store, given, "out is read-only: arrays of JAX")
+        refuse(store, np.asarray(given), "out is read-only")
+        refuse(store, OnlyForwards(given), "does not say that it may be written to|is read-only")
+        assert (np.asarray(alias) == 0).all()
+        store.checkpoint(1, given + 1)
+        assert (store.restore(1) == 1).all()
 
 
 class OnlyForwards:
