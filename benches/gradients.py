@@ -15,6 +15,8 @@ devito: the gradient of one shot by revolve with as many slots in pyrevolve's me
   benches/gradients.py --dir /mnt/disk               # writes benches/results/gradients.json
   benches/gradients.py --dir /mnt/disk --only jax --json benches/results/gradients_gpu.json   # with JAX on a GPU
   benches/gradients.py --dir /mnt/disk --only jax --jax-elements 9437184 --jax-work 1 --json benches/results/gradients_large.json
+  MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=8589934592 benches/gradients.py --dir /mnt/disk --only jax \
+    --jax-elements 9437184 --jax-work 1 --json benches/results/gradients_large_malloc.json
 """
 
 from __future__ import annotations
@@ -298,6 +300,7 @@ def main() -> None:
     parser.add_argument("--devito-steps", type=int, default=200)
     given = parser.parse_args()
     machine = harness.machine(given.dir)
+    machine["malloc"] = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
     work = {
         "jax": lambda where: in_jax(where, given.jax_elements, given.jax_steps, given.jax_work, given.repeats),
         "deepwave": lambda where: in_deepwave(where, given.deepwave_width, given.deepwave_steps, 10, given.repeats),

@@ -8,7 +8,8 @@ from typing import Any
 from comparison_figures import spread
 
 
-def page(on_processors: dict[str, Any], large: dict[str, Any], on_gpu: dict[str, Any]) -> str:
+def page(on_processors: dict[str, Any], large: dict[str, Any], kept: dict[str, Any], on_gpu: dict[str, Any]) -> str:
+    """kept: as ``large``, where malloc keeps the memory that it frees."""
     gpu = on_gpu["measured"]["jax"]
     paragraphs = [
         "The states of `adjoint` go through host memory. What that costs, in runs of `benches/gradients.py`: the gradient by "
@@ -17,9 +18,11 @@ def page(on_processors: dict[str, Any], large: dict[str, Any], on_gpu: dict[str,
         "| | a state | a step | `adjoint`, s | `jax.checkpoint`, s | difference, ms a step |\n|---|---|---|---|---|---|\n"
         + row(processors(on_processors), on_processors)
         + row(processors(large), large)
+        + row(processors(kept), kept)
         + row(gpu["device"], on_gpu).rstrip(),
         f"Over `lax.scan` with all in memory, `adjoint` takes {over_scan(on_processors)} with the smaller states, and "
-        f"{over_scan(large)} with those above 32 MiB, whose copies cost new memory at each step ([why](#the-gradient-of-many-steps)).",
+        f"{over_scan(large)} with those above 32 MiB, whose copies cost new memory at each step ([why](#the-gradient-of-many-steps)): "
+        f"{over_scan(kept)} where malloc keeps that memory.",
         "So on a GPU `adjoint` is for steps that take much longer than the difference, or for histories that GPU memory does not "
         f"hold: each state goes to the host and back, at {rate(gpu) / 1e9:.1f} GB/s each way.",
     ]  # fmt: skip
@@ -31,7 +34,8 @@ def page(on_processors: dict[str, Any], large: dict[str, Any], on_gpu: dict[str,
 def processors(document: dict[str, Any]) -> str:
     machine, stencils = document["machine"], document["measured"]["jax"]["stencils"]
     load = f"load {machine['load_before']:.1f} to {machine['load_after']:.1f}"
-    return f"{machine['cpus']} processors, {load}; {stencils} stencil{'s' if stencils > 1 else ''} a step"
+    kept = ", malloc keeps memory" if machine.get("malloc") else ""
+    return f"{machine['cpus']} processors, {load}; {stencils} stencil{'s' if stencils > 1 else ''} a step{kept}"
 
 
 def over_scan(document: dict[str, Any]) -> str:

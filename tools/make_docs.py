@@ -142,7 +142,7 @@ def jax_page() -> str:
 
     measured = [
         json.loads((ROOT / f"benches/results/{name}.json").read_text())
-        for name in ("gradients", "gradients_large", "gradients_gpu")
+        for name in ("gradients", "gradients_large", "gradients_large_malloc", "gradients_gpu")
     ]
     return last_chapter("docs/jax.md", "What was measured", jax_figures.page(*measured))
 
