@@ -11,7 +11,7 @@ constexpr LeaseTransition kLeaseTable[] = {
     {L::lent, L::gone, "return", "the borrower has no copy under way there, and has unmapped the memory"},
     {L::lent, L::orphaned, "death of the borrower", "its process has ended"},
     {L::recalled, L::gone, "return", "the borrower has no copy under way there, and has unmapped the memory"},
-    {L::recalled, L::overdue, "deadline", "it has passed; the lender is told the process and the bytes"},
+    {L::recalled, L::overdue, "deadline", "the deadline has passed; the lender is told the process and the bytes"},
     {L::recalled, L::orphaned, "death of the borrower", "its process has ended"},
     {L::overdue, L::gone, "return", "the borrower has no copy under way there, and has unmapped the memory"},
     {L::overdue, L::orphaned, "death of the borrower", "its process has ended"},

@@ -13,7 +13,7 @@ namespace ebb::snapshots {
 /// Ends the cuts of a store, one after the other, on a thread of its own, and remembers which could not be stored.
 ///
 /// Thread safety: every method may be called from any thread, but start() and join() by one at a time.
-/// 1. A failure is told once where nobody asks for a version: by not_stored(), unless told() came first.
+/// 1. not_stored() reports a failure each time, until the version is dropped or stored. After told(), it does not.
 class Archiver {
  public:
   Archiver(CutList& cuts, CutDriver& driver, Archive& archive) : cuts_(cuts), driver_(driver), archive_(archive) {}

@@ -129,7 +129,7 @@ std::optional<LostBody> CutDriver::copy_edges(Cut& cut) const {
   return {};
 }
 
-// Leaves out the zones that a cut is owed: nobody can have written those.
+// Leaves out the zones that a cut has yet to copy: until then, nothing can write to them.
 void CutDriver::touch_locked(ProtectedMemory::Zones zones) {
   const auto free = [&](std::uint32_t zone) { return !policy::pending(plan_->state(zone)); };
   for (std::uint32_t zone = zones.first, end = zone + zones.count; zone < end;) {

@@ -14,7 +14,7 @@ namespace ebb::snapshots {
 ///
 /// Thread safety: every method may be called from any thread but the fault thread, ask() from that one as well.
 /// 1. `told` is called by the fault thread alone, in the order of the events; an Error is its last call: from then on
-///    the watch has `failed`, nobody answers faults, and its memory must be disarmed.
+///    the watch has `failed`, faults get no answer, and its memory must be disarmed.
 /// 2. What happened to watched memory before ask() was told before confirmed() reaches its ticket.
 /// 3. Here nothing is allocated, and no lock is held that is held during an allocation.
 class WatchThread {

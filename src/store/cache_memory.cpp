@@ -63,7 +63,7 @@ Result<policy::SegmentId> CacheMemory::lend(const Locked& locked, policy::TierIn
   if (!tiers_->add(tier, std::move(memory), extent)) {
     return Error{Errc::invalid_argument, "the " + spec.name + " cache has " +
                                              std::to_string(memory::MemorySegments::kMost) +
-                                             " segments already: lend fewer and larger ones"};
+                                             " segments already, and cannot have more"};
   }
   const auto segment = static_cast<policy::SegmentId>(segments.size());
   segments.push_back({.usable = bytes, .owner = lender.owner});

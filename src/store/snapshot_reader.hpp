@@ -46,7 +46,7 @@ class SnapshotReader {
   Result<std::optional<storage::StoredSnapshot>> load(Version version, std::unique_ptr<Read>& read);
   Result<storage::StoredSnapshot> demand();
   Result<std::vector<storage::ZoneRange>> zones_to_read(const storage::StoredSnapshot& wanted);
-  /// The bytes of a piece. Error damaged: a chunk that the map places there lies beyond its end.
+  /// The size of a piece in bytes. Error damaged: the map places a chunk beyond its end.
   Result<std::uint64_t> bytes_of_piece(policy::HistoryId piece, const storage::StoredSnapshot& from,
                                        std::span<const storage::ZonesInPiece> chunks);
   Result<void> restore_piece(const storage::StoredSnapshot& from, std::span<const storage::ZonesInPiece> chunks,

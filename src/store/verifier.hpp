@@ -35,7 +35,7 @@ class Verifier {
   using Sums = std::shared_ptr<const Record::Sums>;
   /// The checksums of regions. Empty unless everything is verified.
   Sums sums_of(std::span<const Piece> pieces) const;
-  /// The same, of a checkpoint that lies at `data` in one piece.
+  /// The same for a checkpoint whose bytes are all at `data`, one region after the other.
   Sums sums_of(const CheckpointInfo& info, const std::byte* data) const;
   /// Checks the bytes that a call hands out. `mend`: where a cache gave wrong bytes, those in the file are put into
   /// `pieces`. An ephemeral store has discarded the checkpoint: later calls get the error too.

@@ -38,7 +38,7 @@ TEST(Loans, what_a_process_uses_and_a_quarter_more_is_never_lent) {
   }
 }
 
-// What a process is told of loans, again and again.
+// Every loan and recall that a process hears of, repeated ones too.
 struct Told {
   using Loans = std::multiset<std::uint32_t>;
   std::mutex mutex;

@@ -155,7 +155,7 @@ def _leaves(state: Any) -> dict[str, Any]:
 
 
 def _plain(where: str, leaf: Any) -> Any:
-    """What a store takes of a leaf. What lies on several devices, or has elements smaller than a byte, is copied to the host."""
+    """The leaf as a store can take it: arrays on several devices, or of elements smaller than a byte, are copied to the host."""
     if is_key(leaf):
         leaf = jax.random.key_data(leaf)
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, str, bool, int, float, complex)):
