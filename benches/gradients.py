@@ -319,7 +319,14 @@ def main() -> None:
     }
     document = {
         "figure": "gradients",
-        "command": [Path(__file__).name, "--repeats", str(given.repeats), "--only", given.only],
+        "command": [
+            Path(__file__).name,
+            *(
+                f"--{name.replace('_', '-')}={value}"
+                for name, value in vars(given).items()
+                if name not in ("json", "dir")
+            ),
+        ],
         "machine": machine,
         "rows": [row.as_json() for row in table],
         "measured": found | {"medians": medians},
