@@ -6,10 +6,13 @@ SIZE = 16 * bench.ZONE
 
 
 def test_each_mode_copies_what_its_name_says():
-    program = bench.Program("half", 0.5, spread=False)
-    found = bench.measure(SIZE, snapshots=3, compute=0.001, repeats=1, programs=[program])
-    copied = {name: runs[0]["bytes_gathered"] for name, runs in found["runs"]["half"].items()}
+    programs = [bench.Program("half", 0.5, spread=False), bench.Program("all", 1, spread=False)]
+    found = bench.measure(SIZE, snapshots=3, compute=0.001, repeats=1, programs=programs)
+    copied, of_all = (
+        {name: runs[0]["bytes_gathered"] for name, runs in found["runs"][program.name].items()} for program in programs
+    )
     for mode in bench.MODES:
+        assert of_all[mode.name] == 3 * SIZE, mode.name
         if not mode.full:
             assert copied[mode.name] == 3 * SIZE // 2, mode.name
         elif mode.waits:
