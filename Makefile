@@ -7,12 +7,16 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: demo test test-frameworks test-races test-all build wheels try-wheels docs site reliability clean
+.PHONY: demo test test-sanitized test-frameworks test-races test-all build wheels try-wheels docs site reliability clean
 demo: build      ## a seismic imaging job through the store, about a minute
 	.venv/bin/ebbtide demo
 
-test: build      ## every test: C++ in Release and under two sanitizers, then Python, documents and style
+test: build      ## every test: C++, then Python, documents and style
 	.venv/bin/python tools/run_tests.py test --jobs $(JOBS)
+
+test-sanitized:  ## C++ under the address and undefined-behaviour sanitizers
+	tools/bootstrap
+	.venv/bin/python tools/run_tests.py sanitized --jobs $(JOBS)
 
 test-frameworks: build  ## the helpers for PyTorch, JAX and seismic codes, in an environment of their own; ten minutes
 	.venv/bin/python tools/run_tests.py frameworks --jobs $(JOBS)
@@ -21,7 +25,7 @@ test-races:      ## the thread sanitizer over the rooms that have threads
 	tools/bootstrap
 	.venv/bin/python tools/run_tests.py races --jobs $(JOBS)
 
-test-all: build  ## before a release: both, each test in its long form; an hour or more
+test-all: build  ## before a release: all but the helpers', each test in its long form; an hour or more
 	.venv/bin/python tools/run_tests.py all --jobs $(JOBS)
 
 # One tree, build/release, has the objects of the wheel and of the C++ tests, so nothing is compiled twice. A warning

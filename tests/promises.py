@@ -7,7 +7,8 @@ section has no suite or does not exist, and when a pattern names nothing.
 GUARDS: dict[str, list[str]] = {
     # --- what a program may rely on
     "README.md: Two commands": [
-        "python/test_demo_*", "style/test_install.py", "python/test_googletest.py", "style/test_apart.py",
+        "python/test_demo_*", "style/test_install.py", "python/test_googletest.py", "python/test_run_tests.py",
+        "style/test_apart.py",
     ],
     "README.md: From Python": [
         "python/test_store.py", "python/test_store_machine.py", "python/test_arrays.py", "python/test_stubs.py",

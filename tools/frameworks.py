@@ -34,10 +34,13 @@ def made() -> pathlib.Path:
     return python
 
 
+def files() -> list[pathlib.Path]:
+    return [file for suite in SUITES for file in sorted(TESTS.glob(f"test_{suite}.py"))]
+
+
 def arguments() -> dict[str, list[object]]:
     """Of pytest, for each of its runs."""
-    files = [file for suite in SUITES for file in sorted(TESTS.glob(f"test_{suite}.py"))]
     return {
-        "helpers": ["-m", "not gpu and not device", *files],
+        "helpers": ["-m", "not gpu and not device", *files()],
         "pages": ["-m", "frameworks", ROOT / "tests" / "docs" / "test_examples.py"],
     }

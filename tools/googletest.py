@@ -47,6 +47,7 @@ class Ended:
     verdict: str  # "passed", "failed", "skipped"
     seconds: float = 0.0
     output: str = ""
+    crashed: bool = False  # or hung: its process did not end as it should
 
 
 def programs_of(tree: pathlib.Path) -> list[Program]:
@@ -185,14 +186,14 @@ def run_tests(program: Program, tests: list[str], environment: dict[str, str]) -
         ended.update({test: one for test, one in process.ended.items() if test in left})
         whole = "\n".join(process.lines)
         if process.running in left:
-            ended[process.running] = Ended("failed", output=f"{whole}\nit ended its process: {process.how()}")
+            ended[process.running] = Ended("failed", 0.0, f"{whole}\nit ended its process: {process.how()}", True)
         elif not any(test in ended for test in left):
             report = f"{whole}\nit is listed and did not run: {process.how()}"
-            ended.update({test: Ended("failed", output=report) for test in left})
+            ended.update({test: Ended("failed", 0.0, report, True) for test in left})
         elif all(test in ended for test in left) and not process.ended_well():
             for test in guilty_of_the_end(program, process, environment):
                 report = f"{ended[test].output}{whole}\nafter the tests: {process.how()}"
-                ended[test] = Ended("failed", output=report)
+                ended[test] = Ended("failed", 0.0, report, True)
     return ended
 
 
@@ -217,6 +218,18 @@ def shards_of(program: Program, tests: list[str]) -> list[list[str]]:
 
 def run_programs(programs: list[Program], at_once: int, environment: dict[str, str]) -> dict[str, Ended]:
     """What each listed test came to, by "program.Suite.Test"; whatever failed is printed as soon as it has."""
+    results, chosen = {}, []
+    for program in programs:
+        try:
+            chosen.append((program, tests_of(program, environment)))
+        except Unlisted as error:
+            results[f"{program.name}.its tests"] = Ended("failed", 0.0, str(error), True)
+            print(f"{error}\nFAILED: {program.name}.its tests", flush=True)
+    return results | run_chosen(chosen, at_once, environment)
+
+
+def run_chosen(chosen: list[tuple[Program, list[str]]], at_once: int, environment: dict[str, str]) -> dict[str, Ended]:
+    """The same for some tests of each program."""
     results: dict[str, Ended] = {}
 
     def run_shard(shard: tuple[Program, list[str]]) -> None:
@@ -226,17 +239,13 @@ def run_programs(programs: list[Program], at_once: int, environment: dict[str, s
             if end.verdict == "failed":
                 print(f"{end.output}\nFAILED: {program.name}.{test}", flush=True)
 
-    def listed(program: Program) -> list[str]:
-        try:
-            return tests_of(program, environment)
-        except Unlisted as error:
-            results[f"{program.name}.its tests"] = Ended("failed")
-            print(f"{error}\nFAILED: {program.name}.its tests", flush=True)
-            return []
-
     for alone in (False, True):
-        chosen = [program for program in programs if program.alone == alone]
-        shards = [(program, shard) for program in chosen for shard in shards_of(program, listed(program))]
+        shards = [
+            (program, shard)
+            for program, tests in chosen
+            if program.alone == alone
+            for shard in shards_of(program, tests)
+        ]
         with concurrent.futures.ThreadPoolExecutor(max_workers=1 if alone else at_once) as pool:
             list(pool.map(run_shard, shards))
     return results

@@ -1,10 +1,14 @@
 """Runs every test and ends with one line of counts. `make test` calls it; build trees are in build/.
 
-`make test`: Release, from the objects that the wheel holds; the address and undefined-behaviour sanitizers over every
-room, shuffled; Python. `make test-races`: the thread sanitizer over the rooms that have threads. `make test-all`, before a
-release: all of these with EBB_LONG set, for tests that have a long form, Release shuffled, the trials of reliability in
-full, and a build that compiles each file alone. `make test-frameworks`: the helpers for frameworks, in an environment of
-their own, where a test that is skipped has failed.
+`make test`: Release, from the objects that the wheel holds; Python. `make test-sanitized`: the address and
+undefined-behaviour sanitizers over every room, shuffled. `make test-races`: the thread sanitizer over the rooms that have
+threads. `make test-all`, before a release: all of these with EBB_LONG set, for tests that have a long form, Release
+shuffled, the trials of reliability in full, and a build that compiles each file alone. `make test-frameworks`: the helpers
+for frameworks, in an environment of their own, where a test that is skipped has failed. A test that fails runs again, twice
+and alone (tools/retries.py says what a flaky one is).
+
+`tools/run_tests.py stress`: each test that has changed since --since, or whose name matches --names, fifty times, shuffled,
+on a busy machine (tools/stress.py).
 
 Where the thread sanitizer cannot start, its suite is skipped and says so; with CI set in the environment it fails.
 """
@@ -13,8 +17,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -22,9 +28,12 @@ import tempfile
 import time
 import traceback
 import xml.etree.ElementTree as xml
+from collections.abc import Callable
 
 import frameworks
 import googletest
+import retries
+import stress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
@@ -46,7 +55,8 @@ SANITIZER_ENVIRONMENT = {
 }
 SHUFFLED = {"GTEST_SHUFFLE": "1"}
 SETS = {
-    "test": ["release", "sanitized", "python"],
+    "test": ["release", "python"],
+    "sanitized": ["sanitized"],
     "races": ["races"],
     "all": ["release", "shuffled", "sanitized", "python", "races", "trials", "alone"],
     "frameworks": ["frameworks"],
@@ -59,34 +69,41 @@ class Counts:
     failed: int = 0
     skipped: list[str] = dataclasses.field(default_factory=list)
     names: list[str] = dataclasses.field(default_factory=list)  # of what failed
+    flaky: list[str] = dataclasses.field(default_factory=list)  # they count as passed
 
     def add(self, other: Counts) -> None:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
         self.names += other.names
+        self.flaky += other.flaky
 
     def fail(self, name: str) -> Counts:
         self.failed += 1
         self.names.append(name)
         return self
 
+    def judge(self, failure: retries.Failure) -> None:
+        """Counts a failure, once it is known whether it comes again."""
+        if retries.is_flaky(failure):
+            self.flaky.append(failure.name)
+            self.passed += 1
+        else:
+            self.fail(failure.name)
 
-def read_junit(path: pathlib.Path, suite: str) -> Counts:
+
+def read_junit(path: pathlib.Path, suite: str, passes: Callable[[xml.Element], bool]) -> Counts:
+    """The counts of a report; `passes` runs one of its cases alone."""
     counts = Counts()
     if not path.exists():
         return counts.fail(f"{suite}: ended without a report")
     for case in xml.parse(path).getroot().iter("testcase"):
         name = f"{suite}: {case.get('classname')}.{case.get('name')}"
-        skipped = case.find("skipped")
+        skipped, failed = case.find("skipped"), [*case.findall("failure"), *case.findall("error")]
         missing = case.get("status") == "notrun" and (skipped is None or "SKIP_" not in skipped.get("message", ""))
-        if (
-            case.find("failure") is not None
-            or case.find("error") is not None
-            or case.get("status") == "fail"
-            or missing
-        ):
-            counts.fail(name)
+        if failed or case.get("status") == "fail" or missing:
+            said = "\n".join(filter(None, [*(one.get("message", "") for one in failed), *case.itertext()]))
+            counts.judge(retries.Failure(name, said, missing, lambda case=case: passes(case)))
         elif skipped is not None or case.get("status") == "disabled":
             counts.skipped.append(name)
         else:
@@ -118,10 +135,17 @@ def cxx_suite(name: str, jobs: int, definitions: list[str], environment: dict[st
     mine = {name: value for name, value in os.environ.items() if not name.startswith("GTEST_")}
     everything = {**mine, **environment}
     counts = Counts()
-    ended = googletest.run_programs(googletest.programs_of(place), jobs, everything)
+    programs = {program.name: program for program in googletest.programs_of(place)}
+    ended = googletest.run_programs(list(programs.values()), jobs, everything)
+
+    def passes(test: str) -> bool:
+        program, of_it = test.split(".", 1)
+        return googletest.run_tests(programs[program], [of_it], everything)[of_it].verdict == "passed"
+
     for test, end in sorted(ended.items()):
         if end.verdict == "failed":
-            counts.fail(f"{name}: {test}")
+            again = functools.partial(passes, test)
+            counts.judge(retries.Failure(f"{name}: {test}", end.output, end.crashed, again))
         elif end.verdict == "skipped":
             counts.skipped.append(f"{name}: {test}")
         else:
@@ -137,7 +161,12 @@ def others(name: str, tree: pathlib.Path, jobs: int, environment: dict[str, str]
     report.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", tree, "-LE", "googletest", "-j", jobs, "--output-on-failure", "--no-tests=error"]
     status = run([*command, "--output-junit", report], env=environment)
-    counts = read_junit(report, name)
+
+    def passes(case: xml.Element) -> bool:
+        one = ["ctest", "--test-dir", tree, "-R", f"^{re.escape(case.get('name'))}$", "--no-tests=error"]
+        return run(one, env=environment) == 0
+
+    counts = read_junit(report, name, passes)
     return counts.fail(f"{name}: ctest ended with {status}") if status and not counts.failed else counts
 
 
@@ -169,10 +198,25 @@ def pytest_suite(suite: str, python: object, jobs: int, arguments: list[object])
     report = BUILD / f"pytest-{suite}.xml"
     report.unlink(missing_ok=True)
     workers = ["-n", jobs, "--dist", "worksteal"] if jobs > 1 else []
-    pytest = [python, "-m", "pytest", "-q", "--durations=8", "-o", "faulthandler_timeout=600", *workers, *arguments]
-    status = run([*pytest, f"--junitxml={report}", "-o", "junit_family=xunit2"], cwd=ROOT)
-    counts = read_junit(report, suite)
+    pytest = [python, "-m", "pytest", "-q", "-o", "faulthandler_timeout=600"]
+    reported = [f"--junitxml={report}", "-o", "junit_family=xunit2"]
+    status = run([*pytest, "--durations=8", *workers, *arguments, *reported], cwd=ROOT)
+
+    def passes(case: xml.Element) -> bool:
+        return run([*pytest, node_id(case.get("classname"), case.get("name"))], cwd=ROOT) == 0
+
+    counts = read_junit(report, suite, passes)
     return counts.fail(f"{suite}: pytest ended with {status}") if status and not counts.failed else counts
+
+
+def node_id(classname: str, name: str) -> str:
+    """What pytest calls a test that its report calls by a module, and a class if it has one, and a name."""
+    words = classname.split(".")
+    for end in range(len(words), 0, -1):
+        module = pathlib.Path(*words[:end]).with_suffix(".py")
+        if (ROOT / module).exists():
+            return "::".join([str(module), *words[end:], name])
+    return name  # a module that could not be imported
 
 
 def python_suite(jobs: int) -> Counts:
@@ -237,9 +281,12 @@ SUITES = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("set", choices=SETS, nargs="?", default="test", help="default: %(default)s")
+    parser.add_argument("set", choices=[*SETS, "stress"], nargs="?", default="test", help="default: %(default)s")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers and tests at once")
     parser.add_argument("--only", choices=SUITES, action="append", help="just this suite (may be given again)")
+    parser.add_argument("--since", metavar="REV", default="HEAD~1", help="stress: what changed; default: %(default)s")
+    parser.add_argument("--names", metavar="REGEX", help="stress: these tests instead")
+    parser.add_argument("--rounds", type=int, default=50, help="stress: how many times; default: %(default)s")
     arguments = parser.parse_args()
     # Some tests send themselves an interrupt, which a job that was started in the background would ignore.
     signal.signal(signal.SIGINT, googletest.stop)
@@ -250,6 +297,9 @@ def main() -> int:
     os.environ["TMPDIR"] = str(BUILD / "tmp")
     if arguments.set == "all":
         os.environ["EBB_LONG"] = "1"  # tests that have a long form take it
+
+    if arguments.set == "stress":
+        return stress.run(arguments.since, arguments.names, arguments.rounds, arguments.jobs)
 
     total, told = Counts(), []
     for name in arguments.only or SETS[arguments.set]:
@@ -272,10 +322,15 @@ def main() -> int:
         print("skipped:", name)
     for name in total.names:
         print("FAILED:", name)
+    for name in total.flaky:
+        print("FLAKY:", name)
     for line in told:
         print("  " + line)
+    flaky = retries.record(total.flaky, BUILD)
+    if flaky > retries.MOST_FLAKY:
+        print(f"build/flaky.txt names {flaky} tests that are flaky; at most {retries.MOST_FLAKY} may be")
     print(f"{total.passed} passed, {total.failed} failed, {len(total.skipped)} skipped")
-    return 1 if total.failed or not total.passed else 0
+    return 1 if total.failed or not total.passed or flaky > retries.MOST_FLAKY else 0
 
 
 if __name__ == "__main__":

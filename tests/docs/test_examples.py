@@ -272,6 +272,7 @@ RULES = [
     (["tools/gpu-carry"], check_exists),
     (["tools/gpu-check"], check_gpu_check),
     (["reliability/run"], check_reliability),
+    (["tools/run_tests.py"], check_gpu_check),
     (["benches/init.py"], check_gpu_check),
     (["benches/state.py"], check_gpu_check),
     (["benches/predicted.py"], check_gpu_check),
