@@ -46,9 +46,8 @@ def shot(v: Any, *, steps: int = STEPS, begin: int = 0, **options: Any) -> Any:
         source_amplitudes=wavelet[..., begin : begin + steps],
         source_locations=sources,
         receiver_locations=receivers.repeat(2, 1, 1),
-        pml_width=8,
-        max_vel=2000.0,
-        **options,
+        max_vel=2200.0,
+        **({"pml_width": 8} | options),
     )
 
 
@@ -96,6 +95,28 @@ def test_steps_that_do_not_meet_are_refused(store: ebbtide.Store, disk: Path) ->
             Wavefields(kept)
     with pytest.raises(ebbtide.InvalidArgument, match="^name='p'"):
         CrossCorrelation(wavefields, "p")
+
+
+@pytest.mark.parametrize("same_model", [False, True])
+def test_passes_that_overlap_are_told_apart(store: ebbtide.Store, same_model: bool) -> None:
+    def begin(v: Any, wavefields: Wavefields, image: Any) -> Any:
+        calls = {"forward_callback": wavefields, "backward_callback": image, "pml_width": widths}
+        return shot(v, storage_mode="none", **calls)[-1].sum()
+
+    widths, first = [8] * 4, velocity()
+    second = first if same_model else (velocity().detach() * 1.1).requires_grad_()
+    alone, shared = Wavefields(store), Wavefields(store)
+    wanted, image, late = CrossCorrelation(alone), CrossCorrelation(shared), CrossCorrelation(shared)
+    begin(second, alone, wanted).backward()
+    before = begin(first, shared, late)
+    after = begin(second, shared, image)
+    with pytest.raises(ebbtide.InvalidArgument, match="another call of deepwave .* a Wavefields of its own"):
+        before.backward()
+    assert late.image is None
+    after.backward()
+    assert torch.equal(image.image, wanted.image)
+    with pytest.raises(ebbtide.InvalidArgument, match="^state=3 is not valid: expected what deepwave gives"):
+        shared.at(3)
 
 
 def test_wavefields_that_are_not_needed_go_with_their_object(store: ebbtide.Store) -> None:

@@ -16,12 +16,12 @@ class Wavefields:
     names: the wavefields of deepwave's state that are stored.
     view: ``"inner"`` (the model's region), ``"pml"`` or ``"full"``.
 
-    The history is dropped when a forward pass begins anew, at step 0, so each pass must have gone back before the next, and with
-    the object. Raises
-    :class:`ebbtide.InvalidArgument` (a persistent store), and as :meth:`ebbtide.History.checkpoint`.
+    One object holds one pass: where a call of deepwave begins, at step 0, the wavefields of the call before are dropped, and its
+    backward pass is refused from then on. Two calls that go back later need an object each. What is stored is dropped with the
+    object. Raises :class:`ebbtide.InvalidArgument` (a persistent store), and as :meth:`ebbtide.History.checkpoint`.
 
     >>> wavefields = ebbtide.seismic.Wavefields(store)
-    >>> deepwave.scalar(v, ..., forward_callback=wavefields, backward_callback=lambda state: use(wavefields.at(state.step)))
+    >>> deepwave.scalar(v, ..., forward_callback=wavefields, backward_callback=lambda state: use(wavefields.at(state)))
     """
 
     def __init__(
@@ -38,26 +38,43 @@ class Wavefields:
             raise errors.InvalidArgument(f"names={names!r} is not valid: expected a tuple of names")
         self.names, self.view = names, view
         self.history = history_of(self, store, "wavefields", "lifo")
+        self._call: object = None  # of deepwave, whose wavefields are stored
 
     def __call__(self, state: Any) -> None:
         if state.step == 0:
             self.history.drop()
+            self._call = _call_of(state)
         fields = {name: state.get_wavefield(name, self.view).contiguous() for name in self.names}
         self.history.checkpoint(state.step, fields)
 
-    def at(self, step: int) -> dict[str, Any]:
-        """The wavefields of a step, which are consumed.
+    def at(self, state: Any) -> dict[str, Any]:
+        """The forward wavefields of the step of ``state``, which a ``backward_callback`` was given. They are consumed.
 
-        Raises :class:`ebbtide.InvalidArgument` if the forward pass did not call at that step.
+        Raises :class:`ebbtide.InvalidArgument` if the forward pass of the same call did not call at that step, and if another
+        call of deepwave has used the object since.
         """
+        if not hasattr(state, "step"):
+            raise errors.InvalidArgument(
+                f"state={state!r} is not valid: expected what deepwave gives a backward_callback, whose call it belongs to"
+            )
+        if _call_of(state) is not self._call:
+            raise errors.InvalidArgument(
+                "this backward pass is of another call of deepwave than the last that stored its wavefields here: give each call "
+                "that is to go back later a Wavefields of its own"
+            )
         try:
-            found: dict[str, Any] = self.history.restore(step)
+            found: dict[str, Any] = self.history.restore(state.step)
             return found
         except errors.UnknownVersion as error:
             raise errors.InvalidArgument(
-                f"the forward pass stored no wavefield of step {step}: deepwave calls back at the same steps in both passes only if "
-                "the number of time steps is a multiple of callback_frequency"
+                f"the forward pass stored no wavefield of step {state.step}: deepwave calls back at the same steps in both passes "
+                "only if the number of time steps is a multiple of callback_frequency"
             ) from error
+
+
+def _call_of(state: Any) -> object:
+    """What both passes of one call have in common, and no other call: deepwave makes this list anew in each call."""
+    return state._pml_width
 
 
 class CrossCorrelation:
@@ -82,6 +99,6 @@ class CrossCorrelation:
         self._wavefields, self._name = wavefields, name
 
     def __call__(self, state: Any) -> None:
-        forward = self._wavefields.at(state.step)[self._name]
+        forward = self._wavefields.at(state)[self._name]
         product = (forward * state.get_wavefield(self._name, self._wavefields.view)).sum(0)
         self.image = product if self.image is None else self.image.add_(product)
