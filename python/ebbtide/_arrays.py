@@ -150,6 +150,11 @@ def _why_partial_tensor(torch: Any, tensor: Any, name: str) -> str:
         )
     if hasattr(tensor, "has_names") and tensor.has_names():
         return " is a named tensor, which would lose its names: x.rename(None) removes them"
+    if is_dual(tensor):
+        return (
+            " is a dual tensor, which would lose its tangent: give both tensors of "
+            "torch.autograd.forward_ad.unpack_dual(x)"
+        )
     layout = getattr(tensor, "layout", None)
     if layout is not getattr(torch, "strided", layout):
         return f" is a tensor without plain memory of its own ({layout}): x.to_dense() makes a dense one"
@@ -157,6 +162,23 @@ def _why_partial_tensor(torch: Any, tensor: Any, name: str) -> str:
         f" ({name}) is a tensor without memory of its own (wrapped by a PyTorch transform, or zeros without "
         "storage): give the tensor that it is made of, or x.clone()"
     )
+
+
+def is_dual(tensor: Any) -> bool:
+    """Whether PyTorch's forward mode has given the tensor a tangent, which is in other memory."""
+    forward = sys.modules.get("torch.autograd.forward_ad")
+    if forward is None or forward._current_level < 0:
+        return False
+    return forward.unpack_dual(tensor).tangent is not None
+
+
+def has_memory(tensor: Any) -> bool:
+    """False of zeros without storage, and of what a transform of PyTorch has wrapped."""
+    try:
+        tensor.data_ptr()
+    except RuntimeError:
+        return False
+    return not tensor._is_zerotensor()
 
 
 def packed(array: Any) -> Any:

@@ -33,6 +33,13 @@ bool is_named(nb::handle tensor) {
   return nb::hasattr(tensor, "has_names") && nb::cast<bool>(tensor.attr("has_names")());
 }
 
+// The tangent that forward mode gave the tensor is in other memory. Outside of forward mode no tensor has one.
+bool is_dual(nb::handle tensor) {
+  const nb::object forward = loaded("torch.autograd.forward_ad");
+  if (!forward.is_valid() || nb::cast<int>(forward.attr("_current_level")) < 0) return false;
+  return nb::cast<bool>(helper().attr("is_dual")(tensor));
+}
+
 }  // namespace
 
 void require_gpu(nb::handle object, const std::string& where, const Reach& reach, const std::string& more) {
@@ -73,7 +80,8 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
                                  "', which ebbtide does not support: copy it to the CPU first");
   }
   leaf.dtype = torch_dtype_text(tensor.attr("dtype"));
-  if (is_quantised(leaf.dtype) || is_nested(tensor) || is_named(tensor)) refuse_partial(tensor, where);
+  const bool partial = is_quantised(leaf.dtype) || is_nested(tensor) || is_named(tensor) || is_dual(tensor);
+  if (partial) refuse_partial(tensor, where);
   bool lazy = nb::cast<bool>(tensor.attr("is_neg")());
   if (leaf.dtype.find('c') != leaf.dtype.npos) lazy |= nb::cast<bool>(tensor.attr("is_conj")());
   if (lazy) {

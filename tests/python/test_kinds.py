@@ -255,6 +255,13 @@ def test_real_tensors_that_are_more_than_their_bytes(store: ebbtide.Store) -> No
         return x
 
     torch.vmap(inside)(torch.ones(2, 3))
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        dual = forward.make_dual(ones, torch.zeros(3))
+        with pytest.raises(ebbtide.Unsupported, match=r"^arrays\[0\] is a dual tensor.*unpack_dual\(x\)"):
+            store.checkpoint(0, [dual])
+        store.checkpoint(0, forward.unpack_dual(dual))
+        assert [part.tolist() for part in store.restore(0)] == [[1, 1, 1], [0, 0, 0]]
     assert store.versions() == []
     q = torch.quantize_per_tensor(ones, 0.1, 3, torch.qint8)
     store.checkpoint(0, torch.zeros(3, dtype=torch.int8))

@@ -243,6 +243,48 @@ def test_sparse_and_empty_tensors_stay(store: ebbtide.Store) -> None:
     assert (x.grad == 1).all()
 
 
+def wave(x: Any) -> Any:
+    return (x.sin() * x).sum()
+
+
+def reverse_over_forward(x: Any, v: Any) -> Any:
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        return torch.autograd.grad(forward.unpack_dual(wave(forward.make_dual(x, v))).tangent, x)
+
+
+def forward_over_reverse(x: Any, v: Any) -> Any:
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        dual = forward.make_dual(x, v)
+        return forward.unpack_dual(torch.autograd.grad(wave(dual), dual, create_graph=True)[0])
+
+
+def times_zeros(x: Any, v: Any) -> Any:
+    return torch.autograd.grad((x * torch._efficientzerotensor(x.shape) * v).sum(), x)
+
+
+DERIVATIVES = {
+    "reverse over forward": reverse_over_forward,
+    "forward over reverse": forward_over_reverse,
+    "zeros": times_zeros,
+    "jvp": lambda x, v: torch.autograd.functional.jvp(wave, x, v),
+    "hvp": lambda x, v: torch.autograd.functional.hvp(wave, x, v),
+    "vhp": lambda x, v: torch.autograd.functional.vhp(wave, x, v),
+    "jvp of torch.func": lambda x, v: torch.func.jvp(wave, (x,), (v,)),
+    "vmap": lambda x, v: torch.autograd.grad(torch.vmap(lambda a: a * a.sin())(torch.stack([x, v])).sum(), x),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_of_every_kind_are_the_same(store: ebbtide.Store, name: str) -> None:
+    x, v = torch.linspace(0, 1, 1000, requires_grad=True), torch.full((1000,), 3.0)
+    plain = DERIVATIVES[name](x, v)
+    with offload(store, min_bytes=1):
+        kept = DERIVATIVES[name](x, v)
+    assert all(map(torch.equal, plain, kept))
+
+
 def test_entered_inside_a_compiled_function(store: ebbtide.Store) -> None:
     model, x = model_and_input()
     plain = gradients(model, model(x).square().mean())

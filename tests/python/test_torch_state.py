@@ -126,6 +126,7 @@ class Shared(torch.Tensor):
         (torch.Size([1, 2]), r"^state\['a'\]\[1\] is a torch\.Size, which would come back as another type"),
         (torch.ones(2).to_sparse(), r"^state\['a'\]\[1\] is a tensor without plain memory.*to_dense"),
         (torch.ones(2, device="meta"), r"^state\['a'\]\[1\].*without memory of its own"),
+        (torch._efficientzerotensor(2), r"^state\['a'\]\[1\].*without memory of its own"),
         (torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), r"^state\['a'\]\[1\] is a quantised tensor"),
         (np.array([object()]), r"^state\['a'\]\[1\] holds Python objects"),
         (np.ma.masked_array([1.0], [True]), r"^state\['a'\]\[1\] is a masked array"),

@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 import ebbtide
-from ebbtide import errors
+from ebbtide import _arrays, errors
 from ebbtide._core import parse_bytes
 from ebbtide._training.histories import drop, history_of
 
@@ -33,7 +33,8 @@ class offload:
     skip: a module whose parameters and buffers stay, tensors that do, or a function that is True of those that do. Parameters of
     modules that are called inside the block stay without being named.
 
-    Tensors that share memory are stored once and share it again. Sparse, quantised and nested tensors and subclasses stay.
+    Tensors that share memory are stored once and share it again. Sparse, quantised, nested and dual tensors, subclasses,
+    and tensors without memory of their own stay.
     May be entered again, but not while it is entered. For one thread; the backward pass may run in others.
 
     Raises :class:`ebbtide.InvalidArgument` (a persistent store); the forward pass, what :meth:`ebbtide.History.checkpoint`
@@ -98,6 +99,8 @@ class offload:
             type(tensor) is not torch.Tensor
             or tensor.layout is not torch.strided
             or tensor.nbytes < max(self._least, 1)
+            or not _arrays.has_memory(tensor)
+            or _arrays.is_dual(tensor)
             or tensor.untyped_storage().nbytes() < self._least  # an expanded one
             or tensor.device.type not in ("cpu", "cuda")
             or tensor.is_quantized

@@ -90,6 +90,8 @@ class _Taken(_trees.Taken):
             type(tensor) in (torch.Tensor, torch.nn.Parameter)
             and tensor.layout is torch.strided
             and not (tensor.is_quantized or tensor.is_nested or (_HAS_NAMES and tensor.has_names()))
+            and _arrays.has_memory(tensor)
+            and not _arrays.is_dual(tensor)
         )
         if not plain and hasattr(tensor, "to_local"):
             raise Unsupported(
