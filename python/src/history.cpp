@@ -115,6 +115,16 @@ A history that was dropped whole uses no memory once nothing refers to it, as if
       .def(
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> typing.Self"))
       .def(
+          "__reduce__",
+          [](nb::handle self) -> nb::object {
+            const std::string name = nb::cast<std::string>(self.type().attr("__name__"));
+            throw nb::type_error(("a " + name +
+                                  " cannot be pickled or copied: it belongs to this process. Open the store in the "
+                                  "other process, read-only if this one has it open")
+                                     .c_str());
+          },
+          nb::sig("def __reduce__(self) -> typing.Any"))
+      .def(
           "__exit__",
           [](HistoryObject& self, nb::handle, nb::handle, nb::handle) {
             self.state->check();

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import textwrap
@@ -10,6 +12,8 @@ from pathlib import Path
 
 from child import run_python
 import pytest
+
+import ebbtide
 
 HEAD = """
 import os, signal, sys, threading, time
@@ -199,3 +203,13 @@ assert int(array.sum()) == 7 << 20
 """
     done = run_python(program)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_store_and_a_history_say_that_they_cannot_be_pickled(disk: Path) -> None:
+    with ebbtide.open(disk, device_cache="1MiB", host_cache=0, disk=0) as store:
+        for one, name in ((store, "Store"), (store.history("x"), "History")):
+            for pickled in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(
+                    TypeError, match=f"a {name} cannot be pickled or copied: .* Open the store in the other"
+                ):
+                    pickled(one)

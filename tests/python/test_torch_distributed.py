@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from torch_support import torch
 
@@ -142,6 +147,167 @@ def test_what_cannot_be_stored_is_refused_by_its_name(disk: Path) -> None:
     with Reader(disk / "dcp") as reader:
         dcp.load(state, storage_reader=reader)
         assert reader.step == 0 and torch.equal(state["x"], turned.resolve_conj())
+
+
+def drawn_sequence(seed: int, disk: Path) -> None:
+    """Saves in every mode, against a dictionary: one that said ok loads exactly, and no other takes its place."""
+    rng = random.Random(seed)
+    caching, shapes_change = rng.random() < 0.5, rng.random() < 0.3
+    saved: dict[int, int] = {}  # by step, the value of the last save that said ok
+    begun: list[tuple[int, int, Any]] = []
+
+    def state(value: int) -> dict[str, Any]:
+        size = 5 + value % 3 if shapes_change else 5
+        return {"x": torch.full((size, 4), float(value)), "model": {"y": torch.arange(3) + value}, "step": value}
+
+    def planner() -> Any:
+        return dcp.DefaultSavePlanner(enable_plan_caching=caching)
+
+    def end_one() -> None:
+        step, value, future = begun.pop(0)
+        if future.exception() is None:
+            saved[step] = value
+
+    with Writer(disk / f"dcp-{seed}", durability="process", **SMALL) as writer:
+        for value in range(12):
+            step = rng.randrange(6)
+            now = {"checkpoint_id": str(step), "storage_writer": writer, "planner": planner(), "no_dist": True}
+            what = rng.choice(["save", "async", "async", "end", "drop"])
+            if what == "async":
+                begun.append((step, value, dcp.async_save(state(value), **now)))
+            elif what == "save" and step in {one for one, _, _ in begun}:  # refused, unless that one has just ended
+                while begun:
+                    end_one()
+            elif what == "save":
+                try:
+                    dcp.save(state(value), **now)
+                    saved[step] = value
+                except Failed:
+                    assert caching and (begun or shapes_change), "nothing was in its way"
+            elif what == "drop" and step in saved and not begun:
+                writer.drop(step)
+                del saved[step]
+            elif begun:
+                end_one()
+        while begun:
+            end_one()
+    with Reader(disk / f"dcp-{seed}") as reader:
+        for step, value in saved.items():
+            found = state(-value) | {"x": torch.zeros_like(state(value)["x"])}
+            dcp.load(found, checkpoint_id=str(step), storage_reader=reader, no_dist=True)
+            assert found["step"] == value
+            assert (found["x"] == value).all() and torch.equal(found["model"]["y"], torch.arange(3) + value)
+        for step in set(range(6)) - saved.keys():
+            with pytest.raises(Failed, match=f"has no checkpoint of step {step}|is not there|not a store"):
+                dcp.load(state(0), checkpoint_id=str(step), storage_reader=reader, no_dist=True)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("seed", range(50))
+def test_a_save_that_said_ok_loads_exactly(seed: int, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "_cached_save_plan",
+        "_cached_final_save_plan",
+        "_cached_all_plans",
+        "_cached_global_plan",
+        "_cached_metadata",
+    ):
+        monkeypatch.setattr(dcp.planner.SavePlanner, name, {})  # torch keeps the plans of all saves of a process
+    drawn_sequence(seed, disk)
+
+
+def test_a_step_that_is_being_saved_is_refused_and_stays(disk: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Waits(dcp.DefaultSavePlanner):
+        def resolve_data(self, item: Any) -> Any:
+            begun.set()
+            assert go_on.wait(60)
+            return super().resolve_data(item)
+
+    with Writer(disk / "dcp", durability="process", **SMALL) as writer:
+        save = {"checkpoint_id": "3", "storage_writer": writer, "no_dist": True}
+        first = dcp.async_save({"x": torch.ones(4)}, planner=Waits(), **save)
+        assert begun.wait(60)
+        with pytest.raises(Failed, match="step 3 is being saved: wait for that save before the next of this step"):
+            dcp.save({"x": torch.zeros(4)}, **save)
+        dcp.save({"x": torch.full((4,), 5.0)}, **save | {"checkpoint_id": "5"})  # another step passes it
+        go_on.set()
+        first.result()
+        for step, value in ((3, 1), (5, 5)):
+            found = {"x": torch.zeros(4)}
+            dcp.load(found, checkpoint_id=str(step), storage_reader=Reader(disk / "dcp"), no_dist=True)
+            assert (found["x"] == value).all()
+
+
+def test_a_reader_needs_no_more_for_many_ranks(disk: Path) -> None:
+    """64 ranks saved: of their stores one at a time is open, under a limit of 64 descriptors."""
+    ranks = 64
+    (disk / "run").mkdir()
+    for rank in range(ranks):
+        with ebbtide.open(disk / "run" / f"rank-{rank}", durability="process", **SMALL) as store:
+            store.history("dcp/1/7").checkpoint(0, torch.full((1, 8), float(rank)))
+            if rank == 0:
+                store.history("dcp/1").checkpoint(9, np.frombuffer(pickle.dumps(metadata_of(ranks)), np.uint8))
+    program = """
+import resource, sys, torch, ebbtide.torch, torch.distributed.checkpoint as dcp
+state = {"x": torch.zeros(64, 8)}
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+with ebbtide.torch.Reader(sys.argv[1]) as reader:
+    dcp.load(state, storage_reader=reader, no_dist=True)
+assert (state["x"] == torch.arange(64.0)[:, None]).all()
+"""
+    done = subprocess.run([sys.executable, "-c", program, disk / "run"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_disk_that_is_full_for_a_while_costs_the_saves_of_that_while(disk: Path) -> None:
+    program = """
+import resource, signal, sys, torch, ebbtide.torch, torch.distributed.checkpoint as dcp
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer = ebbtide.torch.Writer(sys.argv[1], device_cache="4MiB", host_cache="8MiB", disk="256MiB")
+def save(step):
+    state = {"x": torch.full((6 << 18,), float(step))}
+    dcp.save(state, checkpoint_id=str(step), storage_writer=writer, no_dist=True)
+def limit_files(most):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+save(1)
+limit_files(7 << 20)
+for step in (2, 3):
+    try:
+        save(step)
+    except dcp.api.CheckpointException as error:
+        assert "IOFailed" in str(error), error
+    else:
+        sys.exit("the disk was not full")
+limit_files(resource.RLIM_INFINITY)
+save(4)
+save(2)
+writer.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program, disk / "dcp"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with Reader(disk / "dcp") as reader:
+        for step in (1, 2, 4):
+            found = {"x": torch.zeros(6 << 18)}
+            dcp.load(found, checkpoint_id=str(step), storage_reader=reader, no_dist=True)
+            assert (found["x"] == step).all()
+
+
+def metadata_of(ranks: int) -> Any:
+    """What DCP would know of a tensor of which each rank has a row."""
+    made = dcp.metadata
+    properties = made.TensorProperties(dtype=torch.float32)
+    chunks = [made.ChunkStorageMetadata(torch.Size([rank, 0]), torch.Size([1, 8])) for rank in range(ranks)]
+    places = {made.MetadataIndex("x", chunk.offsets): (rank, 7, 0) for rank, chunk in enumerate(chunks)}
+    tensor = made.TensorStorageMetadata(properties, torch.Size([ranks, 8]), chunks)
+    return made.Metadata({"x": tensor}, planner_data={"x": ("x",)}, storage_data=places)
+
+
+def test_a_writer_and_a_reader_say_why_they_cannot_be_pickled(disk: Path) -> None:
+    for one in (Writer(disk / "dcp"), Reader(disk / "dcp")):
+        with pytest.raises(TypeError, match=r"cannot be pickled: .* use AsyncCheckpointerType\.THREAD"):
+            pickle.dumps(one)
 
 
 def test_refusals(disk: Path) -> None:

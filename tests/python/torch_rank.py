@@ -42,8 +42,10 @@ def save(rank: int, directory: str) -> None:
         dcp.save(state, checkpoint_id="4", storage_writer=writer)  # anew
 
 
-def save_rows(writer: ebbtide.torch.Writer, step: int, value: int) -> None:
-    dcp.save({"rows": sharded(WHOLE + value, Shard(0))}, checkpoint_id=str(step), storage_writer=writer)
+def save_rows(writer: ebbtide.torch.Writer, step: int, value: int, caching: bool = False) -> None:
+    planner = dcp.DefaultSavePlanner(enable_plan_caching=caching)
+    state = {"rows": sharded(WHOLE + value, Shard(0))}
+    dcp.save(state, checkpoint_id=str(step), storage_writer=writer, planner=planner)
 
 
 class Dies(ebbtide.torch.Writer):
@@ -67,9 +69,9 @@ def die_anew(rank: int, directory: str) -> None:
 
 def write_anew(rank: int, directory: str) -> None:
     with ebbtide.torch.Writer(directory, **SMALL) as writer:
-        save_rows(writer, 3, 25)
-        save_rows(writer, 3, 30)
-        save_rows(writer, 9, 0)
+        save_rows(writer, 3, 25, caching=True)
+        save_rows(writer, 3, 30, caching=True)
+        save_rows(writer, 9, 0, caching=True)
         if rank == 0:
             writer.drop(9)
         dist.barrier()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import os
 import pickle
 import re
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.distributed.checkpoint import StorageReader, StorageWriter
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import (
     LoadItemType,
     LoadPlan,
@@ -30,29 +33,48 @@ import ebbtide
 from ebbtide import errors
 
 _METADATA = re.compile(r"dcp/(-?\d+)")
+_PARTS = re.compile(r"dcp/(-?\d+)/(\d+)")
 
 
 class _Written(NamedTuple):
-    """One write of a step. A step that is written anew has another number: no part is ever overwritten."""
+    """One rank's write of a step. A step that is written anew has another number: no part is ever overwritten. Each rank
+    has its own numbers, since what DCP's plans carry from rank to rank is kept from an earlier save if plans are cached."""
 
     step: int
     number: int
 
     @property
     def parts(self) -> str:
-        """The history of one rank's parts: version i is item i."""
+        """The history of the parts: version i is item i."""
         return f"dcp/{self.step}/{self.number}"
 
 
 def _metadata_of(step: int) -> str:
-    """The history of what DCP knows of a step, in the coordinator's store: a version is a write's number."""
+    """The history of what DCP knows of a step, in the coordinator's store: a version is its write's number."""
     return f"dcp/{step}"
 
 
-def _complete(store: ebbtide.Store) -> list[_Written]:
-    """The writes whose metadata is there, ascending."""
-    steps = sorted(int(found[1]) for found in map(_METADATA.fullmatch, store.histories()) if found)
-    return [_Written(step, number) for step in steps for number in store.versions(_metadata_of(step))]
+def _writes(store: ebbtide.Store) -> list[_Written]:
+    """Those of which the store has parts, complete or not."""
+    return [_Written(int(found[1]), int(found[2])) for found in map(_PARTS.fullmatch, store.histories()) if found]
+
+
+def _metadata(store: ebbtide.Store, written: _Written) -> Metadata:
+    stored = store.history(_metadata_of(written.step)).restore(written.number, keep=True)
+    metadata = pickle.loads(np.asarray(stored).tobytes())
+    assert isinstance(metadata, Metadata)
+    return metadata
+
+
+def _indices(metadata: Metadata) -> set[MetadataIndex]:
+    """Of all parts that it has."""
+    found = set()
+    for name, one in metadata.state_dict_metadata.items():
+        if isinstance(one, TensorStorageMetadata):
+            found |= {MetadataIndex(name, chunk.offsets) for chunk in one.chunks}
+        else:
+            found.add(MetadataIndex(name))
+    return found
 
 
 def _step_of(checkpoint_id: str | os.PathLike[str] | int) -> int:
@@ -60,6 +82,14 @@ def _step_of(checkpoint_id: str | os.PathLike[str] | int) -> int:
         return int(os.fspath(checkpoint_id) if not isinstance(checkpoint_id, int) else checkpoint_id)
     except ValueError:
         raise errors.InvalidArgument(f"checkpoint_id={checkpoint_id!r} is not valid: expected a step") from None
+
+
+def _cannot_be_pickled(one: object) -> TypeError:
+    name = type(one).__name__
+    return TypeError(
+        f"a {name} cannot be pickled: its store belongs to this process. Make another {name} of the directory in the other "
+        "process; for async_save use AsyncCheckpointerType.THREAD, its default"
+    )
 
 
 def _done(value: Any) -> Future[Any]:
@@ -77,8 +107,13 @@ class Writer(StorageWriter):
     and stays until the new one is durable; its parts on other ranks than 0 go with the next ``save`` or :meth:`drop`.
     options: for :func:`ebbtide.open`.
 
-    When ``save`` returns, the checkpoint is durable; :class:`Reader` finds no other. Raises as :func:`ebbtide.open` and
-    :meth:`ebbtide.History.checkpoint`; :class:`ebbtide.InvalidArgument` for a store in a job of several ranks.
+    When ``save`` returns, the checkpoint is durable; :class:`Reader` finds no other. Several saves may be in flight
+    (``async_save``), each of another step: a step that is being saved is refused until it is done, and nothing is dropped.
+    Planners may cache their plans (``enable_plan_caching``). Raises as :func:`ebbtide.open` and
+    :meth:`ebbtide.History.checkpoint`; :class:`ebbtide.InvalidArgument` for a store in a job of several ranks, and for a step
+    that is being saved. A Writer belongs to its process: it cannot be pickled.
+
+    Thread safety: all but ``close``. A save is one thread from its beginning to its end, so what belongs to it is kept by thread.
 
     >>> with ebbtide.torch.Writer("run-7") as writer:
     ...     torch.distributed.checkpoint.save(state, checkpoint_id=step, storage_writer=writer)
@@ -94,82 +129,151 @@ class Writer(StorageWriter):
         self._where = where if isinstance(where, ebbtide.Store) else Path(where)
         self._options: dict[str, Any] = {"durability": "storage"} | options
         self._step = step
-        self._steps: set[int] = set()  # that this writer wrote
-        self._writing = _Written(step, 0)
         self._store: ebbtide.Store | None = where if isinstance(where, ebbtide.Store) else None
         self._rank = 0
+        self._lock = threading.Lock()  # of all below
+        self._asked: dict[threading.Thread, int] = {}  # the step of the save that a thread begins next
+        self._saves: dict[threading.Thread, _Written] = {}  # that each thread is at, or was at last
+        self._steps: set[int] = set()  # that this writer wrote
+        self._last = 0  # number of a write
+
+    def __reduce__(self) -> Any:
+        raise _cannot_be_pickled(self)
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
-            self._step = _step_of(checkpoint_id)
+            self._asked[threading.current_thread()] = _step_of(checkpoint_id)
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         there = torch.distributed.is_available() and torch.distributed.is_initialized()
         rank = kwargs.get("rank")
-        self._rank = rank if rank is not None else torch.distributed.get_rank() if there else 0
-        if isinstance(self._where, Path):
-            if self._store is None:
-                self._where.mkdir(parents=True, exist_ok=True)
-                self._store = ebbtide.open(self._where / f"rank-{self._rank}", **self._options)
-        elif self._where.durability == "ephemeral":
-            raise errors.InvalidArgument(
-                'the store is ephemeral: a checkpoint needs durability="storage" (or "process")'
-            )
-        elif there and torch.distributed.get_world_size() > 1:
-            raise errors.InvalidArgument("each rank needs a store of its own: give Writer a directory")
+        if there and torch.distributed.get_world_size() > 1 and not kwargs.get("use_collectives", True):
+            raise errors.InvalidArgument("use_collectives=False: the ranks' metadata belongs together; leave it True")
+        with self._lock:
+            self._rank = rank if rank is not None else torch.distributed.get_rank() if there else 0
+            if isinstance(self._where, Path):
+                if self._store is None:
+                    self._where.mkdir(parents=True, exist_ok=True)
+                    self._store = ebbtide.open(self._where / f"rank-{self._rank}", **self._options)
+            elif self._where.durability == "ephemeral":
+                raise errors.InvalidArgument(
+                    'the store is ephemeral: a checkpoint needs durability="storage" (or "process")'
+                )
+            elif there and torch.distributed.get_world_size() > 1:
+                raise errors.InvalidArgument("each rank needs a store of its own: give Writer a directory")
+            thread = threading.current_thread()
+            step = self._asked.pop(thread, self._step)
+            self._saves.pop(thread, None)
+            if is_coordinator and step in {one.step for one in self._in_flight()}:
+                raise errors.InvalidArgument(
+                    f"step {step} is being saved: wait for that save before the next of this step"
+                )
+            there_already = [one.number for one in _writes(self._open_store()) if one.step == step]
+            self._last = max(time.time_ns(), self._last + 1, max(there_already, default=0) + 1)
+            self._saves[thread] = _Written(step, self._last)
+            self._steps.add(step)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        complete = _complete(self._open_store())
-        newest = max((one.number for one in complete if one.step == self._step), default=0)
-        writing = _Written(self._step, max(time.time_ns(), newest + 1))
-        return [dataclasses.replace(plan, storage_data=(writing, complete)) for plan in plans]
+        return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        store = self._open_store()
-        self._writing, complete = plan.storage_data
-        self._steps.add(self._writing.step)
-        self._forget(keep={one.parts for one in complete})
-        history = store.history(self._writing.parts)
+        store, writing = self._open_store(), self._saves[threading.current_thread()]
+        self._forget_replaced()
+        history = store.history(writing.parts)
         results = []
-        for number, item in enumerate(plan.items):
-            data = planner.resolve_data(item)
-            if item.type == WriteItemType.BYTE_IO:
-                assert isinstance(data, io.BytesIO)
-                array: Any = np.frombuffer(data.getbuffer(), np.uint8)
-            else:
-                assert isinstance(data, torch.Tensor)
-                array = data.detach().resolve_conj().resolve_neg()
-                array = array.contiguous() if array.layout is torch.strided else array
-            try:
-                history.checkpoint(number, array)
-            except (errors.InvalidArgument, errors.Unsupported) as error:
-                raise type(error)(str(error).replace("arrays", item.index.fqn, 1)) from error
-            results.append(WriteResult(index=item.index, size_in_bytes=array.nbytes, storage_data=(self._rank, number)))
-        if plan.items:
-            history.wait(store.durability)
+        try:
+            for number, item in enumerate(plan.items):
+                data = planner.resolve_data(item)
+                if item.type == WriteItemType.BYTE_IO:
+                    assert isinstance(data, io.BytesIO)
+                    array: Any = np.frombuffer(data.getbuffer(), np.uint8)
+                else:
+                    assert isinstance(data, torch.Tensor)
+                    planned = item.tensor_data
+                    if planned is not None and data.shape != planned.chunk.sizes:
+                        raise errors.InvalidArgument(
+                            f"{item.index.fqn} has the shape {tuple(data.shape)}, and this save's plan has "
+                            f"{tuple(planned.chunk.sizes)}: a planner with enable_plan_caching serves one save at a time"
+                        )
+                    array = data.detach().resolve_conj().resolve_neg()
+                    array = array.contiguous() if array.layout is torch.strided else array
+                try:
+                    history.checkpoint(number, array)
+                except (errors.InvalidArgument, errors.Unsupported) as error:
+                    raise type(error)(str(error).replace("arrays", item.index.fqn, 1)) from error
+                place = (self._rank, writing.number, number)
+                results.append(WriteResult(index=item.index, size_in_bytes=array.nbytes, storage_data=place))
+            if plan.items:
+                history.wait(store.durability)
+        except BaseException:
+            self._end_save()
+            history.drop()
+            raise
         return _done(results)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        metadata.storage_data = {one.index: one.storage_data for of_rank in results for one in of_rank}
-        store = self._open_store()
-        history = store.history(_metadata_of(self._writing.step))
-        data = np.frombuffer(pickle.dumps(metadata), np.uint8)
-        history.checkpoint(self._writing.number, data).wait(store.durability)
+        places = {one.index: one.storage_data for of_rank in results for one in of_rank}
+        metadata = dataclasses.replace(metadata, storage_data=places)  # the planner may keep its own for the next save
+        if missing := _indices(metadata) - places.keys():
+            raise errors.InvalidArgument(
+                f"no rank wrote {min(one.fqn for one in missing)}: the plans of this save and its metadata differ. A planner with "
+                "enable_plan_caching serves one save at a time"
+            )
+        store, writing = self._open_store(), self._saves[threading.current_thread()]
+        history = store.history(_metadata_of(writing.step))
+        try:
+            data = np.frombuffer(pickle.dumps(metadata), np.uint8)
+            history.checkpoint(writing.number, data).wait(store.durability)
+        finally:
+            self._end_save()
         for number in history.versions():
-            if number != self._writing.number:
+            if number != writing.number:
                 history.drop(number)
-        self._forget(keep={one.parts for one in _complete(store)})
+        with self._lock:
+            kept = {*self._in_flight(), writing}
+            steps = set(self._steps)
+        for one in _writes(store):
+            if one.step in steps and one not in kept and one.number not in store.versions(_metadata_of(one.step)):
+                store.history(one.parts).drop()
 
-    def _forget(self, keep: set[str]) -> None:
-        """Drop this rank's parts of writes that were replaced or never completed, of the steps that this writer wrote."""
+    def _in_flight(self) -> set[_Written]:
+        """The saves that have not ended. A thread that has ended, or begun another save, is done with its last one."""
+        self._saves = {thread: one for thread, one in self._saves.items() if thread.is_alive()}
+        return set(self._saves.values())
+
+    def _end_save(self) -> None:
+        with self._lock:
+            self._saves.pop(threading.current_thread(), None)
+
+    def _forget_replaced(self) -> None:
+        """Drops what other ranks than the coordinator have of earlier writes of a step: the coordinator did so at its end.
+        Which of several writes counts, its metadata says."""
         store = self._open_store()
-        for name in store.histories():
-            found = re.fullmatch(r"dcp/(-?\d+)/\d+", name)
-            if found and int(found[1]) in self._steps and name not in keep:
-                store.history(name).drop()
+        with self._lock:
+            kept, steps = self._in_flight(), set(self._steps)
+        writes: dict[int, list[_Written]] = {}
+        for one in _writes(store):
+            if one.step in steps and one not in kept:
+                writes.setdefault(one.step, []).append(one)
+        several = {step: found for step, found in writes.items() if len(found) > 1}
+        if not several or self._rank == 0 or not isinstance(self._where, Path):
+            return
+        try:
+            with ebbtide.open(self._where / "rank-0", readonly=True) as coordinators:
+                for step, found in several.items():
+                    number = coordinators.latest(_metadata_of(step))
+                    if number is None:
+                        continue
+                    places = _metadata(coordinators, _Written(step, number)).storage_data.values()
+                    counts = {place[1] for place in places if place[0] == self._rank}
+                    for one in found:
+                        if counts and one.number not in counts:
+                            store.history(one.parts).drop()
+        except errors.Error:
+            return  # the next save tries again
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
@@ -179,9 +283,9 @@ class Writer(StorageWriter):
         """Forget this rank's part of a checkpoint. Rank 0 does so first: without its part the checkpoint is not there."""
         store = self._open_store()
         store.history(_metadata_of(step)).drop()
-        for name in store.histories():
-            if name.startswith(f"dcp/{step}/"):
-                store.history(name).drop()
+        for one in _writes(store):
+            if one.step == step:
+                store.history(one.parts).drop()
 
     def _open_store(self) -> ebbtide.Store:
         if self._store is None:
@@ -219,8 +323,10 @@ class Reader(StorageReader):
         self._where = where if isinstance(where, ebbtide.Store) else Path(where)
         self._step, self._asked = step, step
         self._chosen: _Written | None = None
-        self._stores: dict[int, ebbtide.Store] = {}
         self._storage_data: dict[Any, Any] = {}
+
+    def __reduce__(self) -> Any:
+        raise _cannot_be_pickled(self)
 
     @property
     def step(self) -> int | None:
@@ -232,26 +338,24 @@ class Reader(StorageReader):
             self._step = self._asked = _step_of(checkpoint_id)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        self.close()  # a store that was opened for another load need not know what was written since
         self._step = self._asked
-        store = self._store_of(0)
+        with self._opened(0) as store:
+            self._chosen = self._choose(store)
+            self._step = self._chosen.step
+            return _metadata(store, self._chosen)
+
+    def _choose(self, store: ebbtide.Store) -> _Written:
         if self._step is None:
-            for step in sorted({one.step for one in _complete(store)}, reverse=True):
+            steps = {int(found[1]) for found in map(_METADATA.fullmatch, store.histories()) if found}
+            for step in sorted(steps, reverse=True):
                 number = store.latest(_metadata_of(step))  # passes over what is damaged
                 if number is not None:
-                    return self._read(_Written(step, number))
+                    return _Written(step, number)
             raise errors.UnknownVersion(f"{self._where} has no checkpoint of torch.distributed.checkpoint")
         numbers = store.versions(_metadata_of(self._step))
         if not numbers:
             raise errors.UnknownVersion(f"{self._where} has no checkpoint of step {self._step}")
-        return self._read(_Written(self._step, numbers[-1]))
-
-    def _read(self, chosen: _Written) -> Metadata:
-        self._step, self._chosen = chosen.step, chosen
-        history = self._store_of(0).history(_metadata_of(chosen.step))
-        metadata = pickle.loads(np.asarray(history.restore(chosen.number, keep=True)).tobytes())
-        assert isinstance(metadata, Metadata)
-        return metadata
+        return _Written(self._step, numbers[-1])
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         self._storage_data = dict(metadata.storage_data)
@@ -265,50 +369,60 @@ class Reader(StorageReader):
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         if plan.storage_data != self._chosen:
-            self.close()  # this rank's stores may have been opened before that checkpoint was there
-            self._storage_data = dict(self._read(plan.storage_data).storage_data)
+            self._chosen = plan.storage_data
+            self._step = self._chosen.step
+            with self._opened(0) as store:
+                self._storage_data = dict(_metadata(store, self._chosen).storage_data)
         assert self._chosen is not None
-        by_place: dict[tuple[int, int], list[Any]] = {}
+        by_place: dict[int, dict[str, dict[int, list[Any]]]] = {}  # rank, its history, the version
         for item in plan.items:
             if item.storage_index not in self._storage_data:
                 raise errors.SizeMismatch(
                     f"{item.storage_index.fqn} is in other parts in the checkpoint of step {self._chosen.step} than in the one "
                     "that this rank planned to load: load again"
                 )
-            by_place.setdefault(self._storage_data[item.storage_index], []).append(item)
-        places = sorted(by_place)
-        for rank in {rank for rank, _ in places}:
-            self._store_of(rank).history(self._chosen.parts).hint([number for of, number in places if of == rank])
-        for rank, number in places:
-            stored = self._store_of(rank).history(self._chosen.parts).restore(number, keep=True)
-            for item in by_place[rank, number]:
-                if item.type == LoadItemType.BYTE_IO:
-                    planner.load_bytes(item, io.BytesIO(np.asarray(stored).tobytes()))
-                    continue
-                part = stored
-                for axis, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):
-                    part = torch.narrow(part, axis, start, length)
-                target = planner.resolve_tensor(item).detach()
-                target.copy_(part)
-                planner.commit_tensor(item, target)
+            rank, *write, version = self._storage_data[item.storage_index]
+            number = write[0] if write else self._chosen.number  # all ranks of a write once had the coordinator's
+            parts = _Written(self._chosen.step, number).parts
+            by_place.setdefault(rank, {}).setdefault(parts, {}).setdefault(version, []).append(item)
+        for rank, histories in sorted(by_place.items()):
+            with self._opened(rank) as store:
+                for parts, versions in histories.items():
+                    history = store.history(parts)
+                    history.hint(sorted(versions))
+                    for version in sorted(versions):
+                        stored = history.restore(version, keep=True)
+                        for item in versions[version]:
+                            self._load(item, stored, planner)
         return _done(None)
+
+    @staticmethod
+    def _load(item: Any, stored: Any, planner: LoadPlanner) -> None:
+        if item.type == LoadItemType.BYTE_IO:
+            planner.load_bytes(item, io.BytesIO(np.asarray(stored).tobytes()))
+            return
+        for axis, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):
+            stored = torch.narrow(stored, axis, start, length)
+        target = planner.resolve_tensor(item).detach()
+        target.copy_(stored)
+        planner.commit_tensor(item, target)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         return Writer.validate_checkpoint_id(checkpoint_id)
 
-    def _store_of(self, rank: int) -> ebbtide.Store:
+    @contextlib.contextmanager
+    def _opened(self, rank: int) -> Iterator[ebbtide.Store]:
+        """A rank's store, open no longer than it is read: the memory and the descriptors of a load are those of one store,
+        however many ranks saved."""
         if isinstance(self._where, ebbtide.Store):
-            return self._where
-        if rank not in self._stores:
-            self._stores[rank] = ebbtide.open(self._where / f"rank-{rank}", readonly=True)
-        return self._stores[rank]
+            yield self._where
+        else:
+            with ebbtide.open(self._where / f"rank-{rank}", readonly=True) as store:
+                yield store
 
     def close(self) -> None:
-        """Close the stores that it opened."""
-        for store in self._stores.values():
-            store.close()
-        self._stores.clear()
+        """Nothing is open between loads: there for symmetry with :class:`Writer`."""
 
     def __enter__(self) -> Reader:
         return self
