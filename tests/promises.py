@@ -43,6 +43,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/snapshots.md: Arrays on a GPU": [
         "snapshots/gpu_snapshots_test.cpp", "device/zones_test.cpp", "python/test_gpu_snapshots.py",
     ],
+    "docs/snapshots.md: Memory that moves": ["python/test_snapshots_moved.py"],
     "docs/snapshots.md: How writes are found": ["snapshots/*_test.cpp", "planner/track_choice_test.cpp", "python/test_snapshots.py"],
     "docs/hpc.md: A job that must make way": [
         "store/suspend_test.cpp", "os/signal_wake_test.cpp", "python/test_suspend.py",

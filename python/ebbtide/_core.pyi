@@ -639,8 +639,8 @@ class Store(History):
         The future's levels are those of a checkpoint's, and ``"copied"``: it no longer depends on the arrays.
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.InvalidArgument` (nothing is protected), :class:`ebbtide.Lost`
-        (protected memory is gone), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.Closed`; the future, also
-        :class:`ebbtide.TimedOut` (a write waited too long for the buffer).
+        (a protected array has other memory than when it was protected, or its memory is gone), :class:`ebbtide.OutOfMemory`,
+        :class:`ebbtide.Closed`; the future, also :class:`ebbtide.TimedOut` (a write waited too long for the buffer).
 
         >>> cut = store.snapshot(7)
         >>> advance(field)               # while it is copied

@@ -31,6 +31,7 @@ Leaf describe_buffer(nb::handle object, const std::string& where, Use use) {
   Buffer own;
   if (!own.get(object) || own.view().buf != leaf.data) refuse_copy(object, where, "buffer");
   leaf.writable = !own.view().readonly;
+  leaf.given = nb::borrow(object);
   return leaf;
 }
 
@@ -46,6 +47,32 @@ Leaf describe_foreign(nb::handle object, const std::string& where, Use use, cons
                                     "': expected an array (with __dlpack__, __cuda_array_interface__ or the buffer "
                                     "protocol), or lists, tuples and dicts of arrays, "
                                     "numbers, text and None");
+}
+
+struct Memory {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  bool contiguous = false;
+};
+
+// Of the arrays that programs have most of, without what else describes them.
+Memory memory_of(nb::handle object, const Reach& reach) {
+  switch (reach.kinds->of(object)) {
+    case Kind::numpy: {
+      Py_buffer view;
+      if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDES) != 0) throw nb::python_error();
+      const Memory memory{view.buf, static_cast<std::size_t>(view.len), PyBuffer_IsContiguous(&view, 'C') != 0};
+      PyBuffer_Release(&view);
+      return memory;
+    }
+    case Kind::torch:
+      return {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object.attr("data_ptr")())),
+              nb::cast<std::size_t>(object.attr("nbytes")), nb::cast<bool>(object.attr("is_contiguous")())};
+    default: {
+      const Leaf leaf = describe(object, "it", Use::source, reach);
+      return {leaf.data, leaf.bytes, leaf.contiguous};
+    }
+  }
 }
 
 }  // namespace
@@ -223,6 +250,21 @@ nb::object new_array(Library library, const std::string& dtype, const std::vecto
   const bool plain = library == Library::numpy || library == Library::cupy;
   if (plain && dtype.find(':') == dtype.npos) return numpy().attr("empty")(dims, dtype);
   return helper().attr("new_array")(name, dtype, dims);
+}
+
+std::optional<std::string> moved(const Leaf& leaf, const Reach& reach) {
+  try {
+    const Memory now = memory_of(leaf.given.is_valid() ? leaf.given : leaf.array, reach);
+    if (now.bytes != leaf.bytes)
+      return "has " + std::to_string(now.bytes) + " bytes, and had " + std::to_string(leaf.bytes);
+    if (now.bytes == 0) return {};
+    if (now.data != leaf.data) return "is at another address than";
+    if (!now.contiguous) return "is no longer in C order, as it was";
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    return "no longer says where its memory is (" + str_text(error.value()) + "), as it did";
+  }
+  return {};
 }
 
 std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype) {

@@ -61,6 +61,7 @@ struct Leaf {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;  ///< in elements, if DLPack gave them
   nb::object array;                   ///< what keeps the bytes alive, with `buffer` or `capsule`
+  nb::object given;                   ///< the program's object, if `array` is a view that was made of it
   nb::object capsule;
   nb::object storage;  ///< a tensor's storage: the bytes stay there when the tensor is given another
   Buffer buffer;
@@ -78,6 +79,11 @@ Leaf describe_numpy(nb::handle object, const std::string& where);
 
 /// As `describe` for a source, but replaces an array in host memory with gaps between its elements by a packed copy.
 Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach);
+
+/// How the program's object differs from what it was when it was described: "has 80 bytes, and had 40", "is at another
+/// address than", for a sentence that ends with "when"; none: it has the same memory, in C order. Its own exceptions
+/// count as such.
+std::optional<std::string> moved(const Leaf& leaf, const Reach& reach);
 
 /// The memory of an array according to its `__array_interface__` or `__cuda_array_interface__` (`gives`); none: it does
 /// not say.

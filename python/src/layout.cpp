@@ -126,6 +126,12 @@ nb::object array_for(const LeafType& leaf, const Reach& reach) {
 
 }  // namespace
 
+std::string name_of(const Bundle& bundle, const char* name, std::size_t i) {
+  if (bundle.structure == Structure::single) return name;
+  return std::string(name) + "[" +
+         (bundle.structure == Structure::dict ? key_text(bundle.keys[i]) : std::to_string(i)) + "]";
+}
+
 std::string encode(const Bundle& bundle) { return encoded(bundle); }
 std::string encode(const Layout& layout) { return encoded(layout); }
 

@@ -46,6 +46,9 @@ Bundle gather(nb::handle arrays, const char* name, Use use, const Reach& reach);
 /// The same for the arrays of `out` where the tree `layout` has some; refuses another structure with size_mismatch.
 Bundle gather_into(const Layout& layout, nb::handle out, Version version, const Reach& reach);
 
+/// "arrays['p']", "arrays[2]": leaf `i` of the argument `name`, which is no tree.
+std::string name_of(const Bundle& bundle, const char* name, std::size_t i);
+
 /// The bundle's layout as compact bytes: equal layouts (apart from libraries) have equal `shape_part`s.
 std::string encode(const Bundle& bundle);
 std::string encode(const Layout& layout);

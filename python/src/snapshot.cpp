@@ -29,6 +29,16 @@ const Bundle& demand_protected(State& state) {
   raise(Errc::invalid_argument, "nothing is protected: call protect with the arrays first");
 }
 
+// An array is its object's: what a library has given other memory, or another order, is another array.
+void require_unmoved(const Bundle& held, const Reach& reach) {
+  for (std::size_t i = 0; i < held.leaves.size(); ++i) {
+    if (const auto how = moved(held.leaves[i], reach)) {
+      raise(Errc::lost, name_of(held, "arrays", i) + " " + *how +
+                            " when it was protected: unprotect, and protect the arrays as they are now, to go on");
+    }
+  }
+}
+
 void protect(StoreObject& self, nb::handle arrays, nb::handle zone, const std::string& track, bool hints,
              bool duplicate) {
   self.state->admit();
@@ -111,7 +121,9 @@ nb::object snapshot(StoreObject& self, nb::handle version, bool full, bool dedup
   self.state->sweep();
   const Version number = to_version(version);
   const Bundle& held = demand_protected(*self.state);
-  const auto on = stream_for(*self.state, held, reach_of(*self.state, stream), true, true);
+  const Reach reach = reach_of(*self.state, stream);
+  require_unmoved(held, reach);
+  const auto on = stream_for(*self.state, held, reach, true, true);
   Signals signals;
   const SnapshotOptions options{encode(held), full, dedup, signals.interrupt(), on, fenced};
   auto taken = waiting(*self.state, signals, [&] { return self.state->store().snapshot(number, options); });
@@ -202,8 +214,8 @@ beside the stream, as the device cache has room.
 The future's levels are those of a checkpoint's, and ``"copied"``: it no longer depends on the arrays.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.InvalidArgument` (nothing is protected), :class:`ebbtide.Lost`
-(protected memory is gone), :class:`ebbtide.OutOfMemory`, :class:`ebbtide.Closed`; the future, also
-:class:`ebbtide.TimedOut` (a write waited too long for the buffer).
+(a protected array has other memory than when it was protected, or its memory is gone), :class:`ebbtide.OutOfMemory`,
+:class:`ebbtide.Closed`; the future, also :class:`ebbtide.TimedOut` (a write waited too long for the buffer).
 
 >>> cut = store.snapshot(7)
 >>> advance(field)               # while it is copied
