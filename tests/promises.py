@@ -82,9 +82,9 @@ GUARDS: dict[str, list[str]] = {
         "node/pool_file_test.cpp", "node/handover_list_test.cpp", "node/node_storage_test.cpp",
         "node/node_killed_test.cpp", "node/node_trials_test.cpp",
     ],
-    "docs/capture.md: What is promised": ["python/test_capture.py"],
-    "docs/capture.md: What each death leaves": ["python/test_capture.py"],
-    "docs/capture.md: Calls": ["python/test_capture.py"],
+    "docs/defer-fsync.md: What is promised": ["python/test_defer_fsync.py"],
+    "docs/defer-fsync.md: What each death leaves": ["python/test_defer_fsync.py"],
+    "docs/defer-fsync.md: Calls": ["python/test_defer_fsync.py"],
     "docs/reliability.md: *": ["python/test_reliability.py", "reliability/*"],
     "docs/commands.md: Exit codes and errors": [
         "python/test_commands_refusals.py", "python/test_commands_store.py",

@@ -21,8 +21,8 @@ OPTIONS = dict(re.findall(r"^option\((\w+) \"[^\"]*\" (\S+)\)", (ROOT / "CMakeLi
 
 
 def test_a_users_install_builds_the_extension_alone():
-    capture = ["ebbtide_capture", "ebbtide-capture"]  # the library and the program of `ebbtide run`
-    assert SETTINGS["build"]["targets"] == ["_core", "ebbtide-agent", *capture]
+    defer = ["ebbtide_defer", "ebbtide-defer"]  # the library and the program of `ebbtide run`
+    assert SETTINGS["build"]["targets"] == ["_core", "ebbtide-agent", *defer]
     assert SETTINGS["install"]["components"] == ["python"], "nothing of the C++ library goes into a wheel"
     assert SETTINGS["cmake"]["define"] == {"EBB_PYTHON": "ON"}
     assert OPTIONS["EBB_TESTS"] == OPTIONS["EBB_BENCHES"] == "OFF"

@@ -22,7 +22,7 @@ BELOW = {
     "options": {"base", "os", "device", "planner", "storage"},
     "node": {"base", "os", "storage", "options"},
     "leases": {"base", "os", "device", "planner", "node"},
-    "capture": {"base", "os", "node"},
+    "defer": {"base", "os"},
     "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "node", "leases"},
     "files": {"planner", "store"},
     "snapshots": {"base", "os", "device", "planner", "storage", "store"},

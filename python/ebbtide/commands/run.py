@@ -1,10 +1,9 @@
-"""`ebbtide run`: a program whose files in one directory are written by way of memory."""
+"""`ebbtide run`: a program that does not wait until its files in one directory are on the disk."""
 
 from __future__ import annotations
 
 import os
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,36 +14,29 @@ from . import outcome
 _HERE = Path(__file__).resolve().parents[1]
 
 
-class Fsync(str, Enum):
-    """The values of `--fsync`."""
-
-    keep = "keep"
-    defer = "defer"
-
-
 def run(
     program: Annotated[list[str], typer.Argument(metavar="PROGRAM ...", help="The program, with its arguments.")],
-    capture: Annotated[Path, typer.Option("--capture", metavar="DIR", help="The files below it are captured.")],
-    fsync: Annotated[Fsync, typer.Option("--fsync", help="Whether fsync is done at once, or at the end.")] = Fsync.keep,
-    pool: Annotated[str, typer.Option("--pool", metavar="SIZE", help="Memory for what is not written yet.")] = "1GiB",
+    directory: Annotated[Path, typer.Option("--defer-fsync", metavar="DIR", help="Syncs of files below it wait.")],
+    dirty: Annotated[str, typer.Option("--dirty", metavar="SIZE", help="The most that is to be unwritten.")] = "",
 ) -> None:
-    """Run a program, and write its files below DIR by way of memory, in large pieces.
+    """Run a program that does not wait for the disk: its files below DIR are synced at the end.
 
-    All files are whole when it returns. What is captured and what is not: docs/capture.md.
+    What is deferred, and what each death leaves: docs/defer-fsync.md.
 
-    Exit code: the program's, 128 + N after signal N, 127 if it was not found; 1: it succeeded but a file is not whole;
-    2: it was not started.
+    Exit code: the program's, 128 + N after signal N, 127 if it was not found, 126 if it cannot be run; 1: a file could
+    not be written out; 2: the program was not started.
     """
     with outcome.exit_codes(False):
         from ebbtide import _core
 
-        size = _core.parse_bytes("--pool", pool)
-        helper, library = _HERE / "ebbtide-capture", _HERE / "libebbtide_capture.so"
+        size = _core.parse_bytes("--dirty", dirty) if dirty else 0  # 0: a quarter of the memory that is available
+        if dirty and size < 1 << 20:
+            raise outcome.Refused(f"--dirty: {dirty} is too small: at least 1MiB is needed")
+        helper, library = _HERE / "ebbtide-defer", _HERE / "libebbtide_defer.so"
         if not helper.exists() or not library.exists():
             raise outcome.Refused(f"{helper} is missing: install ebbtide again", "unsupported")
-        words = [str(capture), str(size), fsync.value, str(library), str(helper), *program]
         sys.stdout.flush()
-        os.execv(helper, [str(helper), *words])
+        os.execv(helper, [str(helper), str(directory), str(size), str(library), *program])
 
 
 command = run

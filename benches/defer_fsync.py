@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""What `ebbtide run --defer-fsync` saves a program that writes checkpoints as in figure 2 of the paper.
+
+Eight processes write a file each, all at once: buffered, with fsync, and with deferred fsync. In each round every mode
+takes its turn on new files: t1, the first process begins; t2, the last has closed its file; t3, all is on stable storage.
+Bare writing is the time from t1 until then of a program that writes the same bytes 4 MiB at a time and syncs. Medians of
+the rounds. As root, a slow disk too: ext4 on a loop device over a file of a FUSE file system that writes 60 MB/s
+(benches/slow_disk.cpp; needs Debian's libfuse3-dev). Writes benches/results/defer_fsync.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+
+import ebbtide
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = pathlib.Path(ebbtide.__file__).parent
+HELPER, LIBRARY = PACKAGE / "ebbtide-defer", PACKAGE / "libebbtide_defer.so"
+PROCESSES, SLOW_RATE = 8, 60e6  # bytes a second
+MODES = {  # mode of the program, whether its syncs are deferred
+    "buffered": ("buffered", False),
+    "fsync": ("fsync", False),
+    "deferred": ("fsync", True),
+    "bare": ("bare", False),
+}
+BARS = {"speed_of_buffered": 0.95, "times_fsync": 3.0, "t3_over_bare": 1.15}
+
+
+def run_once(program: pathlib.Path, mix: str, mode: str, directory: pathlib.Path) -> tuple[float, float]:
+    """t2 - t1 and t3 - t1 of one run, in milliseconds."""
+    sync, deferred = MODES[mode]
+    at = directory / "files"
+    at.mkdir()
+    words = [str(program), mix, str(PROCESSES), sync, str(at)]
+    if deferred:
+        words = [str(HELPER), str(at), "0", str(LIBRARY), *words]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    if mode == "buffered":
+        os.sync()
+    t3 = time.monotonic() * 1e3
+    t1, t2 = map(float, done.stdout.split())
+    shutil.rmtree(at)
+    os.sync()
+    return t2 - t1, t3 - t1
+
+
+def measure(program: pathlib.Path, mix: str, directory: pathlib.Path, rounds: int) -> dict[str, object]:
+    """One mix: medians in milliseconds, and what the bars ask for."""
+    found: dict[str, list[tuple[float, float]]] = {mode: [] for mode in MODES}
+    for turn in range(rounds + 1):
+        for mode in MODES:
+            times = run_once(program, mix, mode, directory)
+            if turn:  # in the first, the page cache gets its memory
+                found[mode].append(times)
+    written = {mode: statistics.median(t2 for t2, _ in times) for mode, times in found.items()}
+    stored = {mode: statistics.median(t3 for _, t3 in times) for mode, times in found.items()}
+    return {
+        "t2_median_ms": {mode: round(value, 1) for mode, value in written.items()},
+        "t3_median_ms": {mode: round(value, 1) for mode, value in stored.items()},
+        "rounds_ms": {mode: [[round(t2, 1), round(t3, 1)] for t2, t3 in times] for mode, times in found.items()},
+        "speed_of_buffered": round(written["buffered"] / written["deferred"], 2),
+        "times_fsync": round(written["fsync"] / written["deferred"], 2),
+        "t3_over_bare": round(stored["deferred"] / stored["bare"], 2),
+    }
+
+
+@contextlib.contextmanager
+def slow_disk(directory: pathlib.Path) -> Iterator[pathlib.Path]:
+    """ext4 on a loop device over a FUSE file that is written at SLOW_RATE."""
+    program, below, mounted = directory / "slow_disk", directory / "fuse", directory / "slow"
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=True)
+    source = HERE / "slow_disk.cpp"
+    subprocess.run(["g++", "-std=c++20", "-O2", source, "-o", program, *flags.stdout.split()], check=True)
+    below.mkdir(), mounted.mkdir()
+    backing = directory / "backing"
+    with backing.open("wb") as file:
+        file.truncate(2 << 30)
+    server = subprocess.Popen([program, backing, str(int(SLOW_RATE)), "-f", below])
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.wait, timeout=60)
+        stack.callback(subprocess.run, ["umount", below])
+        while not (below / "disk").exists():
+            time.sleep(0.05)
+            if server.poll() is not None:
+                raise RuntimeError("the FUSE program has ended")
+        subprocess.run(["mkfs.ext4", "-qF", "-E", "lazy_itable_init=0", backing], check=True)
+        loop = subprocess.run(["losetup", "-f", "--show", below / "disk"], capture_output=True, text=True, check=True)
+        device = loop.stdout.strip()
+        stack.callback(subprocess.run, ["losetup", "-d", device])
+        subprocess.run(["mount", device, mounted], check=True)
+        stack.callback(subprocess.run, ["umount", mounted])
+        yield mounted
+
+
+def measure_all(program: pathlib.Path, directory: pathlib.Path, rounds: int) -> dict[str, object]:
+    """Both mixes."""
+    return {mix: measure(program, mix, directory, rounds) for mix in ("LU.C.64", "BT.C.64")}
+
+
+def main() -> None:
+    """Measures this disk and, if possible, a slow one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dir", type=pathlib.Path, default=HERE.parent / "build", help="where the files are written")
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "results" / "defer_fsync.json")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--slow-rounds", type=int, default=3, help="0: without the slow disk")
+    given = parser.parse_args()
+    load = os.getloadavg()
+    with tempfile.TemporaryDirectory(prefix="defer-", dir=given.dir) as name:
+        directory = pathlib.Path(name)
+        program = directory / "program"
+        source = HERE / "defer_fsync_program.cpp"
+        subprocess.run(["g++", "-std=c++20", "-O2", source, "-o", program], check=True)
+        disks = {"this disk": {"rounds": given.rounds, "mixes": measure_all(program, directory, given.rounds)}}
+        if given.slow_rounds and os.geteuid() == 0:
+            with slow_disk(directory) as mounted:
+                mixes = measure_all(program, mounted, given.slow_rounds)
+            disks["60 MB/s"] = {"rounds": given.slow_rounds, "mixes": mixes}
+    result = {
+        "processes": PROCESSES,
+        "cores": os.cpu_count(),
+        "kernel": os.uname().release,
+        "load_before": [round(value, 2) for value in load],
+        "load_after": [round(value, 2) for value in os.getloadavg()],
+        "bars": BARS,
+        "disks": disks,
+    }
+    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
