@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +241,97 @@ def test_resume_before_the_oldest_step_begins_another_way(disk: Path) -> None:
         m.step(1, way="second").wait("storage")
     with manager(disk) as m:
         assert m.resume() == 2 and m.values == {"way": "second"}
+
+
+def test_a_run_that_does_not_resume_says_once_what_is_there_and_drops_its_own(disk: Path) -> None:
+    with manager(disk) as m:
+        for step in (70, 80, 90):
+            m.step(step, run="first")
+    with manager(disk, keep_last=2) as m:
+        words = r"^history 'training' has checkpoints of an earlier run up to step 90, .* step 0 without resume\(\)"
+        with pytest.warns(RuntimeWarning, match=words) as said:
+            for step in range(0, 81, 20):
+                m.step(step, run="second")
+                m.wait()
+        assert len(said) == 1 and m.history.versions() == [60, 70, 80, 90]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with manager(disk) as m:
+            assert m.resume(at_most=80) == 81 and m.values == {"run": "second"}
+            m.step(81)  # one that resumed has nothing to say
+        with manager(disk) as m:
+            assert m.history.versions() == [70, 80, 81]
+            m.step(200)  # nor has one whose steps are higher
+
+
+@contextlib.contextmanager
+def failing() -> Iterator[None]:
+    """What is written to files fails meanwhile, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def restored(m: Manager) -> None:
+    with contextlib.suppress(ebbtide.UnknownVersion):  # where the save itself found that it had failed
+        m.history.restore(2, keep=True)
+
+
+AFTER: dict[str, Callable[[Manager, Any], Any]] = {
+    "a save": lambda m, tensor: m.step(3),
+    "wait": lambda m, tensor: m.wait(),
+    "resume": lambda m, tensor: m.resume(t=tensor),
+    "restore": lambda m, tensor: restored(m),
+    "another history": lambda m, tensor: m.store.history("other").checkpoint(0, [np.zeros(3)]).wait("storage"),
+    "a drop": lambda m, tensor: m.history.drop(1),
+    "nothing": lambda m, tensor: None,
+}
+
+
+@pytest.mark.parametrize("after", AFTER)
+def test_steps_that_could_not_be_written_are_said_once_and_are_stored_or_dropped(disk: Path, after: str) -> None:
+    tensor = torch.full((200_000,), 0.0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with manager(disk, keep_last=0) as m:
+            m.resume(t=tensor)
+            m.step(0).wait("storage")
+            with failing():
+                for step in (1, 2):
+                    tensor.fill_(step)
+                    with pytest.raises((ebbtide.IOFailed, ebbtide.NoSpace), match=f"^version {step} of"):
+                        m.step(step).wait("storage")
+            AFTER[after](m, tensor)
+            for step in range(4, 8):
+                tensor.fill_(step)
+                m.step(step)
+            m.wait()
+    told = [str(one.message) for one in said if issubclass(one.category, RuntimeWarning)]
+    assert all(sum(f"the checkpoint of step {step} " in text for text in told) <= 1 for step in range(8)), told
+    with manager(disk) as m:
+        found = m.history.versions()
+        for step in (1, 2):
+            dropped = any(f"the checkpoint of step {step} is not durable, and was dropped" in text for text in told)
+            assert (step not in found) == (dropped or (after, step) == ("a drop", 1)), (found, told)
+        assert {0, 4, 5, 6, 7} <= set(found)
+        for step in found:
+            assert m.resume(t=tensor, at_most=step) == step + 1 and (tensor == (2 if step == 3 else step)).all()
+
+
+def test_a_run_that_was_killed_before_anything_was_durable_says_so(disk: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with manager(disk) as m:
+            assert m.resume() == 0  # a new one has nothing to say
+        with pytest.warns(RuntimeWarning, match="run is the store of an earlier .* ended before any .* durable"):
+            with manager(disk) as m:
+                assert m.resume() == 0
+                m.step(0)
+        with manager(disk) as m:
+            assert m.resume() == 1
 
 
 def test_random_numbers_go_on_unless_they_are_left_out(disk: Path) -> None:

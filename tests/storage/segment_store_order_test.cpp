@@ -165,6 +165,18 @@ TEST_F(SegmentStoreOrderTest, a_drop_that_failed_is_tried_again_when_the_store_c
   }
 }
 
+TEST_F(SegmentStoreOrderTest, only_what_was_on_the_disk_is_said_to_be_there_again) {
+  options_.sync_interval = std::chrono::hours(1);
+  open();
+  ASSERT_TRUE(persist(kFirst, 1, 16384));
+  files_.fail_nth(FileCall::write, 1, EIO, 1000);
+  EXPECT_FALSE(persist(kFirst + 1, 2, 16384));
+  storage_->drop(kFirst);
+  storage_->drop(kFirst + 1);
+  storage_->stop();
+  EXPECT_EQ(storage_->failed_drops(), std::vector<std::string>{"version 1 of \"adjoint\""});
+}
+
 TEST_F(SegmentStoreOrderTest, a_segment_that_cannot_be_removed_is_tried_again_when_the_store_closes) {
   open();
   ASSERT_TRUE(persist(kFirst, 1, 1'000'000));

@@ -6,6 +6,7 @@ import operator
 import os
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import ebbtide
@@ -52,11 +53,14 @@ class Keeper:
         self._best = None if best is None else Best.of(best)
         self._ranks = ranks
         self._owns = not isinstance(directory, ebbtide.Store)
+        self._earlier: Path | None = None  # the directory, if an earlier process made the store
         if isinstance(directory, ebbtide.Store):
             if options:
                 raise errors.InvalidArgument(f"{next(iter(options))}: an open store has its options already")
             self.store = directory
         else:
+            if (Path(directory) / "store").exists():
+                self._earlier = Path(directory)
             self.store = ebbtide.open(directory, **({"durability": "storage"} | options))
         self._level = self.store.durability
         if self._level == "ephemeral":
@@ -67,6 +71,7 @@ class Keeper:
         self._superseded = False  # what is stale; else it may be all that is left
         self._pending: dict[int, ebbtide.Future] = {}
         self._saved: set[int] = set()  # by this manager
+        self._resumed = False  # or it was found that there is nothing to resume
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until every checkpoint is durable. Raises as :meth:`ebbtide.History.wait`."""
@@ -108,6 +113,8 @@ class Keeper:
         return metrics
 
     def _write(self, step: int, checkpoint: Any, metrics: dict[int, float], stream: Any = None) -> ebbtide.Future:
+        if not self._resumed:
+            self._pass_over(step)
         if step in self._stale:
             self.history.drop(step)
         future = self.history.checkpoint(step, checkpoint, stream=stream)
@@ -118,8 +125,22 @@ class Keeper:
         self._tidy()
         return future
 
+    def _pass_over(self, step: int) -> None:
+        """What an earlier run saved of later steps is not part of this one, which did not resume it."""
+        self._resumed = True
+        self._stale = {version for version in self.history.versions() if version > step}
+        if self._stale:
+            warnings.warn(
+                f"history {self.history.name!r} has checkpoints of an earlier run up to step {max(self._stale)}, and this run saves step "
+                f"{step} without resume(): they stay, keep_last does not count them, and the next resume() takes the highest step "
+                "of both runs. Call resume() first, or give this run a directory or a `name` of its own",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
     def _newest(self, at_most: int | None, decode: Callable[[Any], _Read]) -> tuple[int, _Read] | None:
         """The newest version that every rank can read. Newer ones are stale from then on."""
+        self._resumed = True
         candidates = [version for version in self.history.versions() if at_most is None or version <= at_most]
         common: set[int] = set.intersection(*map(set, self._ranks.gather(candidates)))
         for step in sorted(common, reverse=True):
@@ -136,6 +157,13 @@ class Keeper:
                 return step, read[0]
         self._stale = set(self.history.versions())
         self._superseded = not candidates
+        if not candidates and not self._stale and self._earlier is not None:
+            warnings.warn(
+                f"{self._earlier} is the store of an earlier process, which ended before any checkpoint was durable: the run begins "
+                "anew. wait() returns once all are durable",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         if candidates:
             warnings.warn(
                 f"none of {len(candidates)} checkpoints can be read{' by every rank' if self._ranks.count > 1 else ''}: the run "
@@ -146,8 +174,21 @@ class Keeper:
         return None
 
     def _tidy(self) -> None:
-        """Drop what no rule keeps, up to the newest version that is durable on every rank. A version that a rank lacks is not kept."""
-        for step in [step for step, future in self._pending.items() if self._is_durable(step, future)]:
+        """Drop what could not be written, and what no rule keeps, up to the newest version that is durable on every rank.
+
+        A version that a rank lacks is not kept.
+        """
+        for step, future in list(self._pending.items()):
+            try:
+                if not future.done(self._level):
+                    continue
+            except errors.Error as failure:
+                self.history.drop(step)
+                warnings.warn(
+                    f"the checkpoint of step {step} is not durable, and was dropped: {failure}",
+                    RuntimeWarning,
+                    stacklevel=5,
+                )
             del self._pending[step]
         there = [version for version in self.history.versions() if version not in self._stale | set(self._pending)]
         common = sorted(set.intersection(*map(set, self._ranks.gather(there))))
@@ -163,13 +204,6 @@ class Keeper:
             self._stale = set()
         left = set(self.history.versions())
         self._metrics = {version: value for version, value in self._metrics.items() if version in left}
-
-    def _is_durable(self, step: int, future: ebbtide.Future) -> bool:
-        try:
-            return future.done(self._level)
-        except errors.Error as failure:
-            warnings.warn(f"the checkpoint of step {step} is not durable: {failure}", RuntimeWarning, stacklevel=4)
-            return False
 
 
 def _number(name: str, value: Any) -> float:

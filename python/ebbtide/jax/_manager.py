@@ -104,7 +104,7 @@ class Manager(Keeper):
         devices are gathered in host memory first.
         metrics: that of ``best`` must be among them.
         Returns the future of the checkpoint. Raises as :meth:`ebbtide.History.checkpoint`; a checkpoint that could not be written
-        in the background is a RuntimeWarning at the next save, and an error of :meth:`wait`.
+        in the background is dropped by the next save with a RuntimeWarning, and an error of :meth:`wait` before that.
         """
         return self.save(step, state, **metrics) if self._is_due(step) else None
 

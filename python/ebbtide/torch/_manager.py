@@ -92,7 +92,8 @@ class Manager(Keeper):
         them without being given them. What else was saved is in :attr:`values`.
         at_most: the newest one not above this step. Newer ones are dropped once the next is durable.
 
-        A damaged checkpoint is skipped with a :class:`ebbtide.DamagedWarning`. Before anything is loaded, the names of all
+        A damaged checkpoint is skipped with a :class:`ebbtide.DamagedWarning`, and a store in which nothing was durable before is a
+        RuntimeWarning. Before anything is loaded, the names of all
         objects, the names and shapes of the tensors in models, and the optimizers' numbers of parameters are compared: raises
         :class:`ebbtide.SizeMismatch` naming the leaf that differs, and :class:`ebbtide.InvalidArgument`. If an object's own
         ``load_state_dict`` raises, those before it have been loaded.
@@ -113,7 +114,7 @@ class Manager(Keeper):
         Returns the future of the checkpoint: ``done("storage")`` says whether it is durable yet.
 
         Raises as :meth:`ebbtide.History.checkpoint`, naming what cannot be stored. A checkpoint that could not be written in the
-        background is a RuntimeWarning at the next save, and an error of :meth:`wait`.
+        background is dropped by the next save with a RuntimeWarning, and an error of :meth:`wait` before that.
         """
         return self.save(step, **state) if self._is_due(step) else None
 

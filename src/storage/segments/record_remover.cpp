@@ -128,7 +128,8 @@ bool RecordRemover::is_removable(const Locked& lock, const SegmentState& segment
 std::vector<std::string> RecordRemover::failed_names() const {
   const Locked lock = table_.lock();
   std::vector<std::string> out;
-  for (const SharedObject& object : failed_) out.push_back(object->name());
+  for (const SharedObject& object : failed_)
+    if (object->may_be_on_disk) out.push_back(object->name());
   return out;
 }
 

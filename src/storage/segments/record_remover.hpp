@@ -39,10 +39,11 @@ class RecordRemover {
   bool is_removable(const Locked& lock, const SegmentState& segment) const;
   /// There may be unknown records that reappear, so segments are no longer removed.
   void retain_segments(const Locked&) { retains_segments_ = true; }
-  /// Drops that failed: the next process will find those records.
+  /// Drops that failed: the next process will find those records whose headers may be on the disk.
   const std::vector<SharedObject>& failed(const Locked&) const { return failed_; }
   /// To retry them.
   std::vector<SharedObject> take_failed(const Locked&) { return std::exchange(failed_, {}); }
+  /// Of those that the next process will find.
   std::vector<std::string> failed_names() const;
 
  private:
