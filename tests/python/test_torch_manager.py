@@ -385,6 +385,21 @@ def test_a_read_only_store_resumes(disk: Path) -> None:
             m.step(8)
 
 
+def test_a_refusal_of_the_store_names_the_programs_own_leaf(disk: Path) -> None:
+    class Refusing:
+        def checkpoint(self, *given: Any, **options: Any) -> None:
+            raise ebbtide.Unsupported("arrays['arrays'][1] is a GPU array")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(history, name)
+
+    with manager(disk, rng=False) as m:
+        history, m.history = m.history, Refusing()
+        with pytest.raises(ebbtide.Unsupported, match=r"^model\['z'\] is a GPU array$"):
+            m.step(0, model={"a": torch.ones(2), "z": torch.ones(3)})
+        m.history = history
+
+
 def test_a_warm_manager_has_its_memory_before_the_first_save(disk: Path) -> None:
     tensor = torch.ones(20 << 18)  # 20 MiB
     sizes = {"device_cache": "24MiB", "host_cache": "40MiB", "disk": "256MiB"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import pickle
 from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ DTYPES = [
 
 
 def through(store: ebbtide.Store, state: Any, **options: bool) -> Any:
-    store.checkpoint(0, _state.dump({"state": state}, **options))
+    store.checkpoint(0, _state.dump({"state": state}, **options)[0])
     return _state.load(store.restore(0), **options)["state"]
 
 
@@ -152,7 +155,45 @@ def test_a_tensor_whose_memory_was_freed_is_refused_and_stays_so(store: ebbtide.
 def test_other_objects_are_pickled_if_asked_for(store: ebbtide.Store) -> None:
     assert through(store, {"odd": Odd()}, may_pickle=True) == {"odd": Odd()}
     with pytest.raises(ebbtide.Unsupported, match="pickle=True"):
-        _state.load(_state.dump({"odd": Odd()}, may_pickle=True))
+        _state.load(_state.dump({"odd": Odd()}, may_pickle=True)[0])
+
+
+class Large:
+    def __init__(self) -> None:
+        self.data = bytes(range(256)) * 1000
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Large) and self.data == other.data
+
+
+def test_large_values_are_arrays_and_come_back_with_their_type(store: ebbtide.Store) -> None:
+    state = {"b": Large().data, "t": "\N{SNOWMAN}\udcff" * 50_000, "p": Large(), "small": (b"\0", "t", Odd())}
+    saved, leaves = _state.dump({"state": state}, may_pickle=True)
+    assert leaves == ["state['b']", "state['t']", "state['p']"] and len(saved["state"]) < 1000
+    assert [array.nbytes for array in saved["arrays"]][:2] == [256_000, 300_000]
+    assert through(store, state, may_pickle=True) == state
+    with pytest.raises(ebbtide.Unsupported, match="pickle=True"):
+        _state.load(saved)
+
+
+def test_large_values_of_earlier_checkpoints_are_read() -> None:
+    data = Large().data
+    text = {
+        "b": base64.b64encode(data).decode(),
+        "p": base64.b64encode(pickle.dumps(Large())).decode(),
+        "t": "t" * 70_000,
+    }
+    node = ["d", "b", ["b", text["b"]], "p", ["p", text["p"]], "t", text["t"]]
+    saved = {"state": json.dumps({"parts": {"state": node}, "storages": []}), "arrays": []}
+    assert _state.load(saved, may_pickle=True)["state"] == {"b": data, "p": Large(), "t": text["t"]}
+
+
+def test_more_text_than_a_checkpoint_has_room_for_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_state, "_MOST_TEXT", 5000)
+    with pytest.raises(
+        ebbtide.InvalidArgument, match=r"^long has \d+ bytes of text beside .* at most 5000; give large"
+    ):
+        _state.dump({"short": [1], "long": list(range(3000))})
 
 
 def test_a_checkpoint_of_another_kind_is_refused(store: ebbtide.Store, disk: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from ebbtide import errors
 from ebbtide._training.retention import Best, kept
 
 _UNREADABLE = (errors.Damaged, errors.Lost)  # an I/O error may be over: it is raised, and nothing is passed over
+_ARRAY = re.compile(r"arrays\['(?:arrays|leaves)'\]\[(\d+)\]")  # in the checkpoints of the managers
 _Own = TypeVar("_Own", bound="Keeper")
 _Read = TypeVar("_Read")
 
@@ -112,12 +114,21 @@ class Keeper:
             metrics[step] = self._ranks.gather(_number(self._best.name, values[self._best.name]))[0]
         return metrics
 
-    def _write(self, step: int, checkpoint: Any, metrics: dict[int, float], stream: Any = None) -> ebbtide.Future:
+    def _write(
+        self, step: int, checkpoint: Any, metrics: dict[int, float], leaves: Sequence[str], stream: Any = None
+    ) -> ebbtide.Future:
+        """``leaves``: what the program calls the arrays of ``checkpoint``, which errors name."""
         if not self._resumed:
             self._pass_over(step)
         if step in self._stale:
             self.history.drop(step)
-        future = self.history.checkpoint(step, checkpoint, stream=stream)
+        try:
+            future = self.history.checkpoint(step, checkpoint, stream=stream)
+        except errors.Error as error:
+            named = _ARRAY.sub(lambda found: leaves[int(found[1])], str(error))
+            if named == str(error):
+                raise
+            raise type(error)(named) from error
         self._stale.discard(step)
         self._metrics = metrics
         self._pending[step] = future

@@ -118,13 +118,7 @@ class Manager(Keeper):
         saved: dict[str, Any] = {"paths": list(leaves), "leaves": plain, "keys": keys, "metrics": of_all}
         if weakly := [path for path, leaf in leaves.items() if is_weak(leaf)]:
             saved["weak"] = weakly
-        try:
-            return self._write(step, saved, of_all)
-        except (errors.InvalidArgument, errors.Unsupported) as error:
-            found = re.match(r"arrays\['leaves'\]\[(\d+)\]", str(error))
-            if found is None:
-                raise
-            raise type(error)(f"state{saved['paths'][int(found[1])]}{str(error)[found.end() :]}") from error
+        return self._write(step, saved, of_all, [f"state{path}" for path in leaves])
 
 
 def is_key(leaf: Any) -> bool:

@@ -126,11 +126,12 @@ class Manager(Keeper):
         states = {name: _parts.state_of(name, part) for name, part in parts.items()}
         states |= {"/rng": _rng.states() if self._with_rng else None, "/metrics": metrics}
         if self._lazy is None:
-            return self._write(step, _state.dump(states, may_pickle=self._may_pickle), metrics)
+            saved, leaves = _state.dump(states, may_pickle=self._may_pickle)
+            return self._write(step, saved, metrics, leaves)
         self._lazy.own(part for part in parts.values() if isinstance(part, torch.optim.Optimizer))
-        saved = _state.dump(states, may_pickle=self._may_pickle, bytes_of=self._lazy.bytes_of)
+        saved, leaves = _state.dump(states, may_pickle=self._may_pickle, bytes_of=self._lazy.bytes_of)
         try:
-            return self._write(step, saved, metrics, stream=self._lazy.begin())
+            return self._write(step, saved, metrics, leaves, stream=self._lazy.begin())
         finally:
             self._lazy.end()
 

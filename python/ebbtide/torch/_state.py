@@ -6,7 +6,8 @@ only the bytes are kept that lie between the first and the last that some tensor
 
 ``["x", storage, dtype, shape, strides, offset, kind]`` a tensor; ``["y", storage, dtype, shape]`` an array of NumPy's, ``["s",
 ...]`` a scalar of NumPy's; ``["k", name]`` a dtype, ``["v", name]`` a device of torch's; ``["m", dict, metadata]`` what
-``Module.state_dict`` returns; ``["p", base64]`` a pickled object.
+``Module.state_dict`` returns; ``["p", base64]`` a pickled object. Large text, bytes and pickled objects are storages too:
+``["w", storage]`` text in UTF-8, ``["u", storage]`` bytes, ``["q", storage]`` a pickled object.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ebbtide.errors import InvalidArgument, Unsupported
 
 _ALIGNMENT = 16  # bytes; an offset that is a multiple of it is one of every element's size
 _SMALL = 64 * 1024  # bytes
+_MOST_TEXT = (1 << 30) - (1 << 26)  # bytes; the header of a record has no room for more
 _HAS_NAMES = hasattr(torch.Tensor, "has_names")  # not since 2.13
 
 
@@ -61,6 +63,8 @@ class _Taken(_trees.Taken):
     def node(self, thing: Any, where: str) -> Any:
         metadata = getattr(thing, "_metadata", None) if type(thing) is OrderedDict else None
         if metadata is None:
+            if type(thing) is str and len(thing) > _SMALL:
+                return self._bytes("w", thing.encode("utf-8", "surrogatepass"), where)
             return super().node(thing, where)
         return ["m", super().node(thing, where), super().node(metadata, where + "._metadata")]
 
@@ -70,13 +74,16 @@ class _Taken(_trees.Taken):
         if isinstance(thing, (np.ndarray, np.generic)):
             return self._array(thing, where)
         if type(thing) is bytes:
-            return _trees.bytes_node(thing)
+            return _trees.bytes_node(thing) if len(thing) <= _SMALL else self._bytes("u", thing, where)
         if isinstance(thing, torch.dtype):
             return ["k", str(thing).rpartition(".")[2]]
         if isinstance(thing, torch.device):
             return ["v", str(thing)]
         if self._may_pickle:
-            return ["p", base64.b64encode(pickle.dumps(thing)).decode("ascii")]
+            pickled = pickle.dumps(thing)
+            if len(pickled) > _SMALL:
+                return self._bytes("q", pickled, where)
+            return ["p", base64.b64encode(pickled).decode("ascii")]
         if isinstance(thing, (dict, list, tuple)):
             return super().other(thing, where)
         raise InvalidArgument(
@@ -125,6 +132,11 @@ class _Taken(_trees.Taken):
         self._tensors.append((node, item))
         return node
 
+    def _bytes(self, tag: str, data: bytes, where: str) -> list[Any]:
+        self.storages.append(Storage(np.frombuffer(data, np.uint8), where))
+        self.storages[-1].include(0, len(data))
+        return [tag, len(self.storages) - 1]
+
     def _array(self, array: Any, where: str) -> list[Any]:
         whole = np.asarray(array)
         if type(array) not in (np.ndarray, np.memmap) and type(whole[()]) is not type(array):
@@ -135,21 +147,25 @@ class _Taken(_trees.Taken):
         self.storages.append(storage)
         return ["s" if isinstance(array, np.generic) else "y", len(self.storages) - 1, kinds, list(whole.shape)]
 
-    def finish(self, bytes_of: Callable[[Storage], Any]) -> tuple[list[Any], list[Any]]:
-        """Where each storage is, as JSON, and the arrays."""
+    def finish(self, bytes_of: Callable[[Storage], Any]) -> tuple[list[Any], list[Any], list[str]]:
+        """Where each storage is, as JSON; the arrays, and their paths."""
         for node, item in self._tensors:
             node[5] -= self.storages[node[1]].start // item
         # An array in host memory would keep the host waiting for the copy of those on a GPU.
         inline = _SMALL if any(storage.on_gpu() for storage in self.storages) else 0
         listed: list[Any] = []
         arrays: list[Any] = []
+        leaves: list[str] = []
         for storage in self.storages:
-            if not storage.on_gpu() and storage.end - storage.start < inline:
+            unchanging = isinstance(storage.of, np.ndarray) and not storage.of.flags.writeable
+            beside = unchanging and bytes_of is not Storage.bytes  # such copies are of a GPU's memory alone
+            if beside or (not storage.on_gpu() and storage.end - storage.start < inline):
                 listed.append(base64.b64encode(np.asarray(storage.bytes()).tobytes()).decode("ascii"))
             else:
                 listed.append(len(arrays))
                 arrays.append(bytes_of(storage))
-        return listed, arrays
+                leaves.append(storage.where)
+        return listed, arrays, leaves
 
 
 class _Built(_trees.Built):
@@ -180,19 +196,22 @@ class _Built(_trees.Built):
             made = self.thing(parts[0])
             made._metadata = self.thing(parts[1])
             return made
-        if tag == "p":
+        if tag in ("u", "w"):
+            data = np.asarray(self._storages[parts[0]]).tobytes()
+            return data if tag == "u" else data.decode("utf-8", "surrogatepass")
+        if tag in ("p", "q"):
             if not self._may_pickle:
                 raise Unsupported(
                     "a pickled object is in this checkpoint: reading it runs its code; pickle=True allows that"
                 )
-            return pickle.loads(base64.b64decode(parts[0]))
+            return pickle.loads(base64.b64decode(parts[0]) if tag == "p" else np.asarray(self._storages[parts[0]]))
         return super().other(tag, parts)
 
 
 def dump(
     parts: dict[str, Any], *, may_pickle: bool = False, bytes_of: Callable[[Storage], Any] = Storage.bytes
-) -> dict[str, Any]:
-    """The checkpoint of a state, for :meth:`ebbtide.History.checkpoint`.
+) -> tuple[dict[str, Any], list[str]]:
+    """The checkpoint of a state, for :meth:`ebbtide.History.checkpoint`, and the paths of its arrays.
 
     bytes_of: makes the array that is written of a storage.
 
@@ -200,8 +219,16 @@ def dump(
     """
     taken = _Taken(may_pickle)
     nodes = {name: taken.node(part, name) for name, part in parts.items()}
-    storages, arrays = taken.finish(bytes_of)
-    return {"state": _trees.to_text({"parts": nodes, "storages": storages}), "arrays": arrays}
+    storages, arrays, leaves = taken.finish(bytes_of)
+    text = _trees.to_text({"parts": nodes, "storages": storages})
+    if len(text) > _MOST_TEXT:
+        sizes = {name: len(_trees.to_text(node)) for name, node in nodes.items()}
+        most = max(sizes, key=sizes.__getitem__)
+        raise InvalidArgument(
+            f"{most} has {sizes[most]} bytes of text beside its arrays, and {len(text)} bytes are too many for a checkpoint: "
+            f"expected at most {_MOST_TEXT}; give large lists of numbers as arrays"
+        )
+    return {"state": text, "arrays": arrays}, leaves
 
 
 def load(checkpoint: Any, *, may_pickle: bool = False) -> dict[str, Any]:
