@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 BLUE, RED, ORANGE = "#1f5fa8", "#c8321e", "#d98a1f"
 
 
-def drawn(say: Callable[[str], None], draw: Callable[..., None], *what: Any) -> bool:
-    """Calls `draw(*what)`. Without matplotlib it says instead which line installs it, and is False."""
+def can_draw(say: Callable[[str], None]) -> bool:
+    """Whether matplotlib is there. If not, says which line installs it: to be asked before the work of minutes."""
     if importlib.util.find_spec("matplotlib") is None:
-        say('no picture: matplotlib is not installed. To install it: pip install "ebbtide[plots]"')
+        say('there will be no picture: matplotlib is not installed. To install it: pip install "ebbtide[plots]"')
         return False
-    draw(*what)
     return True
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .. import _plots
 from .._units import format_rate, format_size
 from . import trace as traces
 from .options import check_device, parsed, size_of, time_of, wrong
@@ -105,7 +106,7 @@ def shot(
     policy: Annotated[Policy, typer.Option(help="Which checkpoints are evicted.")] = Policy.score,
     prefetch: Annotated[
         Prefetch,
-        typer.Option(help="auto: from the first hint on; manual: from the backward pass on (hpdc23, listing 1)."),
+        typer.Option(help="auto: from the first hint on; manual: from the backward pass on."),
     ] = Prefetch.manual,
     device: Annotated[
         str,
@@ -177,6 +178,7 @@ def shot(
     )
     _check_room(config)
     _check_lent(config)
+    drawing = plot and _plots.can_draw(lambda text: log.print(text, markup=False))
     with progress.calls(log, 2 * config.checkpoints) as advance:
         document = shots.run(config, lambda text: log.print(f"[dim]{text}[/dim]"), advance)
     console.print(report.table(document))
@@ -184,11 +186,10 @@ def shot(
         console.print(report.by_rank(document))
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
-    if plot:
-        from .. import _plots
+    if drawing:
         from .plot import plot as draw
 
-        _plots.drawn(lambda text: log.print(text, markup=False), draw, document, plot)
+        draw(document, plot)
     if document["verified"]["wrong"]:
         raise typer.Exit(1)
 
@@ -280,11 +281,9 @@ def snapshot_modes(
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write everything measured to FILE.")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw figures 10 and 11 of ics19.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw what each mode costs.")] = None,
 ) -> None:
-    """What snapshots take of a program's time, in each of the modes of GPU Snapshot (ics19 sec. 5.1)."""
+    """Say what snapshots take of a program's time: blocking, incremental or in the background (Lee et al., ICS 2019)."""
     from rich.console import Console
 
     from . import snapshots as modes
@@ -293,14 +292,13 @@ def snapshot_modes(
         raise wrong("--size", f"it must be at least one zone, {format_size(modes.ZONE)}")
     console, log = Console(), Console(stderr=True)
     whole = size // modes.ZONE * modes.ZONE
+    drawing = plot and _plots.can_draw(lambda text: log.print(text, markup=False))
     document = modes.measure(whole, snapshots, interval, repeats, say=lambda text: log.print(f"[dim]{text}[/dim]"))
     console.print(modes.table(document))
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
-    if plot:
-        from .. import _plots
-
-        _plots.drawn(lambda text: log.print(text, markup=False), modes.plot, document, plot)
+    if drawing:
+        modes.plot(document, plot)
 
 
 @app.command("trace")
@@ -318,7 +316,7 @@ def make_trace(
         float, typer.Option(min=1e-9, max=1e6, help="1: the paper's 38 to 50 GB per shot; 0.01: a hundredth.")
     ] = 1.0,
 ) -> None:
-    """Make a trace of checkpoint sizes like those of a real imaging shot (hpdc23, figure 4)."""
+    """Make a trace of checkpoint sizes like those of a real imaging shot: a pass that writes them, and one back (HPDC 2023, figure 4)."""
     from rich.console import Console
     from rich.table import Table
 

@@ -32,7 +32,7 @@ def cluster(
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw machines of several sizes beside the model.")
     ] = None,
 ) -> None:
-    """Run the planners of a large machine for a day of virtual time, with a shared file system and failures (ics19)."""
+    """Run the planners of a large machine for a day of virtual time, with a shared file system and failures."""
     from . import report
     from .machine import Cluster
     from .simulation import run

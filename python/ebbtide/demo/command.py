@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import _plots
 from .._units import format_size
 from ..bench.options import check_device, size_of, wrong
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # everything else is imported when the command runs, so that 
     from .job import Job, Room
     from .migration import TimedHistory
     from .replay import DiskRates, Outcome, Pace
+
+LEAST_TO_COMPARE = 1 << 20  # bytes of a checkpoint
 
 
 def demo(
@@ -147,7 +150,6 @@ class _Replayed:
 
 def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -> bool:
     """The whole demo; False when anything read differs from what was written."""
-    from .. import _plots
     from . import figures, report
     from .imaging import differences, for_the_eye, stack
     from .model import vertical
@@ -156,13 +158,15 @@ def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     say(report.plan_text(job, room))
+    is_drawn = _plots.can_draw(say)
     clock = _Clock()
     imaged = _image(console, job, room, clock)
     picture = out / "demo-image.png"
     true = job.true.vertical()
     image = for_the_eye(vertical(stack(imaged.images)), true.seabed, job.survey.spacing)
     volume = " x ".join(map(str, job.true.shape)) + " cells" if len(job.true.shape) == 3 else ""
-    is_drawn = _plots.drawn(say, figures.draw_image, picture, true, job.survey, image, volume)
+    if is_drawn:
+        figures.draw_image(picture, true, job.survey, image, volume)
     console.print(report.migration_table(imaged.histories, clock.seconds["migrate"], imaged.stats))
     if is_drawn:
         say(f"model and image: {picture}")
@@ -185,7 +189,12 @@ def _run(console: Console, job: Job, room: Room, out: Path, json: Path | None) -
     title = report.replay_title(replayed.pace, replayed.rates)
     say(title)
     console.print(report.replay_table(replayed.rates, replayed.outcomes))
-    if is_drawn:
+    if job.checkpoint_bytes < LEAST_TO_COMPARE:
+        say(
+            f"checkpoints of {format_size(job.checkpoint_bytes)} are too small to compare: what counts there is the cost of a call. "
+            "The demo without --small compares."
+        )
+    elif is_drawn:
         figures.draw_timeline(timeline, replayed.outcomes, title)
         say(f"timeline of the blocked time: {timeline}")
     document["replay"] = report.replay_json(replayed.pace, replayed.rates, replayed.outcomes)

@@ -73,7 +73,7 @@ def plan(
     ] = False,
     json: ResultsFile = None,
 ) -> None:
-    """Say how often to checkpoint to memory, disk and the shared file system, and how efficient that is (ics19, sec. 5.2)."""
+    """Say how often to checkpoint to memory, disk and the shared file system, and how efficient that is."""
     if context.invoked_subcommand is not None:
         return
     from ebbtide.commands.estimate import rates_of
@@ -117,6 +117,10 @@ def plan(
         f"assumed: {format_size(site.state)} a node; {format_rate(site.memory_rate)} to memory and "
         f"{format_rate(site.disk_rate)} to disk, a node; {format_rate(site.shared_rate)} to the shared file system"
     )
+    typer.echo(
+        f"assumed: a failure of a process each {site.mtbf_process / 86400:.4g} days and of a node each "
+        f"{site.mtbf_node / 86400:.4g} days, on one node; of the system each {site.mtbf_system / 86400:.4g} days"
+    )
     typer.echo(chosen.python())
     document = {
         "site": asdict(site),
@@ -132,14 +136,14 @@ def plan(
 
 @app.command()
 def efficiency(
-    exaflops: Annotated[float, typer.Option(help="Peak of the machine, as in the heads of table 1.")] = 3.6,
+    exaflops: Annotated[float, typer.Option(help="Peak of the machine, which sets its number of nodes.")] = 3.6,
     density: Annotated[int, typer.Option(help="GPUs a CPU: 2, 4, 8, 16 or 32.")] = 16,
     gpu_failures: Annotated[float, typer.Option(help="Multiplies the failures of GPUs.")] = 1,
     speedup: Annotated[float, typer.Option(help="Divides the time of checkpoints to memory.")] = 1,
     written: Annotated[float, typer.Option(help="Share of the state that disk and file system store.")] = 1,
     json: ResultsFile = None,
 ) -> None:
-    """Say how efficient a machine of ics19's table 1 is, to first order, in percent."""
+    """Say how efficient an exascale machine of CPUs with many GPUs is, to first order, in percent (Lee et al., ICS 2019, table 1)."""
     from . import ics19
 
     try:
@@ -154,9 +158,11 @@ def efficiency(
 @app.command()
 def figures(
     json: ResultsFile = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw figures 2 and 3.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw efficiency by size, and by failures.")
+    ] = None,
 ) -> None:
-    """Show figures 2, 3, 12, 13 and 14 of ics19 from the model; programs are those of `ebbtide sim zones`."""
+    """Show the efficiency of large machines by size, GPUs a CPU and failures, from the model (Lee et al., ICS 2019, figures 2, 3, 12, 13 and 14); programs are those of `ebbtide sim zones`."""
     from rich.console import Console
     from rich.table import Table
 

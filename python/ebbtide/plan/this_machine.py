@@ -63,11 +63,13 @@ class Plan:
     pattern: Pattern
     intervals: Three
     efficiency: float
+    nodes: int = 1
 
     def python(self) -> str:
-        """The line that opens a store with these settings."""
+        """The line that opens a store with these settings, on each node. Nodes that restart together need a version that all
+        of them have, and one of them may be a checkpoint ahead of another: each keeps two."""
         keep = f", keep_every={self.pattern.n1}" if self.pattern.n1 > 1 else ""
-        return f'store = ebbtide.open("run", durability="process", keep_last=1{keep})'
+        return f'store = ebbtide.open("run", durability="process", keep_last={1 if self.nodes == 1 else 2}{keep})'
 
 
 def plan(site: Site, draining: bool = False) -> Plan:
@@ -80,7 +82,7 @@ def plan(site: Site, draining: bool = False) -> Plan:
     levels = drained(site.levels()) if draining else site.levels()
     pattern = optimum.best(levels)
     work, n1, n2 = pattern
-    return Plan(levels, pattern, (work, work * n1, work * n1 * n2), markov.efficiency(levels, pattern))
+    return Plan(levels, pattern, (work, work * n1, work * n1 * n2), markov.efficiency(levels, pattern), site.nodes)
 
 
 def read_failures(file: Path) -> dict[str, float]:

@@ -42,7 +42,7 @@ def preempt(
     ] = 0,
     json: ResultsFile = None,
 ) -> None:
-    """Say which jobs make way for one on demand so that the least work is lost, or run a workload (sc22, slide 53)."""
+    """Say which jobs make way for one on demand so that the least work is lost, or run a workload (Maurya et al., SC 2022)."""
     from rich.console import Console
     from rich.table import Table
 

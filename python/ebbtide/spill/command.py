@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ebbtide import _plots
 from ebbtide.bench.options import ResultsFile, parsed, size_of, time_of, wrong
 from ebbtide.errors import InvalidArgument
 
@@ -60,7 +61,7 @@ def spill(
         typer.Option("--plot", metavar="FILE.png", help="With --trace: draw overhead over flow and decisions by step."),
     ] = None,
 ) -> None:
-    """Compare ways to send what GPUs cannot hold: to the host alone, or also to other GPUs' memory (sc22, slides 15 to 21)."""
+    """Compare ways to send what GPUs cannot hold: to the host alone, or also to other GPUs' memory (Maurya et al., SC 2022)."""
     from rich.console import Console
 
     from ebbtide.bench import trace as traces
@@ -98,10 +99,8 @@ def spill(
         console.print(report.trace_table(document))
         for note in report.notes(document):
             console.print(note, soft_wrap=False, highlight=False)
-        if plot:
-            from ebbtide import _plots
-
-            _plots.drawn(lambda text: Console(stderr=True).print(text, markup=False), report.plot, document, plot)
+        if plot and _plots.can_draw(lambda text: Console(stderr=True).print(text, markup=False)):
+            report.plot(document, plot)
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
 

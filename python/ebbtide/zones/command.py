@@ -36,9 +36,9 @@ def zones(
     reserve: Annotated[float, typer.Option(help="Share of a slot that only writes get.")] = 0.75,
     held: Annotated[int, typer.Option(min=0, max=65536, help="Zones to which a memory channel holds writes.")] = 0,
     json: ResultsFile = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw figures 10 and 11.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw what each mode costs.")] = None,
 ) -> None:
-    """Show what programs lose to a snapshot in each mode of ics19, on hardware that does not exist (figures 10 and 11)."""
+    """Show what programs lose to a snapshot: blocking, incremental or in the background, on simulated hardware that finds what was written (Lee et al., ICS 2019, figures 10 and 11)."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
