@@ -24,8 +24,8 @@ _WASTE = 4  # a storage is stored whole if it has at most so many times the byte
 class offload:
     """Saves the activations of what runs inside the ``with`` block in a store, and brings them back for the backward pass.
 
-    The store knows that the last saved is needed first, and prefetches it. Memory of an activation is free as soon as autograd
-    lets go of it; it is fetched again when the backward pass gets to it, and dropped with the graph. The backward pass may run
+    The store knows that the last saved is needed first, and prefetches it. Memory of an activation goes back to the
+    allocator as soon as autograd lets go of it; it is fetched again when the backward pass gets to it, and dropped with the graph. The backward pass may run
     inside or after the block, and more than once (``retain_graph``).
 
     store: an ephemeral :class:`ebbtide.Store`; tensors on a GPU need one on a GPU.
