@@ -29,7 +29,7 @@ std::uint64_t piece_of(std::uint64_t bytes) {
 Result<std::unique_ptr<Lender>> Lender::open(const node::NodeSeams& seams, platform::Files& files,
                                              platform::Clock& clock, platform::PeerFabric& fabric,
                                              LenderOptions options) {
-  const auto process = platform::process_id(files, ::getpid());
+  const auto process = platform::this_process(files);
   if (!process) return process.error();
   remove_dead_lenders(seams, files);
   auto file = LenderFile::create(seams.memory, {options.group, *process, options.number});

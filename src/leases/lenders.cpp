@@ -26,7 +26,7 @@ Result<std::shared_ptr<Lenders>> Lenders::open(const node::NodeSeams& seams, std
                                                std::shared_ptr<platform::Clock> clock,
                                                std::shared_ptr<platform::Device> device,
                                                std::shared_ptr<platform::PeerFabric> fabric, BorrowOptions options) {
-  const auto process = platform::process_id(*files, ::getpid());
+  const auto process = platform::this_process(*files);
   if (!process) return process.error();
   std::shared_ptr<Lenders> lenders(new Lenders(seams, std::move(files), std::move(clock), std::move(device),
                                                std::move(fabric), std::move(options), *process));

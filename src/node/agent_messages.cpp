@@ -80,6 +80,11 @@ bool Agent::receive(Peer& peer) {
 void Agent::on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor) {
   if (const auto* hello = std::get_if<message::Hello>(&message)) {
     if (peer.process) return;
+    if (peer.connection->peer() == 0) {
+      send(peer, message::Refused{of_another_namespace()});
+      peer.connection.reset();
+      return;
+    }
     const auto process = platform::LocalSockets::process_of(descriptor);
     if (!process || *process != peer.connection->peer()) {
       send(peer, message::Refused{{Errc::invalid_argument,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <unistd.h>
 
 #include "base/text.hpp"
@@ -26,6 +27,9 @@ constexpr std::array<Scheduler, 5> kSchedulers{{{"flux", "FLUX_JOB_ID", ""},
                                                 {"pbs", "PBS_JOBID", ""},
                                                 {"lsf", "LSB_JOBID", "LSB_JOBINDEX"},
                                                 {"pjm", "PJM_JOBID", ""}}};
+
+// A launcher's own ids of what it started. MPICH and torchrun have none: their processes are children of one process.
+constexpr std::array<Scheduler, 2> kLaunchers{{{"pmix", "PMIX_NAMESPACE", ""}, {"pals", "PALS_APID", ""}}};
 
 std::string_view value_of(const Environment& environment, const char* name) {
   const auto found = environment.find(std::string_view(name));
@@ -54,19 +58,35 @@ Result<std::string> named(const std::string& kind, const char* variable, std::st
 
 }  // namespace
 
-Ancestry Ancestry::of_process() { return {::getppid(), ::getpgrp()}; }
+Ancestry Ancestry::of_process() {
+  return {::getppid(), ::getpgrp(), ::getsid(0), ::getpid(), platform::pid_namespace()};
+}
 
 namespace {
 
+// Empty: none says.
+Result<std::string> job_of(std::span<const Scheduler> all, const Environment& environment) {
+  for (const Scheduler& one : all) {
+    const std::string_view id = value_of(environment, one.id);
+    if (!id.empty()) return named(one.name, one.id, id, value_of(environment, one.index));
+  }
+  return std::string();
+}
+
 // By the scheduler or the user. Empty: neither says.
 Result<std::string> given_job(const Environment& environment) {
-  for (const Scheduler& scheduler : kSchedulers) {
-    const std::string_view id = value_of(environment, scheduler.id);
-    if (!id.empty()) return named(scheduler.name, scheduler.id, id, value_of(environment, scheduler.index));
-  }
+  if (auto job = job_of(kSchedulers, environment); !job || !(*job).empty()) return job;
   constexpr const char* kVariable = "EBBTIDE_JOB";
   if (const auto id = value_of(environment, kVariable); !id.empty()) return named("job", kVariable, id, {});
   return std::string();
+}
+
+// Empty: it has ended, or belongs to another PID namespace.
+std::string process_name(platform::Files& files, pid_t pid, std::uint64_t pid_namespace) {
+  const auto found = pid > 0 ? platform::process_id(files, pid) : Error{Errc::lost, {}};
+  if (!found) return {};
+  return "process-" + std::to_string((*found).pid) + "-" + std::to_string((*found).start) +
+         (pid_namespace == 0 ? "" : "-in-" + std::to_string(pid_namespace));
 }
 
 }  // namespace
@@ -80,12 +100,22 @@ Result<std::string> job_identity(const Environment& environment, platform::Files
   if (auto job = given_job(environment); !job || !(*job).empty()) return job;
   const auto ranks = runtime::local_ranks(environment);
   if (!ranks) return ranks.error();
-  const auto launcher = platform::process_id(files, *ranks > 1 ? ancestry.parent : ancestry.group);
-  if (!launcher) {
-    return Error{Errc::unsupported,
-                 "the process that launched this job has ended (" + launcher.error().message + "): set EBBTIDE_JOB"};
+  const auto process = [&](pid_t pid) { return process_name(files, pid, ancestry.pid_namespace); };
+  if (*ranks > 1) {
+    if (auto job = job_of(kLaunchers, environment); job && !(*job).empty()) return job;
+    if (auto parent = process(ancestry.parent); !parent.empty()) return parent;
+    return Error{
+        Errc::unsupported,
+        "a launcher's variables say that " + std::to_string(*ranks) +
+            " processes of this node share the pool, and nothing says which: the process that started this one "
+            "has ended or belongs to another PID namespace; give all of them the same EBBTIDE_JOB"};
   }
-  return "process-" + std::to_string((*launcher).pid) + "-" + std::to_string((*launcher).start);
+  if (auto leader = process(ancestry.group); !leader.empty()) return leader;
+  // A group keeps its number until its last process ends.
+  if (auto leader = process(ancestry.session); !leader.empty())
+    return leader + "-group-" + std::to_string(ancestry.group);
+  if (auto itself = process(ancestry.self); !itself.empty()) return itself;
+  return Error{Errc::unsupported, "/proc does not show this process: expected /proc of its PID namespace"};
 }
 
 bool is_job_identity(std::string_view text) {

@@ -25,6 +25,14 @@ Error no_member() { return {Errc::invalid_argument, "no such process is in the p
 
 std::string pool_name(const std::string& job) { return job + std::string(kEnding); }
 
+Error of_another_namespace() {
+  return {
+      Errc::unsupported,
+      "this job has a pool in another PID namespace (another container's, or that of unshare or apptainer --pid), and "
+      "processes that cannot see each other share no pool: run all of them in one namespace, name another job for "
+      "each (EBBTIDE_JOB), or open without node_pool"};
+}
+
 // Short enough for the address of a socket.
 std::string socket_name(const std::string& job) {
   std::string name = "node-";

@@ -17,6 +17,8 @@ namespace ebb::node {
 std::string pool_name(const std::string& job);
 /// The name of the socket where a job's agent listens.
 std::string socket_name(const std::string& job);
+/// The refusal of a process and an agent that cannot see each other.
+Error of_another_namespace();
 /// Whether a name is a pool's.
 bool is_pool_name(std::string_view name);
 /// The job of a pool's name.

@@ -180,7 +180,7 @@ Result<void> PoolMember::connect() {
                                              std::to_string(header.store.directory.size()) +
                                              " bytes: expected at most " + std::to_string(kMaxDirectory)};
   }
-  const auto process = platform::process_id(files_, ::getpid());
+  const auto process = platform::this_process(files_);
   if (!process) return process.error();
   auto pidfd = seams_.sockets->this_process();
   if (!pidfd) return pidfd.error();
@@ -192,6 +192,7 @@ Result<void> PoolMember::connect() {
   if (!connection) return connection.error();
   if (!*connection) connection = start(header);
   if (!connection) return connection.error();
+  if ((*connection)->peer() == 0) return of_another_namespace();
   auto pool = open_pool(header);
   if (!pool && pool.error().code == Errc::lost && agents_ == 0) {
     return Error{Errc::closed, "the agent of a pool that was removed is ending"};

@@ -36,7 +36,8 @@ class LocalConnection {
   virtual ~LocalConnection() = default;
   /// For LocalSockets::wait().
   virtual int fd() const noexcept = 0;
-  /// The process at the other end, as it was when it connected or listened.
+  /// The process at the other end, as it was when it connected or listened. 0: one of another PID namespace, which this
+  /// process does not see.
   virtual pid_t peer() const noexcept = 0;
   /// Sends a message of 1 to kMaxMessage bytes, with a copy of `descriptor` unless it is -1. False: the peer has to
   /// receive others first. Errors: invalid_argument (its length), closed (the peer is gone), io_error.

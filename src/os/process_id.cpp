@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string>
 #include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "os/text_file.hpp"
 
@@ -17,10 +19,9 @@ char state_of(Files& files, pid_t pid) {
   return name_end != std::string::npos && name_end + 2 < (*text).size() ? (*text)[name_end + 2] : '\0';
 }
 
-}  // namespace
-
-Result<ProcessId> process_id(Files& files, pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+// `which`: a number, or "self".
+Result<ProcessId> process_in_proc(Files& files, const std::string& which) {
+  const std::string path = "/proc/" + which + "/stat";
   const Result<std::string> text = read_text(files, path);
   if (!text) return text.error();
   // "PID (NAME) STATE ...": the name may contain anything; the start is the 20th field after it.
@@ -32,9 +33,28 @@ Result<ProcessId> process_id(Files& files, pid_t pid) {
     rest.remove_prefix(1);  // the space before it
     if (field + 1 < kStart) rest.remove_prefix(std::min(rest.find(' '), rest.size()));
   }
-  ProcessId found{pid, 0};
+  ProcessId found;
+  std::from_chars((*text).data(), (*text).data() + (*text).size(), found.pid);
   if (std::from_chars(rest.data(), rest.data() + rest.size(), found.start).ec == std::errc{}) return found;
   return Error{Errc::io_error, "\"" + path + "\" does not say when the process started"};
+}
+
+}  // namespace
+
+Result<ProcessId> process_id(Files& files, pid_t pid) { return process_in_proc(files, std::to_string(pid)); }
+
+Result<ProcessId> this_process(Files& files) {
+  auto found = process_in_proc(files, "self");
+  if (!found || found->pid == ::getpid()) return found;
+  return Error{Errc::unsupported, "/proc shows the processes of another PID namespace: this process is number " +
+                                      std::to_string(::getpid()) + ", and number " + std::to_string(found->pid) +
+                                      " there; mount /proc in its own namespace (unshare --mount-proc)"};
+}
+
+std::uint64_t pid_namespace() {
+  constexpr ino_t kFirst = 0xEFFFFFFC;  // PROC_PID_INIT_INO of Linux
+  struct stat found{};
+  return ::stat("/proc/self/ns/pid", &found) == 0 && found.st_ino != kFirst ? found.st_ino : 0;
 }
 
 bool is_running(Files& files, const ProcessId& process) {

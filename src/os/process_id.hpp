@@ -16,6 +16,11 @@ struct ProcessId {
 
 /// From /proc. Error io_error: there is no such process.
 Result<ProcessId> process_id(Files& files, pid_t pid);
+/// This process. Errors: io_error, unsupported (/proc shows the processes of another PID namespace).
+Result<ProcessId> this_process(Files& files);
+
+/// The PID namespace of this process. 0: the machine's first, or unknown.
+std::uint64_t pid_namespace();
 
 /// Whether it has not ended. One that its parent has yet to wait for has: its memory is unmapped.
 bool is_running(Files& files, const ProcessId& process);

@@ -20,16 +20,17 @@ class JobTest : public ::testing::Test {
     add(100, "100 (mpirun) S 1 100 100 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 777 1000 10 18446744073709551615 1");
     add(200, "200 (a ) name) S) R 1 200 200 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 888 1000 10 18446744073709551615");
   }
-  void add(pid_t pid, const std::string& text) {
+  void add(pid_t pid, const std::string& text) { add(std::to_string(pid), text); }
+  void add(const std::string& name, const std::string& text) {
     static_cast<void>(files_.make_directory("/proc"));
-    const std::string directory = "/proc/" + std::to_string(pid);
+    const std::string directory = "/proc/" + name;
     static_cast<void>(files_.make_directory(directory));
     const auto fd = files_.open(directory + "/stat", Open::create, false);
     EXPECT_TRUE(fd);
     EXPECT_TRUE(files_.write(static_cast<int>(fd.value), text.data(), text.size(), 0));
     EXPECT_TRUE(files_.close(static_cast<int>(fd.value)));
   }
-  std::string job(const Environment& environment, Ancestry ancestry = {100, 200}) {
+  std::string job(const Environment& environment, Ancestry ancestry = {100, 200, 0, 0}) {
     return job_identity(environment, files_, ancestry).value();
   }
   platform::testing::MemoryFiles files_;
@@ -56,14 +57,32 @@ TEST_F(JobTest, a_launcher_is_the_parent_where_its_variables_say_so_and_else_lea
   EXPECT_EQ(job({}), "process-200-888");
 }
 
-TEST_F(JobTest, a_launcher_that_has_ended_is_named) {
-  for (const pid_t gone : {300, 301}) {
-    if (gone == 301) add(gone, "301 (cut) R 1 2");
-    const auto refused = job_identity({}, files_, {100, gone});
+// Each process of a row has ended (300), cannot be read (301), or belongs to another PID namespace (0).
+TEST_F(JobTest, what_has_ended_or_is_invisible_gives_way_to_the_session_and_then_to_the_process_itself) {
+  add(301, "301 (cut) R 1 2");
+  for (const pid_t gone : {300, 301, 0}) {
+    EXPECT_EQ(job({}, {gone, 200, 100, 100}), "process-200-888") << gone;
+    EXPECT_EQ(job({}, {gone, gone, 100, 200}), "process-100-777-group-" + std::to_string(gone));
+    EXPECT_EQ(job({}, {gone, gone, gone, 200}), "process-200-888") << gone;
+    EXPECT_EQ(job({}, {gone, gone, gone, 200, 4026532345}), "process-200-888-in-4026532345") << gone;
+    EXPECT_FALSE(job_identity({}, files_, {gone, gone, gone, gone})) << gone;
+  }
+}
+
+TEST_F(JobTest, several_processes_of_a_launcher_are_its_job_or_its_children_or_refused) {
+  const Environment several = {{"LOCAL_WORLD_SIZE", "4"}};
+  for (const pid_t gone : {300, 0}) {
+    Environment named = several;
+    named["PMIX_NAMESPACE"] = "prterun-host-17@1";
+    EXPECT_EQ(job(named, {gone, gone, gone, 200}), "pmix-prterun-host-17%401");
+    EXPECT_EQ(job(named), job(named, {200, 100, 100, 200})) << "whatever shells stand between";
+    EXPECT_EQ(job({{"PMIX_NAMESPACE", "alone"}}), "process-200-888");
+    EXPECT_EQ(job({{"LOCAL_WORLD_SIZE", "4"}, {"PMIX_NAMESPACE", std::string(65, 'x')}}), "process-100-777");
+    const auto refused = job_identity(several, files_, {gone, 200, 200, 200});
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::unsupported);
-    EXPECT_NE(refused.error().message.find("/proc/" + std::to_string(gone) + "/stat"), std::string::npos);
-    EXPECT_NE(refused.error().message.find("set EBBTIDE_JOB"), std::string::npos);
+    EXPECT_NE(refused.error().message.find("4 processes"), std::string::npos);
+    EXPECT_NE(refused.error().message.find("EBBTIDE_JOB"), std::string::npos);
   }
 }
 
@@ -87,11 +106,23 @@ TEST(JobOfThisProcess, is_the_same_each_time) {
   platform::PosixFiles files;
   const Ancestry here = Ancestry::of_process();
   EXPECT_EQ(here.parent, ::getppid());
+  EXPECT_EQ(here.self, ::getpid());
+  EXPECT_TRUE(is_job_identity(job_identity({}, files, here).value()));
   const auto own = platform::process_id(files, ::getpid()).value();
   EXPECT_EQ(own.pid, ::getpid());
+  EXPECT_EQ(platform::this_process(files).value(), own);
   EXPECT_GT(own.start, 0u);
   EXPECT_EQ(platform::process_id(files, ::getpid()).value(), own);
   EXPECT_FALSE(platform::process_id(files, 1 << 30));
+}
+
+TEST_F(JobTest, a_proc_of_another_namespace_is_refused) {
+  const pid_t other = ::getpid() + 1;
+  add("self", std::to_string(other) + " (x) R 1 2 2 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 888 1000 10 1 1");
+  const auto refused = platform::this_process(files_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unsupported);
+  EXPECT_NE(refused.error().message.find("PID namespace"), std::string::npos);
 }
 
 }  // namespace

@@ -91,6 +91,39 @@ def test_two_processes_share_a_pool_and_a_store(tmp_path, job, agent):
         read_back(tmp_path, 24, rank)
 
 
+ORPHAN = """
+import os, subprocess, sys
+ended, tell = os.pipe()
+if os.fork() == 0:  # the script, in a session or a group of its own
+    os.setpgid(0, 0) if sys.argv[1] == "group" else os.setsid()
+    script = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == script:
+            os.sched_yield()
+        code = subprocess.call([sys.executable, "-c", sys.argv[2], sys.argv[3]])
+        os.write(tell, bytes([code]))
+    os._exit(0)
+os.wait()
+sys.exit(os.read(ended, 1)[0])
+"""
+ALONE = """
+import ebbtide, numpy as np, sys
+with ebbtide.open(sys.argv[1], durability="node", node_pool="8MiB", device="cpu", device_cache="4MiB") as store:
+    store.checkpoint(1, np.arange(1000.0))
+    store.wait("node")
+    assert (store.restore(1) == np.arange(1000.0)).all()
+"""
+
+
+@pytest.mark.parametrize("leader", ["group", "session"])
+def test_a_program_has_a_pool_though_the_script_that_started_it_has_ended(tmp_path, leader):
+    given = ("FLUX_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PJM_JOBID", "EBBTIDE_JOB")
+    environment = {name: value for name, value in os.environ.items() if name not in given}
+    orphan = [sys.executable, "-c", ORPHAN, leader, ALONE, str(tmp_path / "run")]
+    done = subprocess.run(orphan, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_is_in_the_pool_survives_kill_9_of_its_process(tmp_path, job):
     beside = child(tmp_path, job, 0, 12)
     killed = child(tmp_path, job, 1, 12, end="killed")

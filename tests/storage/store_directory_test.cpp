@@ -128,6 +128,19 @@ TEST_F(StoreDirectoryTest, ALockFileThatSaysAnythingElseHarmsNoMessage) {
   EXPECT_THAT(open(store_).error().message, HasSubstr("another process"));
 }
 
+TEST_F(StoreDirectoryTest, AHolderInAnotherPidNamespaceIsNotThisProcess) {
+  auto writer = open(store_).value();
+  EXPECT_THAT(open(store_).error().message, HasSubstr("(this process)"));
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
+  const std::string holder = "process " + std::to_string(::getpid()) + " on " + host + " in PID namespace 7";
+  write(store_ / "lock", holder + "\n");
+  const std::string told = open(store_).error().message;
+  EXPECT_THAT(told, HasSubstr(holder));
+  EXPECT_THAT(told, ::testing::Not(HasSubstr("this process")));
+  EXPECT_THAT(told, ::testing::Not(HasSubstr("not there any more")));
+}
+
 TEST_F(StoreDirectoryTest, WhatACrashLeftOfMakingOneIsEmpty) {
   for (const char* left : {"", "store.new", "lock", "store.new lock"}) {
     fs::remove_all(store_);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "os/process_id.hpp"
 #include "storage/file_io.hpp"
 #include "storage/scan/change_mark.hpp"
 #include "storage/scan/segment_scan.hpp"
@@ -45,6 +46,12 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
+// Where the number of a process means this process's: "HOST", "HOST in PID namespace 4026532345".
+std::string this_place() {
+  const auto space = platform::pid_namespace();
+  return host_name() + (space == 0 ? "" : " in PID namespace " + std::to_string(space));
+}
+
 // The command line of a process: "python train.py". Empty: there is no such process here.
 std::optional<std::string> command_of(Files& files, const std::string& process) {
   constexpr std::size_t kMost = 100;
@@ -77,7 +84,7 @@ std::string holder_of(Files& files, const Path& lock) {
   if (!text.starts_with(before)) return unknown;
   if (!std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; })) return unknown;
   const auto end = text.find_first_not_of("0123456789", before.size());
-  if (end == std::string::npos || text.substr(end) != std::string(between) + host_name()) return text;
+  if (end == std::string::npos || text.substr(end) != std::string(between) + this_place()) return text;
   const std::string process = text.substr(before.size(), end - before.size());
   if (process == std::to_string(::getpid())) return text + " (this process)";
   const auto command = command_of(files, process);
@@ -213,7 +220,7 @@ class StoreOpening {
     if (const auto known = files_.status(out.lock_.fd(), out.locked_); !known)
       return failed(path, "looking at it", known);
     if (const auto cut = files_.truncate(out.lock_.fd(), 0); !cut) return failed(path, "emptying it", cut);
-    out.holder_ = "process " + std::to_string(::getpid()) + " on " + host_name();
+    out.holder_ = "process " + std::to_string(::getpid()) + " on " + this_place();
     out.announce_change();
     return {};
   }
