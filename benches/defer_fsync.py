@@ -5,7 +5,7 @@ Eight processes write a file each, all at once: buffered, with fsync, and with d
 takes its turn on new files: t1, the first process begins; t2, the last has closed its file; t3, all is on stable storage.
 Bare writing is the time from t1 until then of a program that writes the same bytes 4 MiB at a time and syncs. Medians of
 the rounds. As root, a slow disk too: ext4 on a loop device over a file of a FUSE file system that writes 60 MB/s
-(benches/slow_disk.cpp; needs Debian's libfuse3-dev). Writes benches/results/defer_fsync.json.
+(benches/slow_disk.cpp; needs Debian's libfuse3-dev). Writes benches/results/defer_fsync.json; exits with 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pathlib
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -137,7 +138,14 @@ def main() -> None:
         "disks": disks,
     }
     given.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+    missed = 0
+    for disk, found in disks.items():
+        for mix, of in found["mixes"].items():
+            for bar, value in BARS.items():
+                held = of[bar] <= value if bar == "t3_over_bare" else of[bar] >= value
+                missed += not held
+                print(f"{disk}, {mix}: {bar} {of[bar]}, bar {value}{'' if held else ', MISSED'}")
+    sys.exit(1 if missed else 0)
 
 
 if __name__ == "__main__":

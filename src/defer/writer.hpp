@@ -4,7 +4,9 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <fcntl.h>
+#include <fstream>
 #include <fts.h>
 #include <map>
 #include <mutex>
@@ -93,6 +95,17 @@ class Writer {
     return ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   }
 
+  /// Files that a process has a lease on. Opening one would break it, so they are left to the file system's sync.
+  static std::set<std::uint64_t> leased() {
+    std::set<std::uint64_t> found;
+    std::ifstream locks("/proc/locks");
+    std::uint64_t inode = 0;
+    for (std::string line; std::getline(locks, line);) {
+      if (std::sscanf(line.c_str(), "%*d: LEASE %*s %*s %*d %*x:%*x:%lu", &inode) == 1) found.insert(inode);
+    }
+    return found;
+  }
+
   void failed(const std::string& path, int error) {
     const std::lock_guard lock(failing_);
     if (error != EINVAL) synced_.failures.emplace(path, error);  // EINVAL: this kind of file is never synced
@@ -117,11 +130,12 @@ class Writer {
 
   /// Looks at the files that changed since the run began and since the last walk, and forgets those that are gone.
   void walk() {
+    const std::set<std::uint64_t> spared = leased();
     char* roots[] = {memory_.directory, nullptr};
     FTS* const tree = ::fts_open(roots, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR, nullptr);
     for (FTSENT* at; tree && (at = ::fts_read(tree));) {
       const struct stat& now = *at->fts_statp;
-      if (at->fts_info != FTS_F || now.st_ctim.tv_sec < begun_) continue;
+      if (at->fts_info != FTS_F || now.st_ctim.tv_sec < begun_ || spared.contains(now.st_ino)) continue;
       File& file = files_[now.st_ino];
       file.path = at->fts_path;
       file.seen = true;
@@ -155,6 +169,10 @@ class Writer {
         walked = now;
         walk();
         took = Clock::now() - now;
+      }
+      for (const std::uint64_t inode : leased()) {
+        if (const auto found = files_.find(inode); found != files_.end())
+          set_dirty(found->second, 0), files_.erase(found);
       }
       for (const std::uint64_t inode : told) {
         if (const auto found = files_.find(inode); found != files_.end()) look(found->second, 0);

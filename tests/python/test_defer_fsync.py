@@ -343,6 +343,35 @@ def test_large_files_are_written_out_early(told, built, folder):
         log.unlink(missing_ok=True)
 
 
+LEASE = """
+import fcntl, os, signal, sys, time
+signal.signal(signal.SIGIO, lambda *_: sys.exit("the lease was broken"))
+fd = os.open("leased", os.O_RDWR)
+fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+while not os.path.exists(sys.argv[1]):  # until the writer has done its round
+    os.pwrite(fd, b"x" * 20000000, 0)
+    os.fsync(fd)
+    with open("large", "r+b" if os.path.exists("large") else "wb") as file:
+        file.write(b"x" * 20000000)
+        os.fsync(file.fileno())
+print(fcntl.fcntl(fd, fcntl.F_GETLEASE) == fcntl.F_WRLCK)
+"""
+
+
+def test_a_lease_is_not_broken(built, folder):
+    log = folder.parent / f"{folder.name}.log"
+    environment = {**os.environ, "LD_PRELOAD": built["failing"], "FAILING_DISK": "0", "FAILING_LOG": str(log)}
+    (folder / "leased").write_text("")
+    while time.time() < (folder / "leased").stat().st_ctime + 2.5:  # the writer opens it only if the run changes it
+        time.sleep(0.1)
+    try:
+        done = deferred(folder, sys.executable, "-c", LEASE, log, env=environment, cwd=folder)
+        assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+        assert str(folder / "leased") not in log.read_text().splitlines()
+    finally:
+        log.unlink(missing_ok=True)
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
