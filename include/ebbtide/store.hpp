@@ -116,18 +116,19 @@ class History {
 
   /// Writes version `version`. Returns once the sources may be overwritten. Errors: version_exists, too_large,
   /// no_space, invalid_argument (two regions with one id, a history whose name is too long or reserved: see
-  /// Store::history), io_error, closed.
+  /// Store::history; memory that cannot be read, by its region), io_error, closed.
   Result<Future> checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options = {});
   Result<Future> checkpoint(Version version, std::initializer_list<Source> sources,
                             const CheckpointOptions& options = {});
 
   /// Reads `version` into `targets` (every region, in any order) and returns when the bytes are usable. It removes the
   /// version's first hint, and consumes the checkpoint unless another hint names it or `keep`. Errors: unknown_version,
-  /// consumed, size_mismatch, timed_out, lost, damaged, io_error, closed. On any error nothing is consumed, and each
-  /// byte of the targets is unchanged or correct: bytes from a file are checked before they are copied there. (Not with
-  /// `Verify::all`, which checks the targets last: on an error they have the cache's wrong bytes, and an ephemeral
-  /// store has consumed the version.) In a persistent store consuming frees the caches' memory and leaves the file's
-  /// copy, which can be restored again, also by later processes.
+  /// consumed, size_mismatch, timed_out, lost, damaged, io_error, invalid_argument (memory that cannot be written to,
+  /// by its region), closed. On any error nothing is consumed, and each byte of the targets is unchanged or correct:
+  /// bytes from a file are checked before they are copied there. (Not with `Verify::all`, which checks the targets
+  /// last: on an error they have the cache's wrong bytes, and an ephemeral store has consumed the version.) In a
+  /// persistent store consuming frees the caches' memory and leaves the file's copy, which can be restored again, also
+  /// by later processes.
   Result<void> restore(Version version, std::span<const Target> targets, const RestoreOptions& options = {});
   Result<void> restore(Version version, std::initializer_list<Target> targets, const RestoreOptions& options = {});
   /// The same in the background: `targets` must stay valid until the future is done.

@@ -245,7 +245,7 @@ class History:
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
         :class:`ebbtide.InvalidArgument` (what is neither array nor value, by its path; a tree that contains itself; Python
-        objects inside an array; GPU arrays with gaps or on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+        objects inside an array; memory that cannot be read; GPU arrays with gaps or on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
         GPU, a stream that is being captured into a graph), RuntimeError (the list or dict changed while its arrays were
         read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
         raise.
@@ -288,7 +288,7 @@ class History:
 
         Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
         :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``
-        is read-only, a copy, shared, or has gaps), RuntimeError (``out`` changed while its arrays were read),
+        is read-only, or its memory is, a copy, shared, or has gaps), RuntimeError (``out`` changed while its arrays were read),
         :class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (bytes from a file do not match their
         checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
         is consumed.

@@ -149,7 +149,7 @@ either is no snapshot, or their memory differs in size, all is restored.
 
 Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
 :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``
-is read-only, a copy, shared, or has gaps), RuntimeError (``out`` changed while its arrays were read),
+is read-only, or its memory is, a copy, shared, or has gaps), RuntimeError (``out`` changed while its arrays were read),
 :class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (bytes from a file do not match their
 checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
 is consumed.

@@ -93,7 +93,7 @@ the call blocks until the arrays are copied.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
 :class:`ebbtide.InvalidArgument` (what is neither array nor value, by its path; a tree that contains itself; Python
-objects inside an array; GPU arrays with gaps or on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+objects inside an array; memory that cannot be read; GPU arrays with gaps or on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
 GPU, a stream that is being captured into a graph), RuntimeError (the list or dict changed while its arrays were
 read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
 raise.

@@ -83,7 +83,8 @@ class Device {
   /// It must not be pending.
   virtual void destroy_event(EventId event) noexcept = 0;
 
-  /// Enqueues a copy between any two places in device or host memory that do not overlap.
+  /// Enqueues a copy between any two places in device or host memory that do not overlap. Error invalid_argument, on
+  /// kInlineStream: one of them cannot be read or written (try_touch()); part of it may have been copied.
   virtual Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) = 0;
   /// Enqueues the digest of device memory, aligned to 16; the digest is computed where the memory is. `parts` are
   /// kDigestParts in memory of allocate_host(); once an event recorded after it is done, they add up to the digest

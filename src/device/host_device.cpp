@@ -12,6 +12,7 @@
 #include "device/copy_bytes.hpp"
 #include "device/device.hpp"
 #include "os/files.hpp"
+#include "os/memory_guard.hpp"
 #include "os/pages.hpp"
 
 namespace ebb::platform {
@@ -94,8 +95,8 @@ class HostDevice final : public Device {
 
   Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override {
     if (stream == kInlineStream) {
-      copy_bytes(to, from, bytes);
-      return {};
+      if (try_touch([&] { copy_bytes(to, from, bytes); })) return {};
+      return Error{Errc::invalid_argument, "the system refused memory that was copied from or to"};
     }
     std::lock_guard lock(mutex_);
     enqueue_locked(stream, {Item::Kind::copy, to, from, bytes, 0, 0});

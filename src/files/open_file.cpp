@@ -6,6 +6,8 @@
 #include <random>
 #include <string>
 
+#include "os/memory_guard.hpp"
+
 namespace ebb::files {
 
 namespace {
@@ -51,6 +53,13 @@ std::optional<Error> OpenFile::refusal(bool to_write) const {
   return {};
 }
 
+Error OpenFile::unusable(bool reads) const {
+  return {Errc::invalid_argument, name_.text() +
+                                      (reads ? ": the bytes to write cannot be read: their memory"
+                                             : ": the memory to read into cannot be written to: it") +
+                                      " is protected, or is of a mapped file that was truncated"};
+}
+
 // --- reading and writing -------------------------------------------------------------------------------------------
 
 Result<std::uint64_t> OpenFile::read(std::span<std::byte> to, const Interrupt& interrupted) {
@@ -66,7 +75,7 @@ Result<std::uint64_t> OpenFile::read(std::span<std::byte> to, const Interrupt& i
       window_ = std::move(window);
       window_at_ = position_;
     }
-    std::memcpy(to.data(), window_.data() + (position_ - window_at_), wanted);
+    if (!platform::try_copy(to.data(), window_.data() + (position_ - window_at_), wanted)) return unusable(false);
   }
   position_ += wanted;
   return wanted;
@@ -87,9 +96,13 @@ Result<void> OpenFile::read_at(std::uint64_t position, std::span<std::byte> to, 
         give_back();
         return bytes.error();
       }
-      std::memcpy(to.data(), *bytes + from, length);
-    } else {
-      std::memset(to.data(), 0, length);
+      if (!platform::try_copy(to.data(), *bytes + from, length)) {
+        give_back();
+        return unusable(false);
+      }
+    } else if (!platform::try_touch([&] { std::memset(to.data(), 0, length); })) {
+      give_back();
+      return unusable(false);
     }
     to = to.subspan(length);
     position += length;
@@ -121,7 +134,7 @@ Result<void> OpenFile::write(std::span<const std::byte> from, const Interrupt& i
     const std::uint64_t length = std::min<std::uint64_t>(from.size(), place.bytes - at);
     std::byte* const memory = filling.memory->data();
     if (at > filling.filled) std::memset(memory + filling.filled, 0, at - filling.filled);
-    std::memcpy(memory + at, from.data(), length);
+    if (!platform::try_copy(memory + at, from.data(), length)) return unusable(true);
     filling.filled = std::max(filling.filled, at + length);
     position_ += length;
     size_ = std::max(size_, position_);

@@ -55,6 +55,8 @@ class OpenFile {
 
   History history_of(std::uint64_t index) const { return directory_.history(name_.piece(index)); }
   std::optional<Error> refusal(bool to_write) const;
+  /// For the program's memory of a call; `reads`: the call reads it.
+  Error unusable(bool reads) const;
   bool lent(std::uint64_t bytes) const { return bytes <= lent_; }
   Result<void> read_at(std::uint64_t position, std::span<std::byte> to, const Interrupt& interrupted);
   void give_back();

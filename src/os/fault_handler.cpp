@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "os/files.hpp"
+#include "os/memory_guard.hpp"
 #include "os/sys_result.hpp"
 
 namespace ebb::platform::faults {
@@ -81,7 +82,20 @@ bool answered(std::uintptr_t address) noexcept {
   }
 }
 
-void pass_on(int number, siginfo_t* info, void* context) noexcept {
+void on_fault(int number, siginfo_t* info, void* context) {
+  if (!answer(*info)) pass_on(before, number, info, context);
+}
+
+}  // namespace
+
+bool answer(const siginfo_t& info) noexcept {
+  const int error = errno;
+  const bool ours = info.si_code == SEGV_ACCERR && answered(reinterpret_cast<std::uintptr_t>(info.si_addr));
+  errno = error;
+  return ours;
+}
+
+void pass_on(const struct sigaction& before, int number, siginfo_t* info, void* context) noexcept {
   if (before.sa_flags & SA_SIGINFO) return before.sa_sigaction(number, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(number);
   const bool sent = info->si_code <= 0;
@@ -92,15 +106,6 @@ void pass_on(int number, siginfo_t* info, void* context) noexcept {
   ::sigaction(number, &usual, nullptr);
   if (sent) ::raise(number);
 }
-
-void on_fault(int number, siginfo_t* info, void* context) {
-  const int error = errno;
-  const bool ours = info->si_code == SEGV_ACCERR && answered(reinterpret_cast<std::uintptr_t>(info->si_addr));
-  errno = error;
-  if (!ours) pass_on(number, info, context);
-}
-
-}  // namespace
 
 Page& Range::page_at(std::uintptr_t address) const noexcept { return pages.load()[(address - begin.load()) / kBlock]; }
 
@@ -141,7 +146,7 @@ WatchResult install() noexcept {
   if (::sigaction(SIGSEGV, nullptr, &now) != 0)
     return {reason_of(errno), "the handler of SIGSEGV cannot be read", {}, errno};
   const bool is_ours = (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault;
-  if (is_ours) return {};
+  if (is_ours || (installed && is_guard(now))) return {};
   if (installed) {
     return {Errc::unsupported, "another handler of SIGSEGV has replaced the one that notices writes"};
   }

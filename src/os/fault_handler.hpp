@@ -1,6 +1,7 @@
 #pragma once
 // The process's handler of SIGSEGV, and the table of watched ranges that it looks at: what MprotectWatch is made of.
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <sys/types.h>
@@ -55,6 +56,11 @@ Range& place(std::size_t n) noexcept;
 /// Sleeps while the page is `told`, or less long; async-signal-safe.
 void sleep_at(Page& page) noexcept;
 void wake_at(Page& page) noexcept;
+
+/// For a handler of SIGSEGV: tells of the write and sleeps until the page is open. False: the fault is not ours.
+bool answer(const siginfo_t& info) noexcept;
+/// For a handler: does what the one that it replaced would do.
+void pass_on(const struct sigaction& before, int number, siginfo_t* info, void* context) noexcept;
 
 /// Installs the handler unless it was. Error unsupported: it was, and another has replaced it since.
 WatchResult install() noexcept;

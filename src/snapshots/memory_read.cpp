@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "os/memory_guard.hpp"
 
 namespace ebb::snapshots {
 
@@ -15,8 +16,7 @@ bool read_memory(std::byte* to, const std::byte* from, std::size_t bytes) noexce
     const ssize_t got = ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == ENOSYS || errno == EPERM)) {
-      std::memcpy(to, from, bytes);
-      return true;
+      return platform::try_copy(to, from, bytes);
     }
     if (got <= 0) return false;
     to += got;

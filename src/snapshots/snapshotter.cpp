@@ -452,6 +452,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Versi
   if (auto waited = device_.wait(options); !waited) return waited.error();
   auto stored = engine.checkpoint(
       0, version, sources, {.metadata = options.metadata, .timeout = kRoomTimeout, .interrupted = options.interrupted});
+  if (!stored && stored.error().code == Errc::invalid_argument) return Error{Errc::lost, stored.error().message};
   if (!stored) return stored.error();
   ++untracked_;
   for (const Protection& one : protections_) untracked_bytes_ += one.bytes;

@@ -1,9 +1,11 @@
 #include "store/application_copies.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "store/cache_memory.hpp"
 #include "store/call_table.hpp"
+#include "store/catalog.hpp"
 #include "store/lifetime.hpp"
 #include "store/link_queues.hpp"
 #include "store/verifier.hpp"
@@ -40,30 +42,51 @@ void ApplicationCopies::copy_next(Locked& locked, Request& request) {
   calls_.set_sent(locked, command.id);
   request.copying += port_.now() - begun;
   if (request.stream && made.copied) request.enqueued.count(command);
-  if (!made.enqueued && !lifetime_.closed(locked)) queues_.complete(locked, command.id, made.result);
+  if (made.enqueued || lifetime_.closed(locked)) return;
+  // No other try and no other tier can help.
+  if (made.refused != nullptr && !request.wrong) {
+    request.wrong = refusal(locked, request, command, made.refused);
+    port_.submit(locked, request.history, policy::event::Cancel{request.id});
+  }
+  queues_.complete(locked, command.id, made.result);
+}
+
+Error ApplicationCopies::refusal(const Locked& locked, const Request& request, const policy::Command& command,
+                                 const std::byte* memory) const {
+  const auto piece = std::ranges::find_if(
+      request.pieces, [&](const Piece& one) { return memory >= one.memory && memory < one.memory + one.bytes; });
+  const auto i = static_cast<std::size_t>(piece - request.pieces.begin());
+  const bool writes = command.from.at.kind == policy::Endpoint::application;
+  const Record* const record = catalog_.find(locked, command.checkpoint);
+  const auto info = request.info || record == nullptr ? request.info : record->info;
+  return prefixed(catalog_.key_text(locked, request.history, request.version),
+                  unusable_memory(info->regions[i].id, writes));
 }
 
 // Without the mutex, as all below.
 ApplicationCopies::Made ApplicationCopies::make(Request& request, const policy::Command& command, bool enqueue) {
   if (!enqueue) {
-    const Result<void> copied = copy_at_once(request, command);
-    return {copied, false, static_cast<bool>(copied)};
+    Made made;
+    made.result = copy_at_once(request, command, made.refused);
+    made.copied = static_cast<bool>(made.result);
+    return made;
   }
   transfer::CopyEngine& engine = queues_.copies();
   Result<void> result;
   if (command.after != 0) result = engine.come_after(*request.stream, command.after);
-  if (result) result = enqueue_parts(request, command, *request.stream);
+  const std::byte* refused_memory = nullptr;
+  if (result) result = enqueue_parts(request, command, *request.stream, refused_memory);
   const bool copied = static_cast<bool>(result);
   std::optional<Error> refused;
   if (!result) refused = result.error();  // parts of it may be on the stream already
   result = engine.follow(*request.stream, command.id, std::move(refused));
   const bool followed = static_cast<bool>(result);
   if (!followed) streams_.finish_everything();
-  return {std::move(result), followed, copied};
+  return {std::move(result), followed, copied, nullptr};
 }
 
 Result<void> ApplicationCopies::enqueue_parts(const Request& request, const policy::Command& command,
-                                              platform::StreamId stream) {
+                                              platform::StreamId stream, const std::byte*& refused) {
   const bool writes = command.from.at.kind == policy::Endpoint::application;
   const Tiers& tiers = memory_.tiers();
   Result<void> result;
@@ -76,18 +99,20 @@ Result<void> ApplicationCopies::enqueue_parts(const Request& request, const poli
                     if (!result) return;
                     result = writes ? tiers.device().copy(stream, cache + at, memory + at, length)
                                     : tiers.device().copy(stream, memory + at, cache + at, length);
+                    if (!result && stream == platform::kInlineStream) refused = memory;
                   });
                 });
   return result;
 }
 
 // Returns when the bytes are there.
-Result<void> ApplicationCopies::copy_at_once(Request& request, const policy::Command& command) {
-  if (streams_.host_memory()) return enqueue_parts(request, command, platform::kInlineStream);
+Result<void> ApplicationCopies::copy_at_once(Request& request, const policy::Command& command,
+                                             const std::byte*& refused) {
+  if (streams_.host_memory()) return enqueue_parts(request, command, platform::kInlineStream, refused);
   Result<void> result = request.stream ? streams_.make(request.own) : streams_.come_after_legacy(request.own);
   if (!result) return result;
   const CallStream::Made& own = *request.own.made;
-  result = enqueue_parts(request, command, own.stream);
+  result = enqueue_parts(request, command, own.stream, refused);
   // Also when a part was refused: what was enqueued before it must not outlive this command.
   platform::Device& device = streams_.device();
   Result<void> ended = device.record(own.event, own.stream);

@@ -13,14 +13,15 @@ namespace ebb::runtime {
 class ApplicationCopies {
  public:
   ApplicationCopies(PlannerPort& port, Lifetime& lifetime, Streams& streams, CacheMemory& memory, LinkQueues& queues,
-                    CallTable& calls, Verifier& verifier)
+                    CallTable& calls, Verifier& verifier, Catalog& catalog)
       : port_(port),
         lifetime_(lifetime),
         streams_(streams),
         memory_(memory),
         queues_(queues),
         calls_(calls),
-        verifier_(verifier) {}
+        verifier_(verifier),
+        catalog_(catalog) {}
 
   /// The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
   void copy_next(Locked& locked, Request& request);
@@ -30,10 +31,14 @@ class ApplicationCopies {
     Result<void> result;
     bool enqueued = false;  // on the application's stream, which reports its end
     bool copied = false;
+    const std::byte* refused = nullptr;  // the part of the application's memory that cannot be copied from or to
   };
   Made make(Request& request, const policy::Command& command, bool enqueue);
-  Result<void> enqueue_parts(const Request& request, const policy::Command& command, platform::StreamId stream);
-  Result<void> copy_at_once(Request& request, const policy::Command& command);
+  Error refusal(const Locked& locked, const Request& request, const policy::Command& command,
+                const std::byte* memory) const;
+  Result<void> enqueue_parts(const Request& request, const policy::Command& command, platform::StreamId stream,
+                             const std::byte*& refused);
+  Result<void> copy_at_once(Request& request, const policy::Command& command, const std::byte*& refused);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
@@ -42,6 +47,7 @@ class ApplicationCopies {
   LinkQueues& queues_;
   CallTable& calls_;
   Verifier& verifier_;
+  Catalog& catalog_;
 };
 
 }  // namespace ebb::runtime

@@ -163,7 +163,7 @@ void CallTable::run_until_answered(Locked& locked, Request& request, const Timer
 }
 
 void CallTable::cancel(const Locked& locked, Request& request) {
-  port_.submit(locked, request.history, policy::event::Cancel{request.id});
+  if (!request.wrong) port_.submit(locked, request.history, policy::event::Cancel{request.id});  // else it was
   if (request.copies && !request.answered && request.next == request.commands.size()) {
     // Transfers between tiers may still be under way in its name, perhaps for ever; none of them knows the caller's
     // memory, so that the caller need not stay for them.

@@ -26,7 +26,7 @@ Engine::Engine(Seams seams, EngineSetup setup)
       recovery_(port_, lifetime_, catalog_, files_, setup_),
       verifier_(port_, lifetime_, catalog_, streams_, memory_, files_, setup_, seams_.device),
       queues_(port_, lifetime_, catalog_, memory_, files_, verifier_, calls_, hand_backs_),
-      copies_(port_, lifetime_, streams_, memory_, queues_, calls_, verifier_),
+      copies_(port_, lifetime_, streams_, memory_, queues_, calls_, verifier_, catalog_),
       hand_backs_(port_, lifetime_, catalog_, streams_, queues_),
       calls_(port_, lifetime_, catalog_, streams_, statistics_, memory_, queues_, copies_, pump_, worker_,
              setup_.verify_all),

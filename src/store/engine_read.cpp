@@ -109,6 +109,7 @@ Result<bool> Engine::restore_once(policy::HistoryId history, Version version, st
     return true;
   }
   if (request.answer.reason != Reason::ok) {
+    if (request.wrong) return *request.wrong;
     return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
   const auto right = verifier_.check_handed_out(locked, request, request.pieces, true);

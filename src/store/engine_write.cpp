@@ -43,7 +43,8 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   request.pieces = pieces_of(*info, sources);
   request.copies = true;
   auto laid_out = std::make_shared<const CheckpointInfo>(std::move(*info));
-  auto sums = verifier_.sums_of(request.pieces);
+  auto sums = verifier_.sums_of(*laid_out, request.pieces);
+  if (!sums) return prefixed(key_text(history, version), sums.error());
   auto waitable = std::make_shared<Waitable>();
   waitable->engine = shared_from_this();
   waitable->history = history;
@@ -66,7 +67,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
     Record& record = catalog_.add(locked, history, version);  // at once: another thread may ask for it already
     record.info = std::move(laid_out);
     record.future = waitable;
-    record.sums = std::move(sums);
+    record.sums = std::move(*sums);
     waitable->checkpoint = record.checkpoint;
     calls_.run_until_answered(locked, request, nullptr, interrupted);
   }
@@ -74,6 +75,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
   if (request.answered && request.answer.reason != Reason::ok) {
+    if (request.wrong) return *request.wrong;
     return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
   if (!request.answered) entered.detach(shared, waitable);

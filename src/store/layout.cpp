@@ -105,6 +105,20 @@ Result<std::vector<Piece>> pieces_of(const CheckpointInfo& info, std::span<const
   return pieces;
 }
 
+Error unusable_memory(std::uint32_t region, bool reads) {
+  return {
+      Errc::invalid_argument,
+      "the memory of region " + std::to_string(region) +
+          (reads ? " cannot be read: part of it is no longer memory, as that of a mapped file which was truncated, or "
+                   "is protected from reading"
+                 : " cannot be written to: it is read-only, or part of it is no longer memory")};
+}
+
+Error prefixed(const std::string& key, Error error) {
+  error.message.insert(0, key + ": ");
+  return error;
+}
+
 const RegionInfo& region_of(const CheckpointInfo& info, std::uint32_t id) {
   for (const RegionInfo& region : info.regions) {
     if (region.id == id) return region;

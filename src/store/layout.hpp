@@ -25,6 +25,10 @@ std::vector<Piece> pieces_of(const CheckpointInfo& info, std::span<const Source>
 /// differs.
 Result<std::vector<Piece>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets);
 
+/// For what try_touch() refused: `reads` it, or writes it: invalid_argument.
+Error unusable_memory(std::uint32_t region, bool reads);
+Error prefixed(const std::string& key, Error error);
+
 /// Calls `copy(memory, offset from the range's first byte, bytes)` for each part of bytes [offset, offset + length).
 template <class Copy>
 void for_each_part(std::span<const Piece> pieces, std::uint64_t offset, std::uint64_t length, Copy&& copy) {

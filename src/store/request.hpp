@@ -58,7 +58,7 @@ struct Request {
     std::shared_ptr<const Check> with;
     Result<void> result;
   } compared;                  // its source, before it was handed out
-  std::optional<Error> wrong;  // what was handed out in the background is not that
+  std::optional<Error> wrong;  // its memory cannot be copied from or to; or what was handed out is not what was given
 
   bool all_enqueued() const { return stream && !spoiled && enqueued.bytes == bytes; }
   /// The planner has given it a copy to make.

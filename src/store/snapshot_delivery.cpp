@@ -1,8 +1,8 @@
 #include "store/snapshot_delivery.hpp"
 
 #include <algorithm>
-#include <cstring>
 
+#include "os/memory_guard.hpp"
 #include "store/layout.hpp"
 #include "store/piece.hpp"
 
@@ -120,11 +120,11 @@ Result<std::optional<SnapshotDelivery::Mismatch>> SnapshotDelivery::place(Chunks
     if (auto begun = begin(); !begun) return begun.error();
   Result<void> done;
   for (const ZonesInPiece& chunk : chunks) {
-    std::byte* const to = regions_[chunk.zones.zones.region].memory + chunk.zones.at;
-    if (inline_copies)
-      std::memcpy(to, piece + chunk.zones.offset, chunk.zones.bytes);
-    else if (done)
-      done = device_->copy(*stream_, to, piece + chunk.zones.offset, chunk.zones.bytes);
+    const std::uint32_t region = chunk.zones.zones.region;
+    std::byte* const to = regions_[region].memory + chunk.zones.at;
+    if (inline_copies && !platform::try_copy(to, piece + chunk.zones.offset, chunk.zones.bytes))
+      return unusable_memory(snapshot_.layout.parts[region].region, false);
+    if (!inline_copies && done) done = device_->copy(*stream_, to, piece + chunk.zones.offset, chunk.zones.bytes);
   }
   if (!inline_copies)
     if (const auto finished = finish(); done) done = finished;

@@ -1,9 +1,9 @@
 #include "store/verifier.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "options/defaults.hpp"
+#include "os/memory_guard.hpp"
 #include "storage/format/record.hpp"
 #include "store/cache_memory.hpp"
 #include "store/lifetime.hpp"
@@ -22,27 +22,30 @@ std::vector<Piece> pieces_in(const CheckpointInfo& info, std::byte* data) {
 
 // --- checksums -----------------------------------------------------------------------------------------------------
 
-Verifier::Sums Verifier::sums_of(std::span<const Piece> pieces) const {
-  if (!setup_.verify_all) return nullptr;
-  auto sums = std::make_shared<Record::Sums>();
-  sums->reserve(pieces.size());
-  for (const Piece& piece : pieces) sums->push_back(storage::checksum_of({piece.memory, piece.bytes}));
-  return sums;
+Result<Verifier::Sums> Verifier::sums_of(const CheckpointInfo& info, std::span<const Piece> pieces) const {
+  if (!setup_.verify_all) return Sums();
+  auto sums = std::make_shared<Record::Sums>(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto sum = [&] { (*sums)[i] = storage::checksum_of({pieces[i].memory, pieces[i].bytes}); };
+    if (!platform::try_touch(sum)) return unusable_memory(info.regions[i].id, true);
+  }
+  return Sums(std::move(sums));
 }
 
 Verifier::Sums Verifier::sums_of(const CheckpointInfo& info, const std::byte* data) const {
   if (!setup_.verify_all) return nullptr;
-  return sums_of(pieces_in(info, const_cast<std::byte*>(data)));
+  return sums_of(info, pieces_in(info, const_cast<std::byte*>(data))).value();
 }
 
 Result<void> Verifier::check_handed_out(Locked& locked, Request& request, std::span<const Piece> pieces, bool mend) {
   if (!request.sums || !request.info) return {};
   locked.unlock();
-  const auto found = sums_of(pieces);
+  const auto found = sums_of(*request.info, pieces);
   locked.lock();
-  const auto wrong = std::ranges::mismatch(*found, *request.sums).in1;
-  if (wrong == found->end()) return {};
-  const auto i = static_cast<std::size_t>(wrong - found->begin());
+  if (!found) return prefixed(catalog_.key_text(locked, request.history, request.version), found.error());
+  const auto wrong = std::ranges::mismatch(**found, *request.sums).in1;
+  if (wrong == (*found)->end()) return {};
+  const auto i = static_cast<std::size_t>(wrong - (*found)->begin());
   const policy::TierIndex on = request.answer.found_on;
   const std::string where =
       on == policy::kNoTier ? "" : " (it lay on \"" + port_.machine().tiers[static_cast<std::size_t>(on)].name + "\")";
@@ -72,14 +75,19 @@ bool Verifier::take_from_file(Locked& locked, const Request& request, std::span<
   const storage::ObjectId object = record->object.id;
   if (object == 0) return false;
   const InFlight reading(locked, lifetime_);
+  bool writable = true;
   const auto read = files_.persistent()->read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (const Piece& piece : pieces) {
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), piece.offset + piece.bytes);
-      if (from < to) std::memcpy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
+      if (from >= to) continue;
+      writable =
+          writable && platform::try_copy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
     }
   });
-  return read && *sums_of(pieces) == *request.sums;
+  if (!read || !writable) return false;
+  const auto sums = sums_of(*request.info, pieces);
+  return sums && **sums == *request.sums;
 }
 
 // --- digests -------------------------------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ class Verifier {
 
   // --- checksums
   using Sums = std::shared_ptr<const Record::Sums>;
-  /// The checksums of regions. Empty unless everything is verified.
-  Sums sums_of(std::span<const Piece> pieces) const;
+  /// The checksums of regions. Empty unless everything is verified. Error invalid_argument: unusable_memory().
+  Result<Sums> sums_of(const CheckpointInfo& info, std::span<const Piece> pieces) const;
   /// The same for a checkpoint whose bytes are all at `data`, one region after the other.
   Sums sums_of(const CheckpointInfo& info, const std::byte* data) const;
   /// Checks the bytes that a call hands out. `mend`: where a cache gave wrong bytes, those in the file are put into

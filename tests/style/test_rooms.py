@@ -24,7 +24,7 @@ BELOW = {
     "leases": {"base", "os", "device", "planner", "node"},
     "defer": {"base", "os"},
     "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "node", "leases"},
-    "files": {"planner", "store"},
+    "files": {"os", "planner", "store"},
     "snapshots": {"base", "os", "device", "planner", "storage", "store"},
     "sim": {"planner"},
     "capi": set(),  # the public headers are all that it wraps
