@@ -104,8 +104,8 @@ int main(int count, char** words) {
   const std::size_t length = std::strftime(when.data(), when.size(), "%Y-%m-%d %H:%M:%S", std::localtime(&now));
   std::snprintf(when.data() + length, when.size() - length, ", %.2f s after the program ended", took.count());
   const bool whole = synced.failures.empty();
-  say(0, std::to_string(synced.calls) + " calls deferred; " + std::to_string(synced.files) + " files, " +
-             ebb::format_bytes(synced.bytes) + ", below \"" + directory + "\" " +
-             (whole ? "are on stable storage" : "were synced, but for those named above") + ": " + when.data());
+  say(0, "deferred calls: " + std::to_string(synced.calls) + "; files " +
+             (whole ? "on stable storage" : "synced, but for those named above") + ": " + std::to_string(synced.files) +
+             " (" + ebb::format_bytes(synced.bytes) + "), below \"" + directory + "\", at " + when.data());
   return whole ? status : kNotStored;
 }

@@ -47,7 +47,7 @@ def deferred(directory, *program, dirty=0, **options):
 
 def calls(done) -> int:
     """How many were deferred, as the closing line says."""
-    return int(re.search(r"^ebbtide: run: (\d+) calls deferred; ", done.stderr, re.MULTILINE)[1])
+    return int(re.search(r"^ebbtide: run: deferred calls: (\d+); ", done.stderr, re.MULTILINE)[1])
 
 
 def compiled(name: str, out: pathlib.Path, *flags: str) -> str:
@@ -385,7 +385,7 @@ def test_the_command_has_the_programs_exit_status(folder):
     done = ebbtide_run(*words)
     assert done.returncode == 3 and (folder / "a").read_text() == "x\n"
     assert re.fullmatch(
-        rf'ebbtide: run: 0 calls deferred; 1 files, 2 B, below "{folder}" are on stable storage: '
+        rf'ebbtide: run: deferred calls: 0; files on stable storage: 1 \(2 B\), below "{folder}", at '
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, \d+\.\d\d s after the program ended\n",
         done.stderr,
     )
