@@ -247,6 +247,42 @@ def test_a_full_disk_fails_by_name_keeps_what_is_older_and_goes_on_when_there_is
         assert all(same(store.restore(version), version) for version in store.versions())
 
 
+@levels
+def test_what_a_passing_fault_refused_can_be_read_and_is_stored_by_the_next_wait(disk: Path, level: str) -> None:
+    body = """
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with kept(directory, level) as store:
+        store.checkpoint(0, content(0))
+        store.wait(level)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        futures = {version: store.checkpoint(version, content(version)) for version in (1, 2, 3)}
+        for tries in range(3):
+            for version, future in futures.items():
+                try:
+                    future.wait(level, timeout=60)
+                    raise AssertionError("it is durable")
+                except (ebbtide.NoSpace, ebbtide.IOFailed) as error:
+                    assert f"version {version} " in str(error), error
+            try:
+                store.wait(level, timeout=60)
+                raise AssertionError("they are durable")
+            except (ebbtide.NoSpace, ebbtide.IOFailed):
+                pass
+            for version in range(4):
+                assert same(store.restore(version, keep=True), version)
+                out = {name: np.zeros_like(array) for name, array in content(version).items()}
+                store.restore(version, out=out, keep=True)
+                assert same(out, version)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        store.wait(level, timeout=60)
+    print("closed")
+    """
+    done = run(disk, level, body)
+    assert done.stdout == "closed\n" and "is there again" not in done.stderr, done.stdout + done.stderr
+    with looked_at(disk) as store:
+        assert store.versions() == [0, 1, 2, 3] and all(same(store.restore(version), version) for version in range(4))
+
+
 def test_a_full_tier_fails_by_name_and_keeps_what_is_older(disk: Path) -> None:
     with kept(disk, disk="256KiB") as store:
         written = 0

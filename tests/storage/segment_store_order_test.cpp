@@ -165,6 +165,21 @@ TEST_F(SegmentStoreOrderTest, a_drop_that_failed_is_tried_again_when_the_store_c
   }
 }
 
+TEST_F(SegmentStoreOrderTest, what_never_was_on_the_disk_does_not_stop_its_next_writing) {
+  open();
+  for (int i = 0; i < 3; ++i) {
+    files_.fail_nth(FileCall::write, 1, EIO, 1000);
+    EXPECT_FALSE(persist(kFirst + 2 * i, i, 16384));
+    storage_->drop(kFirst + 2 * i);
+    storage_->commit();
+    EXPECT_FALSE(persist(kFirst + 100 + i, 100 + i, 16384)) << "its drop was tried, and failed";
+    files_.clear_faults();
+    EXPECT_TRUE(persist(kFirst + 2 * i + 1, i, 16384));
+  }
+  reopen();
+  EXPECT_EQ(storage_->found().size(), 3u);
+}
+
 TEST_F(SegmentStoreOrderTest, only_what_was_on_the_disk_is_said_to_be_there_again) {
   options_.sync_interval = std::chrono::hours(1);
   open();

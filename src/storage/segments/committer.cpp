@@ -182,13 +182,15 @@ Committer::Objects Committer::refuse_missing(Groups& groups) {
   return refuse(table_.lock(), others, error);
 }
 
-// Objects whose older record could not be dropped, except one that was abandoned: its bytes would never be returned.
+// Objects whose older record could not be dropped, except one that never was on the disk, and one that was abandoned:
+// its bytes would never be returned.
 Committer::Objects Committer::refuse_beside_old(const Objects& complete) {
   Objects beside;
   const Locked lock = table_.lock();
   std::ranges::copy_if(complete, std::back_inserter(beside), [&](const SharedObject& object) {
     return std::ranges::any_of(remover_.failed(lock), [&](const SharedObject& old) {
-      return !old->abandoned && old->head.version == object->head.version && old->history == object->history;
+      return old->may_be_on_disk && !old->abandoned && old->head.version == object->head.version &&
+             old->history == object->history;
     });
   });
   return refuse(
