@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,4 +47,18 @@ int syncfs(int fd) {
     return -1;
   }
   return ((int (*)(int))dlsym(RTLD_NEXT, "syncfs"))(fd);
+}
+// With NO_CACHESTAT the kernel is one before 6.5.
+long syscall(long number, ...) {
+  long given[6];
+  va_list all;
+  va_start(all, number);
+  for (int i = 0; i < 6; ++i) given[i] = va_arg(all, long);
+  va_end(all);
+  if (number == 451 && getenv("NO_CACHESTAT")) {
+    errno = ENOSYS;
+    return -1;
+  }
+  typedef long (*Call)(long, long, long, long, long, long, long);
+  return ((Call)dlsym(RTLD_NEXT, "syscall"))(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }

@@ -331,10 +331,11 @@ def test_an_error_of_the_file_system_alone_names_the_directory(built, folder):
     assert done.returncode == 1 and f'"{folder}" is not on stable storage: EIO' in done.stderr
 
 
+@pytest.mark.parametrize("kernel", [{}, {"NO_CACHESTAT": "1"}], ids=["cachestat", "growth"])
 @pytest.mark.parametrize("told", [True, False])
-def test_large_files_are_written_out_early(told, built, folder):
+def test_large_files_are_written_out_early(told, kernel, built, folder):
     log = folder.parent / f"{folder.name}.log"
-    environment = {**os.environ, "LD_PRELOAD": built["failing"], "FAILING_DISK": "0", "FAILING_LOG": str(log)}
+    environment = {**os.environ, "LD_PRELOAD": built["failing"], "FAILING_DISK": "0", "FAILING_LOG": str(log), **kernel}
     again = "dd if=/dev/zero of=large bs=1M count=20 conv=notrunc" + (",fsync" if told else "") + " 2>&1"
     try:
         done = deferred(folder, "bash", "-c", f"until [ -e {log} ]; do {again}; done", env=environment, cwd=folder)
