@@ -16,8 +16,10 @@ _HERE = Path(__file__).resolve().parents[1]
 
 def run(
     program: Annotated[list[str], typer.Argument(metavar="PROGRAM ...", help="The program, with its arguments.")],
-    directory: Annotated[Path, typer.Option("--defer-fsync", metavar="DIR", help="Syncs of files below it wait.")],
-    dirty: Annotated[str, typer.Option("--dirty", metavar="SIZE", help="The most that is to be unwritten.")] = "",
+    directory: Annotated[
+        Path, typer.Option("--defer-fsync", metavar="DIR", help="Files below it are synced at the end.")
+    ],
+    dirty: Annotated[str, typer.Option("--dirty", metavar="SIZE", help="The most that may be unwritten.")] = "",
 ) -> None:
     """Run a program that does not wait for the disk: its files below DIR are synced at the end.
 
