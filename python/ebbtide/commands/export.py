@@ -24,7 +24,9 @@ class Form(str, Enum):
 
 
 def export(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The store's directory, or one with a store for each rank.")
+    ],
     to: Annotated[Path, typer.Option("--to", metavar="OUT", help="Where the files go; created if necessary.")],
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
     file: Annotated[str | None, typer.Option("--file", metavar="NAME", help="This file, as it was written.")] = None,
@@ -33,7 +35,9 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     json: outcome.Json = False,
 ) -> None:
-    """Write checkpoints as plain files, each with a page of JSON that describes it; or one file, with --file.
+    """Write checkpoints as plain files, each with a page of JSON that describes it, and files as they were written.
+
+    With --file only that file; of a directory of ranks each rank's below OUT, under its name.
 
     Every byte is checked before its file gets its name; damaged checkpoints are named and left out. Nothing is written
     outside OUT.
@@ -41,27 +45,43 @@ def export(
     Exit code 0; 1: something is damaged, and was left out; 2: nothing could be done, or not all of it.
     """
     with outcome.exit_codes(json):
-        from .files import export_files
+        from .files import export_files, files_named, files_of, is_part, refuse_existing_files
+        from .ranks import Told, each, no_summary, stores_in
         from .snapshots import is_piece
         from .store import Store
         from .suspend import is_mark
 
         wanted = Versions.parse(versions)
-        store = Store(directory)
-        if file is not None:
-            if history is not None:
-                raise outcome.Refused("--file and --history exclude each other: a file has a name of its own")
-            _refuse_inside(store, to)
-            return _tell(store, export_files(store, file, wanted, to, force), [], to, json, "file")
-        chosen = [one for one in store.checkpoints if history in (None, one.history) and one.version in wanted]
-        if history is None:  # pieces are in the snapshots that need them
-            chosen = [one for one in chosen if not is_piece(one) and not is_mark(one)]
-        damages = [damage for damage in store.damages if _concerns(damage, history, wanted)]
-        _require(store, chosen, damages, history, wanted)
-        written = _write(store, chosen, damages, to, form.value, force)
-        _tell(store, written, damages, to, json)
-        if damages:
-            raise typer.Exit(outcome.DAMAGED)
+        if file is not None and history is not None:
+            raise outcome.Refused("--file and --history exclude each other: a file has a name of its own")
+        several = len(stores_in(directory)) > 1
+
+        def one_store(path: Path) -> Told:
+            store = Store(path)
+            _refuse_inside(directory, to)
+            out = to / path.name if several else to
+            damages: list[Damage] = []
+            if file is not None:
+                written = export_files(store, files_named(store, file, wanted), out, force)
+            else:
+                chosen = [one for one in store.checkpoints if history in (None, one.history) and one.version in wanted]
+                files = []
+                if history is None:  # pieces are in the snapshots and files that need them
+                    chosen = [one for one in chosen if not is_piece(one) and not is_mark(one) and not is_part(one)]
+                    files = [one for one in files_of(store) if one.whole and one.version in wanted]
+                damages = [damage for damage in store.damages if _concerns(damage, history, wanted)]
+                _require(
+                    store, {one.version for one in chosen} | {one.version for one in files}, damages, history, wanted
+                )
+                if files and not force:
+                    refuse_existing_files(files, out)
+                written = _write(store, chosen, damages, out, form.value, force)
+                written += export_files(store, files, out, force, damages)
+            document = store.head() | {"to": str(out), "written": written}
+            document |= {"damaged": [damage.as_json() for damage in damages]}
+            return Told(document, lambda: _show(written, damages, out), bool(damages))
+
+        each(directory, json, one_store, no_summary)
 
 
 def _concerns(damage: Damage, history: str | None, versions: Versions) -> bool:
@@ -73,12 +93,10 @@ def _concerns(damage: Damage, history: str | None, versions: Versions) -> bool:
     return history is None or damage.history is None or damage.history == history
 
 
-def _require(
-    store: Store, chosen: list[Checkpoint], damages: list[Damage], history: str | None, versions: Versions
-) -> None:
+def _require(store: Store, chosen: set[int], damages: list[Damage], history: str | None, versions: Versions) -> None:
     """Refuses names and versions that do not exist; without any, the store may be empty."""
     of = "" if history is None else f" of history {names.shown(history)}"
-    there = {one.version for one in chosen} | {damage.version for damage in damages}
+    there = chosen | {damage.version for damage in damages}
     missing = ", ".join(str(version) for version in versions.named() if version not in there)
     if history is not None and history not in {one.history for one in store.checkpoints} and not damages:
         what = f"history {names.shown(history)}"
@@ -101,7 +119,6 @@ def _write(
     from .store import Damage
     from .writing import folder_name, put, written_name
 
-    _refuse_inside(store, to)
     written = []
     with Folder.at(to) as out, bar("export", sum(one.bytes for one in chosen)) as advance:
         if not force:
@@ -140,8 +157,8 @@ def _write(
     return written
 
 
-def _refuse_inside(store: Store, to: Path) -> None:
-    if to.resolve().is_relative_to(store.directory.resolve()):
+def _refuse_inside(directory: Path, to: Path) -> None:
+    if to.resolve().is_relative_to(directory.resolve()):
         raise outcome.Refused(f"{to} is inside the store: name another place")
 
 
@@ -161,17 +178,16 @@ def _refuse_existing(folder: Path, one: Checkpoint, form: str) -> None:
     raise outcome.Refused(f"{path} exists already; --force overwrites it{unfinished}")
 
 
-def _tell(
-    store: Store, written: list[dict[str, Any]], damages: list[Damage], to: Path, json: bool, what: str = "checkpoint"
-) -> None:
+def _show(written: list[dict[str, Any]], damages: list[Damage], to: Path) -> None:
     from ebbtide import _core
 
-    if json:
-        document = store.head() | {"to": str(to), "written": written, "damaged": [one.as_json() for one in damages]}
-        outcome.show_json(document)
-        return
+    files = sum("name" in one for one in written)
+    counts = [(len(written) - files, "checkpoint"), (files, "file")]
+    what = " and ".join(
+        f"{n} {kind}{'s' * (n != 1)}" for n, kind in counts if n or (kind == "checkpoint" and not files)
+    )
     size = _core.format_bytes(sum(one["bytes"] for one in written))
-    outcome.say(f"{len(written)} {what}{'s' * (len(written) != 1)} written to {names.line(str(to))}, {size}")
+    outcome.say(f"{what} written to {names.line(str(to))}, {size}")
     if damages:
         outcome.say("\n".join(damage.line() for damage in damages))
 

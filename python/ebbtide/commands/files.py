@@ -12,7 +12,7 @@ from . import names, outcome
 
 if TYPE_CHECKING:
     from .folder import Folder
-    from .store import Checkpoint, Store
+    from .store import Checkpoint, Damage, Store
     from .versions import Versions
 
 _PART = re.compile(r"(?P<name>.*)/\.ebbtide-file/(?P<version>-?(?:0|[1-9]\d*))/(?P<part>[^/]*)", re.DOTALL)
@@ -60,35 +60,61 @@ def files_of(store: Store) -> list[StoredFile]:
     return [found[key] for key in sorted(found)]
 
 
-def export_files(store: Store, name: str, versions: Versions, to: Path, force: bool) -> list[dict[str, Any]]:
-    """Writes OUT/file-NAME/version-N of each whole version that is wanted. What is damaged raises, and gets no name."""
-    import ebbtide
-
-    from .folder import Folder
-
-    there = [file.version for file in files_of(store) if file.name == name and file.whole]
-    missing = [str(version) for version in versions.named() if version not in there]
+def files_named(store: Store, name: str, versions: Versions) -> list[StoredFile]:
+    """The whole versions of a file that are wanted. Refuses what is not there."""
+    there = [file for file in files_of(store) if file.name == name and file.whole]
+    found = {file.version for file in there}
+    missing = [str(version) for version in versions.named() if version not in found]
     if not there or missing:
         what = f"version {', '.join(missing)} of file" if there else "file"
         raise outcome.Refused(
             f"{store.directory}: there is no {what} {names.shown(name)}; `ebbtide ls` lists what exists",
             "unknown_version",
         )
-    folder = f"file-{names.file_name(names.bytes_of(name))}"
-    chosen = [version for version in there if version in versions]
-    for version in chosen:
-        if not force and os.path.lexists(to / folder / f"version-{version}"):
-            raise outcome.Refused(f"{to / folder / f'version-{version}'} exists already; --force overwrites it")
+    return [file for file in there if file.version in versions]
+
+
+def _folder_of(file: StoredFile) -> str:
+    return f"file-{names.file_name(names.bytes_of(file.name))}"
+
+
+def refuse_existing_files(files: list[StoredFile], to: Path) -> None:
+    """Refuses what would replace something."""
+    for path in (to / _folder_of(file) / f"version-{file.version}" for file in files):
+        if os.path.lexists(path):
+            raise outcome.Refused(f"{path} exists already; --force overwrites it")
+
+
+def export_files(
+    store: Store, files: list[StoredFile], to: Path, force: bool, damages: list[Damage] | None = None
+) -> list[dict[str, Any]]:
+    """Writes OUT/file-NAME/version-N of each. What is damaged gets no name, and raises or is added to `damages`."""
+    import ebbtide
+
+    from .folder import Folder
+    from .store import Damage
+
+    if not files:
+        return []
+    if not force:
+        refuse_existing_files(files, to)
     written = []
     with (
         ebbtide.open(store.directory, readonly=True, device="cpu", device_cache=0, host_cache=0) as opened,
         Folder.at(to) as out,
-        out.folder(folder) as inside,
     ):
-        for version in chosen:
-            size = _copy(opened, name, version, inside, force)
-            path = to / folder / f"version-{version}"
-            written.append({"name": name, "version": version, "bytes": size, "path": str(path)})
+        for file in files:
+            try:
+                with out.folder(_folder_of(file)) as inside:
+                    size = _copy(opened, file.name, file.version, inside, force)
+            except (ebbtide.Damaged, ebbtide.IOFailed) as error:
+                if damages is None:
+                    raise
+                damages.append(Damage(str(store.directory), 0, str(error)))
+                out.remove_if_empty(_folder_of(file))
+                continue
+            path = to / _folder_of(file) / f"version-{file.version}"
+            written.append({"name": file.name, "version": file.version, "bytes": size, "path": str(path)})
     return written
 
 

@@ -11,7 +11,9 @@ from . import names, outcome
 
 
 def gc(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The store's directory, or one with a store for each rank.")
+    ],
     keep_last: Annotated[
         int | None,
         typer.Option(
@@ -46,21 +48,23 @@ def gc(
         from ebbtide import _core
 
         from .progress import bar
+        from .ranks import Told, each, no_summary
         from .store import Damage
 
         if keep_every is not None and keep_last is None:
             raise outcome.Refused("--keep-every keeps some of what --keep-last removes: give that too")
         wanted = "checkpoints" if damaged or keep_last else None
-        with bar(f"reading {wanted}" if wanted else "gc", None) as advance:
-            done = _core.collect(directory, keep_last or 0, keep_every or 0, damaged, dry_run, advance)
-        damages = [Damage.of(raw) for raw in done["damages"]]
-        document = _document(directory, done, damages, dry_run)
-        if json:
-            outcome.show_json(document)
-        else:
-            outcome.say("\n".join([*_lines(document), *(damage.line() for damage in damages)]))
-        if damages or any(one["failed"] for one in document["repacked"]):
-            raise typer.Exit(outcome.DAMAGED)
+
+        def one_store(path: Path) -> Told:
+            with bar(f"reading {wanted}" if wanted else "gc", None) as advance:
+                done = _core.collect(path, keep_last or 0, keep_every or 0, damaged, dry_run, advance)
+            damages = [Damage.of(raw) for raw in done["damages"]]
+            document = _document(path, done, damages, dry_run)
+            lines = [*_lines(document), *(damage.line() for damage in damages)]
+            failed = any(one["failed"] for one in document["repacked"])
+            return Told(document, lambda: outcome.say("\n".join(lines)), bool(damages) or failed)
+
+        each(directory, json, one_store, no_summary)
 
 
 def _document(directory: Path, done: dict[str, Any], damages: list[Any], dry_run: bool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def ls(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The store's directory, or one with a store for each rank.")
+    ],
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Regions, places, and the use of each file.")
     ] = False,
@@ -30,17 +33,38 @@ def ls(
     Exit code 0; 1: something is damaged, and named; 2: the store could not be read.
     """
     with outcome.exit_codes(json):
+        from .ranks import Told, each
         from .store import Store
 
-        store = Store(directory)
-        chosen = [one for one in store.checkpoints if history is None or one.history == history]
-        regions = _regions(store, chosen) if verbose else {}
-        if json:
-            outcome.show_json(_document(store, chosen, regions, verbose))
-        else:
-            _show(store, chosen, regions, verbose)
-        if store.damages:
-            raise typer.Exit(outcome.DAMAGED)
+        def one_store(path: Path) -> Told:
+            store = Store(path)
+            chosen = [one for one in store.checkpoints if history is None or one.history == history]
+            regions = _regions(store, chosen) if verbose else {}
+            document = _document(store, chosen, regions, verbose)
+            return Told(document, lambda: _show(store, chosen, regions, verbose), bool(store.damages))
+
+        each(directory, json, one_store, _saves)
+
+
+_OF_SAVE = re.compile(r"dcp/(?P<step>-?\d+)(?P<parts>/\d+)?", re.ASCII)
+
+
+def _saves(documents: list[Any]) -> list[str]:
+    """What `ebbtide.torch.Writer` saved, by step: the parts are in all ranks, and what makes them one is in rank 0."""
+    from ebbtide import _core
+
+    steps: dict[int, tuple[set[str], int, bool]] = {}
+    for document in documents:
+        for one in document["checkpoints"]:
+            if found := _OF_SAVE.fullmatch(one["history"]):
+                ranks, size, whole = steps.get(int(found["step"]), (set(), 0, False))
+                whole |= found["parts"] is None
+                steps[int(found["step"])] = (ranks | {document["store"]}, size + one["bytes"], whole)
+    return [
+        f"step {step} of DCP: {_core.format_bytes(size)} in {len(ranks)} rank{'s' * (len(ranks) != 1)}"
+        + ("" if whole else ", never finished")
+        for step, (ranks, size, whole) in sorted(steps.items())
+    ]
 
 
 def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str, Any]]]:

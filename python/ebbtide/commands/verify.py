@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import names, outcome
 
+if TYPE_CHECKING:
+    from .ranks import Told
+
 
 def verify(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The store's directory.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The store's directory, or one with a store for each rank.")
+    ],
     json: outcome.Json = False,
 ) -> None:
     """Read all of a store and check it: headers, payloads, the index, and that they agree.
@@ -22,32 +27,35 @@ def verify(
     Exit code 0: all is intact; 1: something is damaged; 2: the store could not be read.
     """
     with outcome.exit_codes(json):
-        from ebbtide import Damaged
+        from .ranks import each, no_summary, stores_in
 
-        from .store import Damage, Store
+        several = len(stores_in(directory)) > 1
+        each(directory, json, lambda path: _one(path, json or several), no_summary)
 
-        try:
-            store = Store(directory)
-        except Damaged as error:  # the file `store`: without it, nothing else can be read
-            if not json:
-                raise
-            damage = Damage(str(directory.absolute() / "store"), 0, str(error))
-            outcome.show_json({"store": str(directory.absolute()), "intact": False, "damaged": [damage.as_json()]})
-            raise typer.Exit(outcome.DAMAGED) from None
-        counts = _read(store)
-        document = store.head() | {
-            "intact": not store.damages,
-            **counts,
-            "damaged": [damage.as_json() for damage in store.damages],
-            "left_over": store.about["left_over"],
-            "other_files": store.about["others"],
-        }
-        if json:
-            outcome.show_json(document)
-        else:
-            _show(document, [damage.line() for damage in store.damages])
-        if store.damages:
-            raise typer.Exit(outcome.DAMAGED)
+
+def _one(directory: Path, goes_on: bool) -> Told:
+    from ebbtide import Damaged
+
+    from .ranks import Told
+    from .store import Damage, Store
+
+    try:
+        store = Store(directory)
+    except Damaged as error:  # the file `store`: without it, nothing else can be read
+        if not goes_on:
+            raise
+        damage = Damage(str(directory.absolute() / "store"), 0, str(error))
+        broken = {"store": str(directory.absolute()), "intact": False, "damaged": [damage.as_json()]}
+        return Told(broken, lambda: outcome.say(damage.line()), True)
+    counts = _read(store)
+    document = store.head() | {
+        "intact": not store.damages,
+        **counts,
+        "damaged": [damage.as_json() for damage in store.damages],
+        "left_over": store.about["left_over"],
+        "other_files": store.about["others"],
+    }
+    return Told(document, lambda: _show(document, [damage.line() for damage in store.damages]), bool(store.damages))
 
 
 def _read(store: Any) -> dict[str, int]:

@@ -1,0 +1,61 @@
+"""The stores of a directory: itself, or those of a job's ranks in it, which a command goes through one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from . import outcome
+
+
+@dataclass
+class Told:
+    """What a command has to say of one store: a JSON document, and how to show it to a person."""
+
+    document: dict[str, Any]
+    show: Callable[[], None]
+    damaged: bool
+
+
+def stores_in(directory: Path) -> list[Path]:
+    """The directory, if it is a store or has none in it; else the stores in it, `rank-2` before `rank-10`."""
+    if (directory / "store").exists() or not directory.is_dir():
+        return [directory]
+    found = [one for one in directory.iterdir() if (one / "store").is_file() and not one.is_symlink()]
+    by_number = sorted(
+        found, key=lambda one: [int(part) if part.isdigit() else 0 for part in re.split(r"(\d+)", one.name)]
+    )
+    return sorted(by_number, key=lambda one: re.sub(r"\d+", "", one.name)) or [directory]
+
+
+def each(
+    directory: Path, json: bool, command: Callable[[Path], Told], summary: Callable[[list[Any]], list[str]]
+) -> None:
+    """Runs it on each store, and ends as the worst of them does. `summary`: lines about all documents, of several."""
+    stores = stores_in(directory)
+    documents, damaged = [], False
+    for store in stores:
+        told = command(store)
+        if not json:
+            if len(stores) > 1:
+                outcome.say(f"{store.name}:")
+            told.show()
+        documents.append(told.document)
+        damaged |= told.damaged
+    if json:
+        outcome.show_json(documents[0] if len(stores) == 1 else {"directory": str(directory), "stores": documents})
+    elif len(stores) > 1:
+        for line in summary(documents):
+            outcome.say(line)
+    if damaged:
+        raise typer.Exit(outcome.DAMAGED)
+
+
+def no_summary(documents: list[Any]) -> list[str]:
+    """Of a command that says all of each store."""
+    return []

@@ -1,0 +1,77 @@
+"""The commands over a directory in which each rank of a job has a store, and over a store with files."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+pytest.importorskip("format_writer", reason="needs the test extra's xxhash")
+from commands_support import run
+
+import ebbtide
+
+SIZES = {"device": "cpu", "device_cache": "1MiB", "host_cache": "2MiB", "disk": "64MiB", "durability": "process"}
+
+
+def two_ranks(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "run").mkdir()
+    for rank in (2, 10):
+        with ebbtide.open(tmp_path / "run" / f"rank-{rank}", **SIZES) as store:
+            for version in range(3):
+                store.checkpoint(version, np.full(100, float(rank + version)))
+            parts = store.history("dcp/7/1")  # as ebbtide.torch.Writer has them
+            parts.checkpoint(0, np.ones(5))
+            if rank == 2:
+                store.history("dcp/7").checkpoint(1, np.ones(1))
+            store.history("dcp/8/2").checkpoint(0, np.ones(5))
+    return tmp_path / "run"
+
+
+def test_every_command_goes_through_the_ranks(tmp_path: pathlib.Path) -> None:
+    directory = two_ranks(tmp_path)
+    listed = run("ls", directory)
+    assert listed.code == 0
+    assert listed.out.index("rank-2:") < listed.out.index("rank-10:")
+    assert "step 7 of DCP: 88 B in 2 ranks\n" in listed.out
+    assert "step 8 of DCP: 80 B in 2 ranks, never finished" in listed.out
+    documents = run("ls", directory, "--json").json
+    assert [pathlib.Path(one["store"]).name for one in documents["stores"]] == ["rank-2", "rank-10"]
+    assert [len(one["checkpoints"]) for one in documents["stores"]] == [6, 5]
+    assert [one["intact"] for one in run("verify", directory, "--json").json["stores"]] == [True, True]
+    done = run("gc", directory, "--keep-last", "1", "--json").json["stores"]
+    assert [len(one["removed"]) for one in done] == [2, 2]
+    assert run("export", directory, "--to", tmp_path / "out", "--format", "npz", "--versions", "2").code == 0
+    for rank in (2, 10):
+        (path,) = (tmp_path / "out" / f"rank-{rank}").rglob("version-2.npz")
+        with np.load(path) as archive:
+            assert np.array_equal(next(iter(archive.values())), np.full(100, rank + 2.0))
+
+
+def test_a_damaged_rank_is_named_and_the_others_are_read(tmp_path: pathlib.Path) -> None:
+    directory = two_ranks(tmp_path)
+    (directory / "rank-2" / "store").write_bytes(b"no store any more")
+    done = run("verify", directory)
+    assert done.code == 1
+    assert "rank-2/store" in done.out
+    assert "5 checkpoints intact" in done.out
+
+
+def test_files_are_exported_as_files_whatever_the_format_of_checkpoints(tmp_path: pathlib.Path) -> None:
+    with ebbtide.open(tmp_path / "store", **SIZES) as store:
+        store.checkpoint(4, np.ones(3))
+        for version in (4, 5):
+            with store.create_file("model", version) as file:
+                file.write(b"x" * (700_000 + version))
+    for form in ("npz", "files"):
+        out = tmp_path / form
+        done = run("export", tmp_path / "store", "--to", out, "--format", form)
+        assert done.code == 0, done.err
+        assert "1 checkpoint and 2 files written" in done.out
+        assert {path.name for path in (out / "file-model").iterdir()} == {"version-4", "version-5"}
+        assert (out / "file-model" / "version-5").read_bytes() == b"x" * 700_005
+        assert not [path for path in out.iterdir() if "ebbtide-file" in path.name]
+        assert run("export", tmp_path / "store", "--to", out, "--format", form).code == 2, "they exist"
+    only = run("export", tmp_path / "store", "--to", tmp_path / "only", "--versions", "5", "--json").json
+    assert [(one["name"], one["version"], one["bytes"]) for one in only["written"]] == [("model", 5, 700_005)]
