@@ -234,8 +234,13 @@ class Store : public History {
   /// another than before), unsupported (memory or a way of tracking that is not possible here, a read-only store),
   /// in_use (another userfaultfd has the memory), out_of_memory, closed.
   Result<void> protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options = {});
+  /// The same for many regions, which may be empty: all of them, or none. Each call takes time for all that is
+  /// protected by then.
+  Result<void> protect(std::span<const Target> memory, const ProtectOptions& options = {});
   /// Errors: invalid_argument (it is not protected), timed_out (it was interrupted, and is protected still), closed.
   Result<void> unprotect(std::uint32_t region, const Interrupt& interrupted = {});
+  /// The same for everything that is protected.
+  Result<void> unprotect_all(const Interrupt& interrupted = {});
   /// These bytes were written, or will be stored again by the next snapshot anyway (see Track::declared). Errors:
   /// invalid_argument, closed.
   Result<void> touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes);

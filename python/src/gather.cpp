@@ -11,6 +11,19 @@ bool is_container(nb::handle object) {
   return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyDict_Check(object.ptr());
 }
 
+[[noreturn]] void refuse_order(const Leaf& leaf, const std::string& where) {
+  std::string advice =
+      leaf.gpu < 0 && leaf.library != Library::torch ? "numpy.ascontiguousarray" : to_packed(leaf.library);
+  advice += " makes one";
+  if (leaf.library == Library::torch && where.starts_with("out"))
+    advice +=
+        "; a tensor that stays in channels_last, or transposed, is filled by x.copy_() of what restore returns without "
+        "out=";
+  raise(Errc::invalid_argument,
+        where + " has gaps between its elements, or another order than C's: expected an array in C order (" + advice +
+            ")");
+}
+
 Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Reach& reach) {
   if (is_container(object)) {
     raise(Errc::invalid_argument, where + " is a " + kind_of(object) +
@@ -20,11 +33,7 @@ Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Rea
   Leaf leaf = describe(object, where, use, reach);
   if (!leaf.writable && leaf.bytes != 0)
     raise(Errc::invalid_argument, where + " is read-only: expected a writable array");
-  if (!leaf.contiguous) {
-    raise(Errc::invalid_argument, where + " has gaps between its elements: expected an array in C order (" +
-                                      (leaf.gpu < 0 ? "numpy.ascontiguousarray" : to_packed(leaf.library)) +
-                                      " makes one)");
-  }
+  if (!leaf.contiguous) refuse_order(leaf, where);
   return leaf;
 }
 

@@ -48,35 +48,24 @@ void protect(StoreObject& self, nb::handle arrays, nb::handle zone, const std::s
           "arrays are protected already: give all of them in one list or dict, or call unprotect first");
   }
   auto held = std::make_unique<Bundle>(gather(arrays, "arrays", Use::target, reach_of(*self.state, nb::none())));
-  std::uint32_t region = 0;
-  for (const Leaf& leaf : held->leaves) {
-    const auto protect_one = [&] { return self.state->store().protect(region, leaf.data, leaf.bytes, options); };
-    const Result<void> done = [&] {
-      Unlocked unlocked(self.state->inside());
-      return protect_one();
-    }();
-    if (!done) {
-      Unlocked unlocked(self.state->inside());
-      while (region-- > 0) static_cast<void>(static_cast<bool>(self.state->store().unprotect(region)));
-    }
-    check(done);
-    ++region;
-  }
+  std::vector<Target> memory;
+  for (const Leaf& leaf : held->leaves)
+    memory.push_back({static_cast<std::uint32_t>(memory.size()), leaf.data, leaf.bytes});
+  check([&] {
+    Unlocked unlocked(self.state->inside());
+    return self.state->store().protect(memory, options);
+  }());
   self.state->protect(std::move(held));
 }
 
 void unprotect(StoreObject& self) {
   self.state->admit();
-  const std::size_t regions = demand_protected(*self.state).leaves.size();
-  for (std::uint32_t region = 0; region < regions; ++region) {
-    Signals signals;
-    waiting(*self.state, signals, [&] {
-      auto done = self.state->store().unprotect(region, signals.interrupt());
-      const bool gone = !done && done.error().code == Errc::invalid_argument;  // by a call that was interrupted
-      return gone ? Result<void>() : done;
-    });
-  }
-  self.state->protect(nullptr);
+  demand_protected(*self.state);
+  Signals signals;
+  const auto release = [&](const Result<void>* done) {
+    if (done != nullptr && *done) self.state->protect(nullptr);
+  };
+  waiting(*self.state, signals, [&] { return self.state->store().unprotect_all(signals.interrupt()); }, release);
 }
 
 // The bytes from an array's first element to its last.

@@ -65,12 +65,20 @@ UffdWatch::UffdWatch(WatchForm form, uffd::Opened opened, OwnDescriptor bell, Ow
       bell_(std::move(bell)),
       pagemap_(std::move(pagemap)) {}
 
-Result<void> UffdWatch::watch(PageRange range) {
-  if (auto good = check_watchable(range); !good) return good;
-  uffdio_register made{{number(range.begin), range.bytes}, UFFDIO_REGISTER_MODE_WP, 0};
-  if (::ioctl(faults_.fd(), UFFDIO_REGISTER, &made) == 0) return {};
-  if (errno == EBUSY) return Error{Errc::in_use, describe(range) + " are watched by another userfaultfd"};
-  return system_error("watching " + describe(range) + " failed", errno);
+Result<void> UffdWatch::watch_all(std::span<const PageRange> ranges) {
+  constexpr std::size_t kGap = 64 << 10;
+  const auto joined = joined_watchable(ranges, kGap);
+  if (!joined) return joined.error();
+  for (const PageRange& range : *joined) {
+    uffdio_register made{{number(range.begin), range.bytes}, UFFDIO_REGISTER_MODE_WP, 0};
+    if (::ioctl(faults_.fd(), UFFDIO_REGISTER, &made) == 0) continue;
+    const int error = errno;
+    for (const PageRange& one : ranges)
+      if (one.begin < range.begin) forget(one);
+    if (error == EBUSY) return Error{Errc::in_use, describe(range) + " are watched by another userfaultfd"};
+    return system_error("watching " + describe(range) + " failed", error);
+  }
+  return {};
 }
 
 void UffdWatch::forget(PageRange range) { unregister(number(range.begin), range.bytes); }

@@ -27,7 +27,9 @@ class UffdWatch final : public WriteWatch {
 
   WatchForm form() const noexcept override { return form_; }
   bool user_faults_only() const noexcept override { return user_faults_only_; }
-  Result<void> watch(PageRange range) override;
+  Result<void> watch(PageRange range) override { return watch_all({&range, 1}); }
+  /// Small gaps are registered too: each range alone would take two of the mappings that a process may have.
+  Result<void> watch_all(std::span<const PageRange> ranges) override;
   void forget(PageRange range) override;
   WatchResult arm(PageRange range) override;
   WatchResult disarm(PageRange range) override { return protect(range, false); }

@@ -1,5 +1,6 @@
 #include "os/write_watch.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -122,21 +123,53 @@ WatchResult check_pages(PageRange range) noexcept {
   return {Errc::invalid_argument, "are not whole pages of 4096 bytes", range};
 }
 
+Result<void> WriteWatch::watch_all(std::span<const PageRange> ranges) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    auto watched = watch(ranges[i]);
+    if (watched) continue;
+    for (const PageRange& range : ranges.first(i)) forget(range);
+    return watched;
+  }
+  return {};
+}
+
 Result<void> check_watchable(PageRange range) {
-  if (auto whole = check_pages(range); !whole) return whole;
+  auto joined = joined_watchable({&range, 1}, 0);
+  return joined ? Result<void>() : joined.error();
+}
+
+Result<std::vector<PageRange>> joined_watchable(std::span<const PageRange> ranges, std::size_t gap) {
   std::ifstream maps("/proc/self/maps");
   if (!maps) return Error{Errc::io_error, "/proc/self/maps cannot be read"};
-  auto at = reinterpret_cast<std::uintptr_t>(range.begin);
-  const std::uintptr_t end = at + range.bytes;
-  for (std::string line; at < end && std::getline(maps, line);) {
-    const auto mapping = mapping_of(line);
-    if (!mapping || mapping->end <= at) continue;
-    if (mapping->begin > at) break;
-    if (auto error = why_not(*mapping)) return std::move(*error);
-    at = mapping->end;
+  std::vector<Mapping> mappings;
+  for (std::string line; std::getline(maps, line);)
+    if (auto mapping = mapping_of(line)) mappings.push_back(std::move(*mapping));
+  const auto check = [&](PageRange range) -> Result<void> {
+    auto at = reinterpret_cast<std::uintptr_t>(range.begin);
+    const std::uintptr_t end = at + range.bytes;
+    for (auto one = std::ranges::upper_bound(mappings, at, {}, &Mapping::end);
+         at < end && one != mappings.end() && one->begin <= at; ++one) {
+      if (auto error = why_not(*one)) return std::move(*error);
+      at = one->end;
+    }
+    if (at >= end) return {};
+    return Error{Errc::invalid_argument, describe(range) + " are not all mapped"};
+  };
+  std::vector<PageRange> joined;
+  for (const PageRange& range : ranges) {
+    if (auto whole = check_pages(range); !whole) return whole.error();
+    if (auto good = check(range); !good) return good.error();
+    if (!joined.empty()) {
+      PageRange& last = joined.back();
+      const auto between = static_cast<std::size_t>(range.begin - last.end());
+      if (between <= gap && check({last.end(), between})) {
+        last.bytes += between + range.bytes;
+        continue;
+      }
+    }
+    joined.push_back(range);
   }
-  if (at >= end) return {};
-  return Error{Errc::invalid_argument, describe(range) + " are not all mapped"};
+  return joined;
 }
 
 std::vector<WatchAbility> SystemWriteWatches::abilities() {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,8 @@ class WriteWatch {
   /// pages, not mapped, not writable), unsupported (a file, a stack, code), in_use (another user of userfaultfd has
   /// it), out_of_memory.
   virtual Result<void> watch(PageRange range) = 0;
+  /// The same for many, ascending: all of them, or none.
+  virtual Result<void> watch_all(std::span<const PageRange> ranges);
   /// Writers go on. `range` was given to watch(), and is no longer. It may be gone meanwhile.
   virtual void forget(PageRange range) = 0;
 
@@ -115,6 +118,9 @@ class SystemWriteWatches final : public WriteWatches {
 
 /// Whether range can be watched, as WriteWatch::watch() says it.
 Result<void> check_watchable(PageRange range);
+/// Ascending ranges that can be watched, joined where at most `gap` bytes that can be watched too lie between. Errors:
+/// as WriteWatch::watch().
+Result<std::vector<PageRange>> joined_watchable(std::span<const PageRange> ranges, std::size_t gap);
 /// Error invalid_argument: these are not whole pages.
 WatchResult check_pages(PageRange range) noexcept;
 

@@ -118,7 +118,7 @@ Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {
     return added;
   };
   for (const Part& part : cut.memory->parts()) {
-    if (part.first) continue;
+    if (!part.is_edge()) continue;
     if (packed.size() == piece_bytes_)
       if (auto added = end_piece(); !added) return added.error();
     const std::size_t at = packed.size();

@@ -72,9 +72,10 @@ void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared
   if (zones > 0) static_cast<void>(plan->on({.kind = Event::protect, .now = now(), .zone = 0, .count = zones}));
   std::vector<Command> commands;
   commands.reserve(zones + kCommands);
+  const bool faults_end = faults == nullptr;
   WatchedMemory watched(std::move(memory), {std::move(faults), std::move(notes)});
   std::unique_lock lock(board_.mutex);
-  watched_.disarm_all();
+  if (!faults_end) watched_.disarm_all();  // else the end of the watch does so, in one call
   idle_wake_.wait(lock, [&] { return idle(); });
   if (plan_) {
     const policy::SnapshotCounters last = plan_->counters();
@@ -122,7 +123,7 @@ Result<bool> CutDriver::cut(const std::shared_ptr<Cut>& cut, bool full, std::spa
 std::optional<LostBody> CutDriver::copy_edges(Cut& cut) const {
   std::byte* to = cut.edges.data();
   for (const Part& part : memory().parts()) {
-    if (part.first) continue;
+    if (!part.is_edge()) continue;
     if (!read_memory(to, part.memory, part.bytes)) return LostBody{LostBody::How::unreadable, part.region};
     to += part.bytes;
   }

@@ -83,16 +83,16 @@ Result<void> DeviceArrays::add(const Protection& made, std::uint32_t zone_bytes)
   return {};
 }
 
-bool DeviceArrays::remove(std::uint32_t region) {
-  if (find_array(region) == nullptr) return false;
+void DeviceArrays::remove(std::span<const std::uint32_t> regions) {
+  const auto gone = [&](const auto& one) { return std::ranges::binary_search(regions, one->region); };
+  if (std::ranges::none_of(arrays_, gone)) return;
   static_cast<void>(static_cast<bool>(device_->synchronize()));
-  std::erase_if(arrays_, [&](const auto& one) { return one->region == region; });
-  return true;
+  std::erase_if(arrays_, gone);
 }
 
 DeviceArrays::Array* DeviceArrays::find_array(std::uint32_t region) const {
-  const auto found = std::ranges::find(arrays_, region, [](const auto& one) { return one->region; });
-  return found == arrays_.end() ? nullptr : found->get();
+  const auto found = std::ranges::lower_bound(arrays_, region, {}, [](const auto& one) { return one->region; });
+  return found == arrays_.end() || (*found)->region != region ? nullptr : found->get();
 }
 
 void DeviceArrays::begin(std::shared_ptr<const ProtectedMemory> memory) {

@@ -41,8 +41,8 @@ class DeviceArrays {
   /// Errors: unsupported (a way of tracking that needs page protection, memory that is not aligned), invalid_argument
   /// (a zone that is too large), out_of_memory.
   Result<void> add(const Protection& made, std::uint32_t zone_bytes);
-  /// False: it has no such region.
-  bool remove(std::uint32_t region);
+  /// Regions, ascending; those that are not here are left out.
+  void remove(std::span<const std::uint32_t> regions);
   /// Other memory from now on: nothing is known of any array.
   void begin(std::shared_ptr<const ProtectedMemory> memory);
   /// The next cut stores everything: something that was listed may be lost.

@@ -20,7 +20,7 @@ class DeviceSide {
 
   /// Errors: those of DeviceArrays::add.
   Result<void> add(const Protection& made);
-  bool remove(std::uint32_t region) { return arrays_.remove(region); }
+  void remove(std::span<const std::uint32_t> regions) { arrays_.remove(regions); }
   void begin(std::shared_ptr<const ProtectedMemory> memory) { arrays_.begin(std::move(memory)); }
   void stop(const Error& why);
 

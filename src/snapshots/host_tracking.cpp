@@ -14,38 +14,66 @@ using platform::WatchForm;
 
 // --- what is watched -------------------------------------------------------------------------------------------------
 
-Result<void> HostTracking::add(const Protection& made) {
-  auto track = choose_track(made.track);
+Result<void> HostTracking::add(std::span<const Protection> made) {
+  if (made.empty()) return {};
+  auto track = choose_track(made[0].track);
   if (!track) return track.error();
-  const ProtectedMemory alone(std::span(&made, 1), zone_bytes_);
+  const ProtectedMemory alone(made, zone_bytes_);
   if (alone.bodies().empty()) return {};
-  const PageRange pages = alone.bodies()[0].pages();
   auto watch = watch_for(*track);
   if (!watch) return watch.error();
   if (*watch != nullptr) {
-    if (auto watched = (*watch)->watch().watch(pages); !watched) return watched;
-  }
-  if (*track == Track::scan) {
-    if (auto armed = (*watch)->watch().arm(pages); !armed) {
-      (*watch)->watch().forget(pages);
-      return armed;
+    if (auto watched = watch_bodies(**watch, alone, *track == Track::scan); !watched) {
+      watch = std::shared_ptr<WatchThread>();
+      end_unused();
+      return watched;
     }
   }
-  const auto next = std::ranges::upper_bound(tracked_, made.region, {}, &Tracked::region);
-  tracked_.insert(next, {.region = made.region,
-                         .track = *track,
-                         .watch = std::move(*watch),
-                         .automatic = made.track == Track::automatic,
-                         .choice = policy::TrackChoice(policy::track_bounds(zone_bytes_))});
+  const auto before = static_cast<std::ptrdiff_t>(tracked_.size());
+  for (const Body& body : alone.bodies())
+    tracked_.push_back({.region = body.region,
+                        .pages = body.pages(),
+                        .track = *track,
+                        .watch = *watch,
+                        .automatic = made[0].track == Track::automatic,
+                        .choice = policy::TrackChoice(policy::track_bounds(zone_bytes_))});
+  std::ranges::inplace_merge(tracked_, tracked_.begin() + before, {}, &Tracked::region);
   return {};
 }
 
-std::shared_ptr<WatchThread> HostTracking::remove(std::uint32_t region) {
-  const auto tracked = std::ranges::find(tracked_, region, &Tracked::region);
-  if (tracked == tracked_.end()) return {};
-  std::shared_ptr<WatchThread> watch = std::move(tracked->watch);
-  tracked_.erase(tracked);
-  return watch;
+Result<void> HostTracking::watch_bodies(WatchThread& watch, const ProtectedMemory& memory, bool arm) {
+  std::vector<PageRange> pages;
+  for (const Body& body : memory.bodies()) pages.push_back(body.pages());
+  std::ranges::sort(pages, {}, &PageRange::begin);
+  if (auto watched = watch.watch().watch_all(pages); !watched || !arm) return watched;
+  for (const PageRange& range : pages) {
+    const auto armed = watch.watch().arm(range);
+    if (armed) continue;
+    for (const PageRange& one : pages) watch.watch().forget(one);
+    return armed;
+  }
+  return {};
+}
+
+std::vector<HostTracking::Forget> HostTracking::remove(std::span<const std::uint32_t> regions) {
+  std::vector<Forget> gone;
+  std::erase_if(tracked_, [&](Tracked& one) {
+    if (!std::ranges::binary_search(regions, one.region)) return false;
+    if (one.watch != nullptr) gone.push_back({std::move(one.watch), one.pages});
+    return true;
+  });
+  end_unused();
+  std::erase_if(gone, [&](const Forget& one) { return !used(one.watch); });
+  return gone;
+}
+
+bool HostTracking::used(const std::shared_ptr<WatchThread>& watch) const {
+  return std::ranges::any_of(tracked_, [&](const Tracked& one) { return one.watch == watch; });
+}
+
+void HostTracking::end_unused() {
+  for (std::shared_ptr<WatchThread>* mine : {&faults_, &notes_})
+    if (!used(*mine)) mine->reset();
 }
 
 void HostTracking::begin(std::shared_ptr<const ProtectedMemory> memory) {

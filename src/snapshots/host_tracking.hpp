@@ -27,11 +27,16 @@ class HostTracking {
   HostTracking(std::shared_ptr<platform::WriteWatches> watches, CutDriver& driver, std::uint32_t zone_bytes)
       : watches_(std::move(watches)), driver_(driver), zone_bytes_(zone_bytes) {}
 
-  /// Watches this memory from now on. Called before anything else is changed. Errors: unsupported, in_use,
-  /// out_of_memory.
-  Result<void> add(const Protection& made);
-  /// Returns the watch that has to forget the region's memory once the driver has begun without it; null: none has to.
-  std::shared_ptr<WatchThread> remove(std::uint32_t region);
+  /// Watches this memory from now on, ascending by region and all in one way. Called before anything else is changed.
+  /// Errors: unsupported, in_use, out_of_memory.
+  Result<void> add(std::span<const Protection> made);
+  struct Forget {
+    std::shared_ptr<WatchThread> watch;
+    platform::PageRange pages;
+  };
+  /// Regions, ascending. Returns what has to be forgotten once the driver has begun without it; a watch of nothing else
+  /// ends with the driver's use of it.
+  std::vector<Forget> remove(std::span<const std::uint32_t> regions);
   /// This memory from now on, all of it dirty. No cut is in flight.
   void begin(std::shared_ptr<const ProtectedMemory> memory);
   void clear();
@@ -56,6 +61,7 @@ class HostTracking {
   // How writes to a body are found.
   struct Tracked {
     std::uint32_t region = 0;
+    platform::PageRange pages = {};
     Track track = Track::everything;          // never `automatic`
     std::shared_ptr<WatchThread> watch = {};  // Track::faults, Track::scan
     bool automatic = false;
@@ -67,13 +73,16 @@ class HostTracking {
   };
   Result<Track> choose_track(Track wanted);
   Result<std::shared_ptr<WatchThread>> watch_for(Track track);
+  Result<void> watch_bodies(WatchThread& watch, const ProtectedMemory& memory, bool arm);
+  bool used(const std::shared_ptr<WatchThread>& watch) const;
+  void end_unused();
   Result<void> compare(const Body& body, Tracked& tracked, FoundWrites& found);
   Result<void> take_notes(const Body& body, Tracked& tracked, FoundWrites& found);
 
   const std::shared_ptr<platform::WriteWatches> watches_;
   CutDriver& driver_;
   const std::uint32_t zone_bytes_;
-  std::shared_ptr<WatchThread> faults_, notes_;  // made at need, and anew when they have failed
+  std::shared_ptr<WatchThread> faults_, notes_;  // made at need, and anew when they have failed; not without a body
   std::vector<Tracked> tracked_;                 // for each body
   std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
   std::vector<platform::WatchAbility> abilities_;

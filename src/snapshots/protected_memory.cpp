@@ -15,7 +15,8 @@ std::uint64_t address_of(const std::byte* memory) { return reinterpret_cast<std:
 ProtectedMemory::ProtectedMemory(std::span<const Protection> protections, std::uint32_t zone_bytes)
     : zone_bytes_(zone_bytes) {
   std::vector<const Protection*> order;
-  for (const Protection& one : protections) order.push_back(&one);
+  for (const Protection& one : protections)
+    if (one.bytes > 0) order.push_back(&one);
   std::ranges::sort(order, {}, [](const Protection* one) { return one->memory; });
   for (std::size_t i = 1; i < order.size(); ++i)
     if (order[i - 1]->memory + order[i - 1]->bytes > order[i]->memory)
@@ -28,6 +29,7 @@ ProtectedMemory::ProtectedMemory(std::span<const Protection> protections, std::u
   };
   for (const Protection& one : protections) {
     if (one.on_device) continue;
+    if (one.bytes == 0) parts_.push_back({.region = one.region});
     const std::uint64_t begin = address_of(one.memory), end = begin + one.bytes;
     const std::uint64_t from = platform::round_up(begin), to = end / platform::kBlock * platform::kBlock;
     const auto add = [&](std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> zone) {
@@ -61,6 +63,12 @@ ProtectedMemory::ProtectedMemory(std::span<const Protection> protections, std::u
 const Body& ProtectedMemory::body_of(std::uint32_t zone) const {
   const auto after = std::ranges::upper_bound(bodies_, zone, {}, &Body::first);
   return *(after - 1);
+}
+
+const Body* ProtectedMemory::body_of_region(std::uint32_t region, bool on_device) const {
+  const std::span<const Body> all = on_device ? device_bodies() : bodies();
+  const auto found = std::ranges::lower_bound(all, region, {}, &Body::region);
+  return found == all.end() || found->region != region ? nullptr : &*found;
 }
 
 platform::PageRange ProtectedMemory::range_of(std::uint32_t zone) const { return range_of(zone, 1); }

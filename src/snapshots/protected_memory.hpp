@@ -39,7 +39,9 @@ struct Part {
   std::uint64_t at = 0;      // in the user's region
   std::byte* memory = nullptr;
   std::uint64_t bytes = 0;
-  std::optional<std::uint32_t> first;  // zone in the plan; none: an edge, which is one zone
+  std::optional<std::uint32_t> first;  // zone in the plan; none: an edge, which is one zone, or an empty region
+
+  bool is_edge() const { return !first && bytes > 0; }
 };
 
 /// Constant, so any thread may read it.
@@ -58,6 +60,8 @@ class ProtectedMemory {
   std::uint64_t edges() const { return edges_; }  // how many
 
   const Body& body_of(std::uint32_t zone) const;
+  /// Null: it has none, only edges.
+  const Body* body_of_region(std::uint32_t region, bool on_device) const;
   platform::PageRange range_of(std::uint32_t zone) const;
   /// The range of several zones of one body.
   platform::PageRange range_of(std::uint32_t first, std::uint32_t count) const;

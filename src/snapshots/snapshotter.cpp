@@ -167,42 +167,66 @@ std::optional<Error> Snapshotter::refused() const {
 
 // --- protection ------------------------------------------------------------------------------------------------------
 
-Result<void> Snapshotter::protect(std::uint32_t region, void* memory, std::size_t bytes,
-                                  const ProtectOptions& options) {
+Result<void> Snapshotter::protect(std::span<const Target> memory, const ProtectOptions& options) {
   if (auto error = refused()) return *error;
   const std::lock_guard lock(calls_);
   const auto engine = engine_.lock();
   if (ended_ || !engine) return snapshots_closed();
-  const Protection made{region, static_cast<std::byte*>(memory), bytes, options.track,
-                        engine->device()->owns(memory, bytes)};
-  if (auto good = check_protection(made, protections_, engine->device()->gpu()); !good) return good;
-  std::vector<Protection> all = protections_;
-  const auto place = std::ranges::upper_bound(all, region, {}, &Protection::region);
-  all.insert(place, made);
-
-  if (made.on_device) cuts_.wait_down_to(0, {});  // their pieces are gathered from the list of arrays
-  // The watch comes first: if it fails, nothing has changed.
-  if (auto added = made.on_device ? device_.add(made) : tracking_.add(made); !added) return added;
+  std::vector<Protection> made;
+  for (const Target& one : memory)
+    made.push_back({one.id, static_cast<std::byte*>(one.data), one.bytes, options.track,
+                    one.bytes > 0 && engine->device()->owns(one.data, one.bytes)});
+  if (auto good = check_protections(made, protections_, engine->device()->gpu()); !good) return good;
+  std::ranges::sort(made, {}, &Protection::region);
+  // The watches come first: if they fail, nothing has changed.
+  if (auto added = add(made); !added) return added;
+  std::vector<Protection> all;
+  std::ranges::merge(protections_, made, std::back_inserter(all), {}, &Protection::region, &Protection::region);
   replace(std::move(all));
   return {};
 }
 
-Result<void> Snapshotter::unprotect(std::uint32_t region, const Interrupt& interrupted) {
+Result<void> Snapshotter::add(std::span<const Protection> made) {
+  std::vector<Protection> on_host;
+  std::vector<std::uint32_t> on_device;
+  std::ranges::copy_if(made, std::back_inserter(on_host), [](const Protection& one) { return !one.on_device; });
+  if (on_host.size() < made.size()) cuts_.wait_down_to(0, {});  // their pieces are gathered from the list of arrays
+  Result<void> added;
+  for (const Protection& one : made) {
+    if (!one.on_device) continue;
+    if (added = device_.add(one); !added) break;
+    on_device.push_back(one.region);
+  }
+  if (added) added = tracking_.add(on_host);
+  if (!added) device_.remove(on_device);
+  return added;
+}
+
+Result<void> Snapshotter::unprotect(std::optional<std::uint32_t> region, const Interrupt& interrupted) {
   if (auto error = refused()) return *error;
   const std::lock_guard lock(calls_);
   if (ended_) return snapshots_closed();
-  std::vector<Protection> all = protections_;
-  if (std::erase_if(all, [&](const Protection& one) { return one.region == region; }) == 0)
-    return Error{Errc::invalid_argument, "region " + std::to_string(region) + " is not protected"};
+  if (region && find(*region) == nullptr)
+    return Error{Errc::invalid_argument, "region " + std::to_string(*region) + " is not protected"};
   if (auto waited = wait_for_cuts(0, {}, interrupted); !waited) return waited;
-  const std::shared_ptr<const ProtectedMemory> before = memory_;
-  const std::shared_ptr<WatchThread> watch = tracking_.remove(region);
-  device_.remove(region);
-  replace(std::move(all));
-  for (const Body& body : before->bodies()) {
-    if (body.region == region && watch != nullptr) watch->watch().forget(body.pages());
+  std::vector<Protection> left;
+  std::vector<std::uint32_t> regions;
+  for (const Protection& one : protections_) {
+    if (region && one.region != *region)
+      left.push_back(one);
+    else
+      regions.push_back(one.region);
   }
+  const auto forgotten = tracking_.remove(regions);
+  device_.remove(regions);
+  replace(std::move(left));
+  for (const HostTracking::Forget& one : forgotten) one.watch->watch().forget(one.pages);
   return {};
+}
+
+const Protection* Snapshotter::find(std::uint32_t region) const {
+  const auto found = std::ranges::lower_bound(protections_, region, {}, &Protection::region);
+  return found == protections_.end() || found->region != region ? nullptr : &*found;
 }
 
 void Snapshotter::replace(std::vector<Protection> protections) {
@@ -218,22 +242,20 @@ Result<void> Snapshotter::touch(std::uint32_t region, std::uint64_t offset, std:
   if (auto error = refused()) return *error;
   const std::lock_guard lock(calls_);
   if (ended_) return snapshots_closed();
-  const auto found = std::ranges::find(protections_, region, &Protection::region);
-  if (found == protections_.end())
-    return Error{Errc::invalid_argument, "region " + std::to_string(region) + " is not protected"};
+  const Protection* const found = find(region);
+  if (found == nullptr) return Error{Errc::invalid_argument, "region " + std::to_string(region) + " is not protected"};
   if (offset > found->bytes || bytes > found->bytes - offset)
     return Error{Errc::invalid_argument, "offset=" + std::to_string(offset) + ", bytes=" + std::to_string(bytes) +
                                              " is not valid: region " + std::to_string(region) + " has " +
                                              std::to_string(found->bytes) + " bytes"};
-  for (const Body& body : memory_->bodies()) {
-    if (body.region != region) continue;
-    const PageRange written{found->memory + offset, static_cast<std::size_t>(bytes)};
-    const auto zones = ProtectedMemory::zones_in(body, written, zone_bytes_);
-    if (zones.count > 0) driver_.touch(zones);
-  }
-  for (const Body& body : memory_->device_bodies())
-    if (body.region == region && bytes > 0)
-      device_.touch(ProtectedMemory::zones_in(body, {found->memory + offset, bytes}, zone_bytes_));
+  const Body* const body = memory_->body_of_region(region, found->on_device);
+  if (body == nullptr || bytes == 0) return {};
+  const auto zones = ProtectedMemory::zones_in(*body, {found->memory + offset, bytes}, zone_bytes_);
+  if (zones.count == 0) return {};
+  if (found->on_device)
+    device_.touch(zones);
+  else
+    driver_.touch(zones);
   return {};
 }
 
@@ -309,7 +331,7 @@ Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std
 std::vector<storage::ZoneRange> Snapshotter::restored_zones(const Body& body, std::span<const Target> targets,
                                                             const storage::StoredSnapshot& from,
                                                             std::span<const storage::ZoneRange> zones) const {
-  const auto protection = std::ranges::find(protections_, body.region, &Protection::region);
+  const Protection* const protection = find(body.region);
   if (std::ranges::none_of(targets, [&](const Target& target) {
         return target.id == body.region && target.data == protection->memory && target.bytes == protection->bytes;
       }))
@@ -400,7 +422,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
     }
   }
   std::uint64_t edge_bytes = 0;
-  for (const Part& part : memory_->parts()) edge_bytes += part.first ? 0 : part.bytes;
+  for (const Part& part : memory_->parts()) edge_bytes += part.is_edge() ? part.bytes : 0;
   const auto cut = std::shared_ptr<Cut>(new Cut{.board = cuts_.board(),
                                                 .process = process_,
                                                 .version = version,

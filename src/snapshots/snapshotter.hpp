@@ -38,8 +38,10 @@ class Snapshotter final : public runtime::Attached {
   std::uint32_t zone_bytes() const { return zone_bytes_; }
   const Setup& setup() const { return setup_; }
 
-  Result<void> protect(std::uint32_t region, void* memory, std::size_t bytes, const ProtectOptions& options);
-  Result<void> unprotect(std::uint32_t region, const Interrupt& interrupted = {});
+  /// All of it, or none.
+  Result<void> protect(std::span<const Target> memory, const ProtectOptions& options);
+  /// One region, or all of them.
+  Result<void> unprotect(std::optional<std::uint32_t> region, const Interrupt& interrupted);
   Result<void> touch(std::uint32_t region, std::uint64_t offset, std::uint64_t bytes);
   Result<std::shared_ptr<Cut>> snapshot(Version version, const SnapshotOptions& options);
   SnapshotStats stats();
@@ -56,7 +58,9 @@ class Snapshotter final : public runtime::Attached {
   Snapshotter(std::shared_ptr<runtime::Engine> engine, std::uint32_t zone_bytes, Setup setup);
   Result<void> start();
   std::optional<Error> refused() const;
+  Result<void> add(std::span<const Protection> made);
   void replace(std::vector<Protection> protections);
+  const Protection* find(std::uint32_t region) const;
   Result<std::shared_ptr<Cut>> take(runtime::Engine& engine, Version version, const SnapshotOptions& options);
   void lose_track(const Error& why);
   Result<std::shared_ptr<Cut>> store_everything(runtime::Engine& engine, Version version,

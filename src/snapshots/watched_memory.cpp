@@ -135,9 +135,14 @@ bool WatchedMemory::lose(PageRange range, How how) {
 void WatchedMemory::lose_watches() { std::ranges::fill(lost_, How::unwatched); }
 
 void WatchedMemory::take_over_lost(const WatchedMemory& before) {
-  for (std::size_t b = 0; b < lost_.size(); ++b)
-    for (std::size_t old = 0; old < before.lost_.size(); ++old)
-      if (before.memory_->bodies()[old].same_memory(memory_->bodies()[b])) lost_[b] = before.lost_[old];
+  const std::span<const Body> bodies = memory_->bodies();
+  for (std::size_t old = 0; old < before.lost_.size(); ++old) {
+    if (!before.lost_[old]) continue;
+    const Body& one = before.memory_->bodies()[old];
+    const Body* const now = memory_->body_of_region(one.region, false);
+    if (now != nullptr && now->same_memory(one))
+      lost_[static_cast<std::size_t>(now - bodies.data())] = before.lost_[old];
+  }
   for (const auto& watch : watches_)
     if (watch != nullptr && watch->failed()) lose_watches();
 }

@@ -39,7 +39,8 @@ MadeMap ZoneTable::add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t 
   for (const Part& part : memory.parts()) {
     const auto region = static_cast<std::uint32_t>(made.map.regions.size());
     made.map.regions.push_back({part.bytes, memory.zone_bytes()});
-    if (!part.first) {
+    if (part.bytes == 0) continue;
+    if (part.is_edge()) {
       made.map.extents.push_back({{region, 0, 1}, 0, edges.front().offset});
       made.map.sums.push_back(edges.front().sum);
       edges = edges.subspan(1);

@@ -247,6 +247,19 @@ def test_torch_tensors_come_back_as_tensors(store: ebbtide.Store) -> None:
         assert torch.equal(back, given.T)
 
 
+def test_a_tensor_in_another_order_is_filled_as_the_refusal_says(store: ebbtide.Store) -> None:
+    torch = pytest.importorskip("torch")
+    image = torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    store.checkpoint(0, {"image": image})
+    into = torch.zeros_like(image, memory_format=torch.preserve_format)
+    with pytest.raises(
+        ebbtide.InvalidArgument, match=r"out\['image'\] has gaps.*\.contiguous\(\) makes one.*x\.copy_\(\)"
+    ):
+        store.restore(0, out={"image": into})
+    into.copy_(store.restore(0)["image"])
+    assert torch.equal(into, image) and into.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_torchs_default_device_is_not_that_of_host_memory(store: ebbtide.Store) -> None:
     torch = pytest.importorskip("torch")
     for version, dtype in enumerate((torch.float32, torch.bfloat16)):

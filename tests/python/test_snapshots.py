@@ -1,5 +1,8 @@
 """Snapshots of arrays that the program goes on writing to."""
 
+import contextlib
+import mmap
+import os
 import signal
 import threading
 import time
@@ -99,6 +102,89 @@ def test_the_program_writes_on_while_a_snapshot_is_copied(store):
     for step in range(20):
         found = store.restore(step, keep=True)
         assert found[-1000:].max() <= found[:1000].max() <= found[-1000:].min() + 1
+
+
+@pytest.mark.parametrize("track", TRACKS)
+def test_empty_arrays_are_protected_and_come_back_empty(tmp_path, track):
+    if not can_track(track):
+        pytest.skip(f"this machine does not allow {track}")
+    nothing = numpy.zeros((0, 3), "f4")
+    state = {"none": nothing, "field": numpy.zeros(3000), "also none": numpy.zeros(0, "i2"), "few": numpy.zeros(5)}
+    with ebbtide.open(tmp_path / "run", **SMALL, durability="process") as store:
+        for given in (state, [nothing], nothing):
+            store.protect(given, track=track, zone="4KiB")
+            for version in range(3):
+                state["field"][version], state["few"][0] = 1 + version, 1 + version
+                for one in state.values() if given is state else (nothing,):
+                    store.touch(one)
+                store.snapshot(version)
+            store.restore(2, out=given, keep=True)  # in place
+            if given is not state:
+                for version in range(3):
+                    found = store.restore(version, keep=True)
+                    assert (found[0] if given is not nothing else found).shape == (0, 3)
+                    store.drop(version)
+            else:
+                kept = {version: store.restore(version, keep=True) for version in range(3)}
+                for version in range(3):
+                    store.drop(version)
+                for version, found in kept.items():
+                    assert list(found) == list(state) and found["none"].shape == (0, 3) and found["none"].dtype == "f4"
+                    assert found["also none"].dtype == "i2" and found["few"][0] == 1 + version
+                    assert list(found["field"][:4]) == [step + 1 if step <= version else 0 for step in range(4)]
+            store.unprotect()
+        store.protect(state, track=track, zone="4KiB")
+        store.snapshot(9)
+    with ebbtide.open(tmp_path / "run", **SMALL, durability="process") as store:
+        found = store.restore(9)
+        assert all(numpy.array_equal(found[name], array) for name, array in state.items())
+
+
+def userfaultfds() -> list[str]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return [name for name in found if name == "anon_inode:[userfaultfd]"]
+
+
+@pytest.mark.parametrize("track", ["auto", "faults", "scan"])
+def test_no_userfaultfd_is_open_while_nothing_is_protected(store, track):
+    if not can_track(track):
+        pytest.skip(f"this machine does not allow {track}")
+    arrays = [numpy.zeros(1 << 14) for _ in range(3)]
+    for version in range(3):
+        store.protect(arrays, track=track)
+        arrays[1][version] = 1
+        store.snapshot(version)
+        store.unprotect()
+        assert userfaultfds() == []
+    code = numpy.frombuffer(mmap.mmap(-1, 1 << 16, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC), "u1")
+    with pytest.raises(ebbtide.Unsupported, match="it is code"):
+        store.protect([*arrays, code], track=track)
+    assert userfaultfds() == []
+
+
+def test_many_arrays_take_few_mappings(store):
+    if not can_track("faults"):
+        pytest.skip("this machine does not allow faults")
+
+    def mappings() -> int:
+        with open("/proc/self/maps") as lines:
+            return sum(1 for _ in lines)
+
+    arrays = [numpy.zeros(1200) for _ in range(3000)]  # of two pages or three, which begin and end within one
+    before = mappings()
+    store.protect(arrays, track="faults", zone="4KiB")
+    assert mappings() - before < 1000  # each alone takes two; a process may have 65,530
+    arrays[7][3] = 1
+    store.snapshot(0)
+    arrays[7][3] = 2
+    store.snapshot(1)
+    assert [store.restore(version, keep=True)[7][3] for version in (0, 1)] == [1, 2]
+    assert store.info(1)["bytes"] < store.info(0)["bytes"]
+    store.unprotect()
+    assert mappings() - before < 1000
 
 
 def test_only_the_zones_that_differ_are_restored_over_what_is_there(store):

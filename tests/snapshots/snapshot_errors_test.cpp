@@ -30,7 +30,6 @@ TEST_F(SnapshotErrors, WrongProtectionsAreRefused) {
   EXPECT_EQ(protect(1, next - 1, kPage, kPage), Errc::invalid_argument) << "memory twice";
   EXPECT_EQ(protect(0xFFFFFFFE, next, kPage, kPage), Errc::invalid_argument) << "the store's own region";
   EXPECT_EQ(protect(1, nullptr, kPage, kPage), Errc::invalid_argument);
-  EXPECT_EQ(protect(1, next, 0, kPage), Errc::invalid_argument);
   Pages gone(4 * kPage);
   std::byte* const at = gone.data();
   gone.unmap();
