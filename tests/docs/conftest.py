@@ -28,9 +28,12 @@ def library() -> pathlib.Path:
 
 @pytest.fixture
 def environment(tmp_path) -> dict[str, str]:
-    """As a reader's shell, with .venv/bin on PATH. The stores' files lie in build/: a temporary folder may be a tmpfs."""
+    """As a reader's shell, with .venv/bin on PATH. The stores' files lie in build/: a temporary folder may be a tmpfs.
+
+    The device is the reader's too: tests/python/conftest.py, in the same run, chooses "cpu" for its own tests.
+    """
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "EBBTIDE_DEVICE"},
         "EBBTIDE_JOB": f"docs-{tmp_path.name}-{os.getpid()}",  # examples that run at the same time are jobs of their own
         "EBBTIDE_DIR": str(SCRATCH),
         "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}",

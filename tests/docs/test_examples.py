@@ -1,7 +1,7 @@
 """Every command and every example of the documentation is run.
 
-A `python` block that begins with `# needs a GPU`, and a command with `--device cuda`, are skipped where there is none
-(`pytest -m gpu` runs them alone); a block or an example that begins with `# needs torch`, or another package, where that is
+Stores are on the GPU if there is one. A `python` block that begins with `# needs a GPU`, and a command with
+`--device cuda`, are skipped where there is none (`pytest -m gpu` runs them alone); a block or an example that begins with `# needs torch`, or another package, where that is
 not installed.
 A fenced block names its language: `python`, `c` and `cpp` blocks are whole programs and must end well; `sh` blocks, and
 indented ones, are commands, one a line; other languages are pictures, data or output.
@@ -119,6 +119,12 @@ def test_every_block_names_a_language_that_is_known():
     assert [b.where for b in BLOCKS if b.language not in {"sh", "python", "c", "cpp"} | INERT] == []
 
 
+def test_the_device_of_an_example_is_the_readers(monkeypatch, request):
+    monkeypatch.setenv("EBBTIDE_DEVICE", "cpu")  # as the tests of tests/python set it
+    assert "EBBTIDE_DEVICE" not in request.getfixturevalue("environment")
+
+
+@pytest.mark.block
 @of("python")
 def test_python_block(block, environment, tmp_path):
     script = tmp_path / "example.py"

@@ -10,8 +10,8 @@ from importlib import metadata
 
 from .session import ROOT, Session
 
-NEEDED = {"cxx": "ebb_tests", "memcheck": "ebb_tests", "python": "_core", "memcheck_python": "_core",
-          "python_calls": "_core", "shots": "_core"}  # fmt: skip
+NEEDED = {"cxx": "ebb_tests", "memcheck": "ebb_tests", "python": "_core", "docs": "_core",
+          "memcheck_python": "_core", "python_calls": "_core", "shots": "_core"}  # fmt: skip
 
 
 def build(session: Session, stages: set[str]) -> None:

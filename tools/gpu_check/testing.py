@@ -29,15 +29,23 @@ def cxx(session: Session) -> None:
 
 
 def python(session: Session) -> None:
-    report = session.out / "pytest.xml"
-    report.unlink(missing_ok=True)
+    pytest(session, "Python tests", "pytest.xml", "-m", "gpu or device", "tests/python")
+
+
+def docs(session: Session) -> None:
+    """The Python blocks of the documentation, and its commands that name a GPU."""
+    pytest(session, "documentation", "docs.xml", "-m", "gpu or block", "tests/docs/test_examples.py")
+
+
+def pytest(session: Session, what: str, report: str, *tests: str) -> None:
+    path = session.out / report
+    path.unlink(missing_ok=True)
     status = session.run(
-        *session.python("-m", "pytest", "-q", "-m", "gpu or device", "tests/python", "tests/docs/test_examples.py",
-                        "-p", "no:cacheprovider", f"--junitxml={report}", "-o", "junit_family=xunit2",
-                        "-o", "faulthandler_timeout=120"),
+        *session.python("-m", "pytest", "-q", *tests, "-p", "no:cacheprovider", f"--junitxml={path}",
+                        "-o", "junit_family=xunit2", "-o", "faulthandler_timeout=120"),
         EBBTIDE_DIR=str(session.scratch), TMPDIR=str(session.scratch),
     )  # fmt: skip
-    count(session, "Python tests", report, status)
+    count(session, what, path, status)
 
 
 def count(session: Session, what: str, report: Path, status: int) -> None:
