@@ -204,7 +204,8 @@ class _Built(_trees.Built):
                 raise Unsupported(
                     "a pickled object is in this checkpoint: reading it runs its code; pickle=True allows that"
                 )
-            return pickle.loads(base64.b64decode(parts[0]) if tag == "p" else np.asarray(self._storages[parts[0]]))
+            stored: Any = base64.b64decode(parts[0]) if tag == "p" else np.asarray(self._storages[parts[0]])
+            return pickle.loads(stored)
         return super().other(tag, parts)
 
 
