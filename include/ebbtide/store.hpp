@@ -215,8 +215,8 @@ class Store : public History {
 
   /// A new file, to be written (see File). Errors: version_exists (it is there, or being written), invalid_argument (no
   /// name, or one of more than 65,000 bytes), unsupported (read-only), closed. `keep_last` and `keep_every` count
-  /// whole files of one name: when one is closed, older ones that enough durable ones of this process make up for are
-  /// dropped. `timeout`: how long a write waits for memory of the cache that no transfer can free.
+  /// whole files of one name: when one is durable, older ones that enough durable ones make up for are dropped.
+  /// `timeout`: how long a write waits for memory of the cache that no transfer can free.
   Result<File> create_file(std::string name, Version version, Seconds timeout = Seconds{10});
   /// A file to be read: `version`, or the newest. Errors: unknown_version (it is not there, or not whole), damaged,
   /// lost, io_error, closed.

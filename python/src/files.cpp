@@ -126,7 +126,7 @@ void bind_files(nb::module_& module, nb::class_<StoreObject, HistoryObject>& sto
 
 Closing it makes it visible under ``version``, whole; leaving ``with`` by an exception leaves nothing, as does a process
 that dies. timeout: seconds that a write waits for memory of the cache that no transfer can free; None: as long as it takes.
-With ``keep_last``, closing drops older files of this name that enough durable ones of this process make up for.
+With ``keep_last``, a file that is durable drops older ones of its name that enough durable ones make up for.
 Raises :class:`ebbtide.VersionExists` (it is there, or being written), :class:`ebbtide.InvalidArgument`,
 :class:`ebbtide.Unsupported` (a read-only store).
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "planner/retention.hpp"
 
@@ -13,6 +14,15 @@ constexpr std::uint64_t kShare = 16;  // of the cache a piece is at most so smal
 
 Error not_there(const FileName& file, const std::string& why) {
   return {Errc::unknown_version, file.text() + " is not there: " + why};
+}
+
+// The record's first: what a crash leaves without it is no file.
+std::vector<std::string> histories(const Directory::Parts::value_type& file) {
+  const FileName name{file.first.first, file.first.second};
+  std::vector<std::string> names{name.record()};
+  for (const std::string& part : file.second)
+    if (part != "record" && part != "writer") names.push_back(name.prefix() + part);
+  return names;
 }
 
 bool has_record(const std::vector<std::string>& parts) { return std::ranges::find(parts, "record") != parts.end(); }
@@ -83,25 +93,41 @@ Result<void> Directory::drop_left_over(const FileName& writing) const {
   return {};
 }
 
-void Directory::retire(const FileName& closed) const {
-  const policy::Retention& how = engine_->retention();
-  if (how.keep_last == 0) return;
-  const auto all = parts(closed.name);
-  if (!all) return;
-  std::vector<policy::Retained> newest_first;
-  for (auto at = all->rbegin(); at != all->rend(); ++at) {
-    const FileName file{at->first.first, at->first.second};
-    if (has_record(at->second))
-      newest_first.push_back({file.version, safe(file, at->second), file.version == closed.version});
-  }
-  for (const auto& [place, goes] : policy::dispensable(how, newest_first)) {
-    const FileName file{closed.name, newest_first[place].version};
-    if (goes) static_cast<void>(drop(file, all->at({file.name, file.version})));  // what stays goes with the next
-  }
+void Directory::begin_retention() const {
+  if (engine_->retention().keep_last == 0) return;
+  engine_->on_files_durable([](runtime::Engine& engine, const std::optional<std::string>& history) {
+    const Directory files(std::shared_ptr<runtime::Engine>(std::shared_ptr<void>(), &engine));  // does not keep it
+    const auto part = history ? parse_history(*history) : std::nullopt;
+    const auto parts = files.parts(part ? std::optional(part->file.name) : std::nullopt);
+    if (!parts) return;
+    if (part) {
+      const auto file = parts->find({part->file.name, part->file.version});
+      if (file == parts->end() || !engine.standing(histories(*file)).safe) return;
+    }
+    Parts of_one_name;
+    for (auto at = parts->begin(); at != parts->end();) {
+      of_one_name.insert(*at);
+      if (++at == parts->end() || at->first.first != of_one_name.begin()->first.first)
+        files.retire(std::exchange(of_one_name, {}));
+    }
+  });
 }
 
-bool Directory::safe(const FileName& file, const std::vector<std::string>& parts) const {
-  return std::ranges::all_of(parts, [&](const std::string& part) { return engine_->all_safe(file.prefix() + part); });
+// Drops what newer files make up for. What is not safe yet makes up for nothing.
+void Directory::retire(const Parts& of_one_name) const {
+  std::vector<policy::Retained> newest_first;
+  std::vector<std::pair<std::vector<std::string>, runtime::Engine::Standing>> files;
+  std::uint64_t last_write = 0;
+  for (auto at = of_one_name.rbegin(); at != of_one_name.rend(); ++at) {
+    if (!has_record(at->second)) continue;
+    auto names = histories(*at);
+    const auto standing = engine_->standing(names);
+    newest_first.push_back({at->first.second, standing.safe, standing.ours && standing.order >= last_write});
+    last_write = std::max(last_write, standing.order);
+    files.emplace_back(std::move(names), standing);
+  }
+  for (const auto& [place, goes] : policy::dispensable(engine_->retention(), newest_first))
+    if (goes) engine_->drop_unchanged(files[place].first, files[place].second);
 }
 
 }  // namespace ebb::files

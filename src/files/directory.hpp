@@ -39,12 +39,11 @@ class Directory {
   Result<void> drop(const FileName& file, const std::vector<std::string>& parts) const;
   /// Drops what is there of `writing`, and of files of its name that have no record and whose writer is gone.
   Result<void> drop_left_over(const FileName& writing) const;
-  /// `closed` was: drops what newer files of its name make up for. What is not safe yet makes up for nothing, until the
-  /// next is closed.
-  void retire(const FileName& closed) const;
+  /// Has retention act on files from now on: on those of a name when one is durable, and on all when the store closes.
+  void begin_retention() const;
 
  private:
-  bool safe(const FileName& file, const std::vector<std::string>& parts) const;
+  void retire(const Parts& of_one_name) const;
 
   std::shared_ptr<runtime::Engine> engine_;
 };

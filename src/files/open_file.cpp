@@ -311,7 +311,6 @@ Result<void> OpenFile::close(const Interrupt& interrupted) {
     std::ranges::copy(bytes, memory->data());
     if (auto stored = memory->store(history, bytes.size(), interrupted); !stored) return stored.error();
     whole_ = true;
-    directory_.retire(name_);
   }
   let_go();
   return {};

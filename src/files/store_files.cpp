@@ -32,6 +32,7 @@ Result<File> Store::create_file(std::string name, Version version, Seconds timeo
   if (there) return Error{Errc::version_exists, file.text() + " exists"};
   if (there.error().code != Errc::unknown_version) return there.error();
   if (auto dropped = directory.drop_left_over(file); !dropped) return dropped.error();
+  directory.begin_retention();
   const files::PieceLayout layout = directory.layout();
   return File(std::make_unique<files::OpenFile>(std::move(directory), file, layout, std::move(*writer), timeout));
 }

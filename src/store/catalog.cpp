@@ -114,6 +114,7 @@ Record& Catalog::add(const Locked& locked, policy::HistoryId history, Version ve
   histories_[history].lost.erase(version);
   Record& record = records_[checkpoint->slot] = {};
   record.used = true;
+  record.order = next_order_++;
   record.checkpoint = *checkpoint;
   record.history = history;
   record.version = version;

@@ -27,7 +27,8 @@ struct Record {
   using Sums = std::vector<storage::Checksum>;  // by region
   enum class Durability : std::uint8_t { pending, durable, failed };
 
-  bool used = false;  // this slot is
+  bool used = false;        // this slot is
+  std::uint64_t order = 0;  // of the calls that wrote it, or found it on the disk; no two are equal
   policy::CheckpointRef checkpoint;
   policy::HistoryId history = 0;
   Version version = 0;
@@ -164,6 +165,7 @@ class Catalog {
   std::vector<Record> records_;                                                   // by slot
   std::unordered_map<storage::ObjectId, policy::CheckpointRef> pending_objects_;  // not durable yet, an index
   storage::ObjectId next_object_ = storage::kFirstObject;
+  std::uint64_t next_order_ = 1;
   std::vector<History> histories_;  // by number
   std::map<std::string, policy::HistoryId, std::less<>> history_numbers_;
   std::vector<policy::HistoryId> free_histories_;  // numbers that no history has

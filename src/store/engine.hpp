@@ -110,9 +110,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
                                         const Interrupt& interrupted);
   /// Names that begin with `prefix` and have versions, ascending.
   Result<std::vector<std::string>> names(std::string_view prefix);
-  /// Whether everything in the history of this name is as durable as the store promises, and was written, or read
-  /// whole, by this process.
-  bool all_safe(const std::string& name);
+  /// What is in several histories that belong together.
+  struct Standing {
+    bool safe = false;        // there is something, as durable as promised, that this process wrote or read whole
+    bool ours = false;        // this process wrote some of it
+    std::uint64_t order = 0;  // of its last write; 0: there is nothing
+    bool operator==(const Standing&) const = default;
+  };
+  Standing standing(std::span<const std::string> names);
+  /// Drops all that is in these histories, in their order, unless something was written there since `known`.
+  void drop_unchanged(std::span<const std::string> names, const Standing& known);
+  /// `act` is called with the name of a history of a file, once something in it has become durable, and with none when
+  /// all is and the store closes. It may not wait, nor keep the engine: the threads are those of the storage.
+  using OnFilesDurable = void (*)(Engine& engine, const std::optional<std::string>& history);
+  void on_files_durable(OnFilesDurable act);
   const policy::Retention& retention() const { return setup_.machine.retention; }
   /// The first cache's, without what others lend to it.
   std::uint64_t first_cache_bytes() const { return setup_.machine.tiers.front().capacity; }
@@ -157,6 +168,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Why nothing can be written now; none: it can.
   std::optional<Error> not_writable(const Locked& locked, policy::HistoryId history) const;
   Error readonly_error() const;
+  Standing standing(const Locked& locked, std::span<const std::string> names);
+  void drop(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
 
   std::shared_ptr<Engine> self_;  // of one that was left open
   const Seams seams_;
@@ -181,7 +194,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   ZoneScratches zone_scratches_;
   std::unique_ptr<Borrower> borrower_;  // of a store in a node's pool
   Neighbours neighbours_;
-  std::shared_ptr<Attached> attached_;  // by the port's mutex
+  std::shared_ptr<Attached> attached_;         // by the port's mutex
+  OnFilesDurable on_files_durable_ = nullptr;  // by the port's mutex
   Suspender suspender_;
 };
 

@@ -1,6 +1,7 @@
 // Names, hints, and what can be asked.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "store/engine.hpp"
 #include "store/snapshot_reader.hpp"
@@ -46,13 +47,17 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
   const Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   if (setup_.readonly) return readonly_error();
+  drop(locked, history, version);
+  return {};
+}
+
+void Engine::drop(const Locked& locked, policy::HistoryId history, std::optional<Version> version) {
   if (version)
     port_.submit(locked, history, policy::event::Drop{*version});
   else
     port_.submit(locked, history, policy::event::DropAll{});
   files_.withdraw_dropped(locked, history, version);
   catalog_.forget(locked, history, version);
-  return {};
 }
 
 bool Engine::wait_for_drops(Seconds limit, const Interrupt& interrupted) {
@@ -120,16 +125,40 @@ Result<std::vector<std::string>> Engine::names(std::string_view prefix) {
   return catalog_.names(locked, prefix);
 }
 
-bool Engine::all_safe(const std::string& name) {
-  if (lifetime_.forked()) return false;
+Engine::Standing Engine::standing(std::span<const std::string> names) {
+  if (lifetime_.forked()) return {};
   const Locked locked = port_.lock();
-  bool all = !lifetime_.closed(locked);
-  catalog_.for_each_written(locked, catalog_.number_of(locked, name), [&](Version, policy::CheckpointRef checkpoint) {
-    const Record* const record = catalog_.find(locked, checkpoint);
-    all = all && record != nullptr && record->durability == Record::Durability::durable &&
-          (record->recovered == 0 || record->checked);
-  });
-  return all;
+  return standing(locked, names);
+}
+
+Engine::Standing Engine::standing(const Locked& locked, std::span<const std::string> names) {
+  if (!lifetime_.running(locked)) return {};
+  Standing found{.safe = true};
+  for (const std::string& name : names) {
+    catalog_.for_each_written(locked, catalog_.number_of(locked, name), [&](Version, policy::CheckpointRef checkpoint) {
+      const Record* const record = catalog_.find(locked, checkpoint);
+      if (record == nullptr) return;
+      const bool ours = record->recovered == 0;
+      found.safe = found.safe && record->durability == Record::Durability::durable && (ours || record->checked);
+      found.ours = found.ours || ours;
+      found.order = std::max(found.order, record->order);
+    });
+  }
+  found.safe = found.safe && found.order > 0;
+  return found;
+}
+
+void Engine::drop_unchanged(std::span<const std::string> names, const Standing& known) {
+  if (lifetime_.forked()) return;
+  const Locked locked = port_.lock();
+  if (standing(locked, names) != known) return;
+  for (const std::string& name : names) drop(locked, catalog_.number_of(locked, name), {});
+}
+
+void Engine::on_files_durable(OnFilesDurable act) {
+  const Locked locked = port_.lock();
+  if (std::exchange(on_files_durable_, act) != act)
+    files_.on_part_durable(locked, [this, act](const std::string& history) { act(*this, history); });
 }
 
 Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,

@@ -128,7 +128,9 @@ Result<void> Engine::close(const Interrupt& interrupted) {
                                       (result ? std::string() : "; " + result.error().message)};
   }
   if (result && !ended) result = ended;
+  const OnFilesDurable act = result ? on_files_durable_ : nullptr;
   locked.unlock();
+  if (act != nullptr) act(*this, {});
   suspender_.stop();
   locked.lock();
   lifetime_.set_closed(locked);

@@ -324,7 +324,11 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
   Locked locked = port_.lock();
   const auto checkpoint = catalog_.take_pending(locked, object);
   if (!checkpoint) return;  // dropped
+  std::string part;
   if (Record* const record = catalog_.find(locked, *checkpoint)) {
+    if (const std::string& name = catalog_.name_of(locked, record->history);
+        result && on_part_durable_ && name.find(kReservedInNames) != std::string::npos)
+      part = name;
     if (result) record->durability = Record::Durability::durable;
     const auto future = record->future.lock();
     if (result && future) future->durable = true;
@@ -342,6 +346,14 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
     }
   }
   calls_.ended().notify_all();
+  if (part.empty()) return;
+  const auto& act = on_part_durable_;
+  locked.unlock();
+  try {
+    act(part);
+  } catch (const std::exception& error) {
+    port_.poison(locked, error);
+  }
 }
 
 void Persistence::submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable) {

@@ -1,5 +1,6 @@
 #pragma once
 // The store's files: what becomes durable there, and who waits for that.
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -80,6 +81,10 @@ class Persistence {
   void commit(const Locked& /*locked*/) {
     if (persistent_ != nullptr) persistent_->commit();
   }
+  /// `act` is called, without the mutex, with the name of a file's history in which something has become durable.
+  void on_part_durable(const Locked& /*locked*/, std::function<void(const std::string&)> act) {
+    on_part_durable_ = std::move(act);
+  }
   /// The planner decides what that means for others.
   void submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable);
   /// Waits until checkpoints that are on the file tier, or for level "node" in the host cache, are durable as the store
@@ -122,6 +127,7 @@ class Persistence {
     bool open = false;
   } burst_;               // by the port's mutex
   bool stopped_ = false;  // by the port's mutex
+  std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
 };
 
 }  // namespace ebb::runtime
