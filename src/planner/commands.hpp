@@ -98,7 +98,7 @@ struct Output {
   std::vector<RequestId> spoiled;
   std::vector<Retired> retired;
   std::vector<Returned> returned;
-  bool commit = false;   // what is complete in the file is to become durable now: room is waited for
+  bool commit = false;   // what is complete in the file is to become durable, and what was dropped to be released, now
   Time wakeup = kNever;  // call again with `tick` then, if nothing comes before
   void clear() {
     commands.clear(), answers.clear(), freed.clear(), failures.clear(), spoiled.clear(), retired.clear(),

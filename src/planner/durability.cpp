@@ -80,16 +80,22 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Whe
   return found;
 }
 
+// What is left was dropped after the last commit had begun.
+void Durability::set_unreleased(Bytes bytes) {
+  space_.set_unreleased(bytes);
+  releasing_ = 0;
+}
+
 void Durability::note_no_room(TierIndex tier) {
-  if (!context_.retains() || tier != context_.last_tier()) return;
+  if (!context_.keeps_in_file() || tier != context_.last_tier()) return;
   file_full_ = true;
-  nothing_comes_ |= syncing_ == 0 && filling_ == 0;
+  nothing_comes_ |= context_.retains() && !settling() && filling_ == 0;
 }
 
 // What goes down to the file next: the first of those that wait, or, where nothing in flight can make room for that,
 // the first that has room.
 Slot Durability::next_to_file() const {
-  const bool coming = syncing_ > 0 || filling_ > 0;
+  const bool coming = settling() || filling_ > 0;
   const Bytes free = space_.free_bytes(context_.last_tier());
   for (const auto& [order, slot] : unfiled_)
     if (coming || space_.footprint(context_.last_tier(), table_[slot].bytes) <= free) return slot;
@@ -121,9 +127,11 @@ std::string Durability::describe_short(const Checkpoint& c) const {
 }
 
 void Durability::ask_to_commit(bool idle_calls) {
-  if (uncommitted_ == 0 || !(file_full_ || idle_calls)) return;
+  if (uncommitted_ == 0 && space_.unreleased() <= releasing_) return;
+  if (!file_full_ && !idle_calls) return;
   context_.out->commit = true;
   uncommitted_ = 0;
+  releasing_ = space_.unreleased();
 }
 
 }  // namespace ebb::policy

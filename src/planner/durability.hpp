@@ -7,6 +7,9 @@
 //     was kept when it was asked for, and nothing that is newer.
 //   - What is complete in the file and not durable yet counts as in flight: a call that needs room waits for it, and
 //     has it committed.
+//   - What was dropped and is on the disk still takes room (Machine::releases_later). A call that needs it waits for
+//   that
+//     too, and has it released.
 //   - What an earlier process left behind is dropped where room is needed, once what makes up for it was read.
 #include <set>
 #include <string>
@@ -23,14 +26,15 @@ namespace ebb::policy {
 
 class Durability {
  public:
-  Durability(Context& context, CheckpointTable& table, const TierSpace& space, const Transfers& transfers)
+  Durability(Context& context, CheckpointTable& table, TierSpace& space, const Transfers& transfers)
       : context_(context), table_(table), space_(space), transfers_(transfers) {}
 
   void begin_event() { file_full_ = nothing_comes_ = false; }
   // Brings the counts to what the facts say.
   void count(Slot slot);
-  // Whether checkpoints are complete in the file and not durable yet.
-  bool syncing() const { return syncing_ > 0; }
+  // Whether checkpoints are complete in the file and not durable yet, or dropped and not released yet.
+  bool settling() const { return syncing_ > 0 || space_.unreleased() > 0; }
+  void set_unreleased(Bytes bytes);
 
   // The file had no room for a checkpoint.
   void note_no_room(TierIndex tier);
@@ -57,13 +61,14 @@ class Durability {
 
   Context& context_;
   CheckpointTable& table_;
-  const TierSpace& space_;
+  TierSpace& space_;
   const Transfers& transfers_;
   // The checkpoints that have yet to go down to the file, in the order of stored_at.
   std::set<std::pair<std::uint64_t, Slot>> unfiled_;
   std::size_t syncing_ = 0;      // checkpoints that are complete there and not durable
   std::size_t filling_ = 0;      // on their way there
   std::size_t uncommitted_ = 0;  // of the former, those that no commit was asked for
+  Bytes releasing_ = 0;          // of what is not released, what a commit was asked for
   Bytes owed_ = 0;               // what the file holds once all of it is there and retention has dropped nothing
   bool file_full_ = false;       // something is held up since the file has no room yet
   bool nothing_comes_ = false;   // and nothing in flight makes any

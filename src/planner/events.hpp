@@ -153,6 +153,11 @@ struct NotDurable {
   Version version = 0;
 };
 
+// Of all that was freed in the slowest tier's file so far, so many bytes have yet to be given back to the disk.
+struct Unreleased {
+  Bytes bytes = 0;
+};
+
 // The command's link is done with it; what was read has yet to be checked. Its end follows.
 struct Carried {
   CommandId command = 0;
@@ -210,9 +215,10 @@ struct Lost {
 // Tells the time, and no more.
 struct Tick {};
 
-using Any = std::variant<Tick, Checkpoint, Reserve, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,
-                         Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Drop, DropAll, Forget,
-                         Recovered, Durable, NotDurable, Carried, Finished, Failed, Lend, Limit, Recall, Lost>;
+using Any =
+    std::variant<Tick, Checkpoint, Reserve, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release, Cancel,
+                 Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Drop, DropAll, Forget, Recovered,
+                 Durable, NotDurable, Unreleased, Carried, Finished, Failed, Lend, Limit, Recall, Lost>;
 
 }  // namespace ebb::policy::event
 

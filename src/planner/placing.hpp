@@ -16,7 +16,7 @@ class Placing : Part {
   void serve_waiting();
   bool refuse_waiting();
   // Something in flight may still make room.
-  bool room_may_come() const { return transfers_.in_flight() || calls_.any_ending() || durability_.syncing(); }
+  bool room_may_come() const { return transfers_.in_flight() || calls_.any_ending() || durability_.settling(); }
 
  private:
   bool place_borrow(Request& request);

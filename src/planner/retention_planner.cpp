@@ -50,6 +50,12 @@ void RetentionPlanner::on(HistoryId client, const event::NotDurable& e) {
   replicas_.refresh(table_.lookup(client, e.version));
 }
 
+void RetentionPlanner::on(HistoryId, const event::Unreleased& e) {
+  if (!context_.machine.releases_later) throw std::logic_error("this file gives room back at once");
+  durability_.set_unreleased(e.bytes);
+  context_.dirty = true;
+}
+
 // A process that was killed leaves more than retention says, perhaps all that the file can hold. Older ones of those go
 // once so many newer ones were read and found to be intact.
 void RetentionPlanner::make_room() {

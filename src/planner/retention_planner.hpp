@@ -13,6 +13,7 @@ class RetentionPlanner : Part {
   void on(HistoryId client, const event::Recovered& e);
   void on(HistoryId client, const event::Durable& e);
   void on(HistoryId client, const event::NotDurable& e);
+  void on(HistoryId client, const event::Unreleased& e);
   void make_room();
 
  private:

@@ -18,8 +18,9 @@ TierSpace::TierSpace(Context& context, const StagingRings& rings) : context_(con
 Bytes TierSpace::free_bytes(TierIndex t) const {
   const Tier& tier = at(t);
   if (context_.memory(t)) return tier.map.free();
-  // Recovered ones may be more.
-  return tier.file_used < tier.map.capacity() ? tier.map.capacity() - tier.file_used : 0;
+  const Bytes taken =
+      tier.file_used + (t == context_.last_tier() ? unreleased_ : 0);  // with recovered ones perhaps more
+  return taken < tier.map.capacity() ? tier.map.capacity() - taken : 0;
 }
 
 bool TierSpace::fits_somewhere(Bytes bytes, std::uint32_t excluded) const {
@@ -46,7 +47,8 @@ TierUse TierSpace::use(TierIndex t) const {
           .used = memory ? tier.map.used() : tier.file_used,
           .largest_gap = memory ? tier.map.largest_gap() : free_bytes(t),
           .replicas = tier.replicas,
-          .evictions = tier.evictions};
+          .evictions = tier.evictions,
+          .unreleased = t == context_.last_tier() ? unreleased_ : 0};
 }
 
 Bytes TierSpace::enter(TierIndex t, Slot slot, Bytes bytes) {
@@ -68,6 +70,7 @@ void TierSpace::leave(TierIndex t, Bytes offset, Bytes size, bool evicted) {
     tier.map.erase(offset);
   else
     tier.file_used -= size;
+  if (t == context_.last_tier() && context_.machine.releases_later) unreleased_ += size;
   --tier.replicas;
   if (evicted) ++tier.evictions;
 }

@@ -30,6 +30,9 @@ class TierSpace {
   // A new replica's offset; there must be room.
   Bytes enter(TierIndex t, Slot slot, Bytes bytes);
   void leave(TierIndex t, Bytes offset, Bytes size, bool evicted);
+  // What has left the slowest tier's file, and is on the disk still.
+  Bytes unreleased() const { return unreleased_; }
+  void set_unreleased(Bytes bytes) { unreleased_ = bytes; }
 
   // Brings what is spare to what the checkpoint's facts say.
   void count_spare(Slot slot, Checkpoint& c);
@@ -92,6 +95,7 @@ class TierSpace {
   Context& context_;
   const StagingRings& rings_;
   std::vector<Tier> tiers_;
+  Bytes unreleased_ = 0;
 };
 
 }  // namespace ebb::policy

@@ -80,6 +80,8 @@ struct Machine {
   // Only for a store that is not ephemeral and has a file. A version that newer ones make up for is dropped once those
   // are durable, and checkpoints come to the file in the order in which they were written.
   Retention retention;
+  // A file tier gives the disk its bytes back some time after the Freed: until event::Unreleased says so, they count.
+  bool releases_later = false;
   bool manual_prefetch = false;  // nothing is prefetched before start_prefetch
   int max_retries = 3;           // of one transfer
 };

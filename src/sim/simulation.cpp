@@ -100,6 +100,10 @@ bool Simulation::State::step() {
       give(synced->rank, {now, synced->history, *what});
     return true;
   }
+  if (const auto released = syncing.take_released(now)) {
+    give(released->first, {now, 0, released->second});
+    return true;
+  }
   if (const auto due = lenders.due(now)) {
     lender_event(due->rank, lenders.lose(*due, ranks[static_cast<std::size_t>(due->rank)].content));
     return true;

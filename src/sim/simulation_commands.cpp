@@ -27,7 +27,7 @@ void Simulation::State::give(int r, const Event& event) {
                                 rank.written.at({event.client, recovered->version}).serial);
   if (rank.content)
     for (const policy::Freed& f : out.freed) rank.content->freed(f);
-  for (const policy::Freed& f : out.freed) syncing.freed(r, f);
+  for (const policy::Freed& f : out.freed) syncing.freed(r, f, now);
   for (const policy::Retired& one : out.retired) rank.written.erase({one.history, one.version});
   if (const auto version = version_of(event)) {
     if (const auto found = rank.planner.find(event.client, *version))

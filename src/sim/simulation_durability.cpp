@@ -6,8 +6,6 @@
 
 namespace ebb::sim {
 
-namespace event = policy::event;
-
 namespace {
 
 std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
@@ -40,12 +38,18 @@ void Syncing::moved(int rank, const policy::Planner& planner, policy::Checkpoint
   of(rank).undurable.emplace(key(checkpoint), now + after);
 }
 
-void Syncing::freed(int rank, const policy::Freed& what) {
-  if (what.tier == file_tier()) of(rank).undurable.erase(key(what.checkpoint));
+void Syncing::freed(int rank, const policy::Freed& what, Time now) {
+  if (what.tier != file_tier()) return;
+  of(rank).undurable.erase(key(what.checkpoint));
+  if (!machine_.planner.releases_later) return;
+  Random random(mixed(options_.faults.seed + 5) ^ mixed(key(what.checkpoint)));
+  const Time after = static_cast<Time>(random.below(static_cast<std::uint64_t>(options_.syncs.interval) + 1));
+  of(rank).unreleased.emplace_back(now + after, what.length);
 }
 
 void Syncing::commit_requested(int rank, Time now) {
   for (auto& [checkpoint, due] : of(rank).undurable) due = std::min(due, now + options_.syncs.latency);
+  for (auto& [due, bytes] : of(rank).unreleased) due = std::min(due, now + options_.syncs.latency);
 }
 
 bool Syncing::idle() const {
@@ -54,9 +58,22 @@ bool Syncing::idle() const {
 
 Time Syncing::next(Time now) const {
   Time at = policy::kNever;
-  for (const Rank& rank : ranks_)
+  for (const Rank& rank : ranks_) {
     for (const auto& [checkpoint, due] : rank.undurable) at = std::min(at, std::max(due, now));
+    for (const auto& [due, bytes] : rank.unreleased) at = std::min(at, std::max(due, now));
+  }
   return at;
+}
+
+std::optional<std::pair<int, event::Unreleased>> Syncing::take_released(Time now) {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    auto& unreleased = ranks_[r].unreleased;
+    if (std::erase_if(unreleased, [&](const auto& one) { return one.first <= now; }) == 0) continue;
+    event::Unreleased left;
+    for (const auto& [due, bytes] : unreleased) left.bytes += bytes;
+    return std::pair(static_cast<int>(r), left);
+  }
+  return {};
 }
 
 std::optional<Syncing::Synced> Syncing::take_due(Time now) {

@@ -1,5 +1,5 @@
 #pragma once
-// When checkpoints become durable, as the storage of a store with retention would report it.
+// When checkpoints become durable, and when the disk has their room back, as the storage of a store would report it.
 #include <map>
 #include <optional>
 #include <utility>
@@ -9,6 +9,8 @@
 #include "sim/simulation.hpp"
 
 namespace ebb::sim {
+
+namespace event = policy::event;
 
 // The checkpoints of every rank that are complete in the file and not durable yet. Without retention there are none.
 //
@@ -30,7 +32,7 @@ class Syncing {
   void named(int rank, const policy::Planner& planner, HistoryId history, Version version, bool recovered, Time now);
   // A command for a checkpoint has ended: it may be complete in the file.
   void moved(int rank, const policy::Planner& planner, policy::CheckpointRef checkpoint, Time now);
-  void freed(int rank, const policy::Freed& what);
+  void freed(int rank, const policy::Freed& what, Time now);
   void commit_requested(int rank, Time now);
 
   bool idle() const;
@@ -38,6 +40,8 @@ class Syncing {
   Time next(Time now) const;
   // One that is due.
   std::optional<Synced> take_due(Time now);
+  // A rank of which something is released now.
+  std::optional<std::pair<int, event::Unreleased>> take_released(Time now);
   // Checkpoints dropped meanwhile are not reported.
   std::optional<policy::event::Any> outcome(const Synced& synced, const policy::Planner& planner) const;
 
@@ -45,6 +49,7 @@ class Syncing {
   struct Rank {
     std::map<std::uint64_t, std::pair<HistoryId, Version>> names;  // of checkpoints
     std::map<std::uint64_t, Time> undurable;                       // complete in the file: when each becomes durable
+    std::vector<std::pair<Time, policy::Bytes>> unreleased;        // freed there: when the disk has so much back
   };
   bool syncs() const;
   TierIndex file_tier() const { return static_cast<TierIndex>(machine_.planner.tiers.size() - 1); }

@@ -57,6 +57,9 @@ using Persisted = std::function<void(ObjectId, const Result<void>&)>;
 /// that reaps I/O completions, with no lock held, so it must be quick.
 using BytesRead = std::function<void(Token)>;
 
+/// Called when drops have been carried out: unreleased() is less. On a thread of the storage, with no lock held.
+using DropsReleased = std::function<void()>;
+
 /// Thread safety: as Storage; `load_description`, `verify`, `refresh` and `damages` from any thread, waiting for the
 /// disk.
 ///
@@ -78,6 +81,8 @@ class PersistentStorage : public Storage {
   /// those.
   virtual std::uint64_t drops() const = 0;
   virtual std::uint64_t drops_done() const = 0;
+  /// Bytes of dropped objects that are on the disk until their drops are carried out, each rounded up to 4096.
+  virtual std::uint64_t unreleased() const { return 0; }
 
   /// What persistent means in this store.
   virtual Durability level() const = 0;
@@ -119,6 +124,7 @@ class PersistentStorage : public Storage {
 /// the directory and what to do. `files` and `clock` must outlive the storage.
 Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Files& files, platform::Clock& clock,
                                                                    const PersistentOptions& options, Done done,
-                                                                   Persisted persisted, BytesRead bytes_read = {});
+                                                                   Persisted persisted, BytesRead bytes_read = {},
+                                                                   DropsReleased released = {});
 
 }  // namespace ebb::storage

@@ -44,6 +44,9 @@ Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
     for (policy::TierSpec& tier : setup.machine.tiers)
       if (tier.medium == policy::Medium::host) tier.capacity = node::cache_share(*shape, setup.local_ranks);
   }
+  setup.machine.releases_later = !setup.machine.ephemeral &&
+                                 setup.machine.tiers.back().medium == policy::Medium::file && !setup.readonly &&
+                                 !setup.pool;
   std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), InOwnProcess{});
   try {
     if (auto started = engine->start(); !started) return started.error();

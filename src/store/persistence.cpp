@@ -119,7 +119,15 @@ Result<void> Persistence::open_persistent() {
       *seams_.files, *seams_.clock, persistent_options(),
       [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
       [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
-      [this](transfer::Token token) { queues_.on_carried(token); });
+      [this](transfer::Token token) { queues_.on_carried(token); },
+      [this] {
+        Locked locked = port_.lock();
+        try {
+          report_unreleased(locked);
+        } catch (const std::exception& error) {
+          port_.poison(locked, error);
+        }
+      });
   if (!storage) return storage.error();
   persistent_ = storage->get();
   storage_ = std::move(*storage);
@@ -208,6 +216,14 @@ void Persistence::release(const Locked& locked, const policy::Freed& freed) {
     persistent_->abandon(object.id);
   else
     storage_->drop(object.id);
+}
+
+// More than it should know: of what was freed, the storage had nothing, or leaves it.
+void Persistence::report_unreleased(const Locked& locked) {
+  if (!port_.machine().releases_later || persistent_ == nullptr || !lifetime_.running(locked)) return;
+  const auto file = static_cast<policy::TierIndex>(port_.machine().tiers.size() - 1);
+  const policy::Bytes bytes = persistent_->unreleased();
+  if (port_.planner(locked).use(file).unreleased != bytes) port_.submit(locked, 0, policy::event::Unreleased{bytes});
 }
 
 std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked,

@@ -71,6 +71,8 @@ class Persistence {
   void withdraw_dropped(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
   /// A replica on the file tier is gone.
   void release(const Locked& locked, const policy::Freed& freed);
+  /// Tells the planner what has yet to be given back to the disk, if that is not what it knows.
+  void report_unreleased(const Locked& locked);
   /// The name and regions of a checkpoint, for a persistent store. Empty: the store is not persistent.
   std::shared_ptr<const storage::Description> description_of(const Locked& locked, const Record& record) const;
   /// Stores a checkpoint of no bytes, for which the planner gives no command.
@@ -125,8 +127,8 @@ class Persistence {
   struct Burst {
     policy::Time begun = 0, returned = 0, durable = 0;
     bool open = false;
-  } burst_;               // by the port's mutex
-  bool stopped_ = false;  // by the port's mutex
+  } burst_;                                                  // by the port's mutex
+  bool stopped_ = false;                                     // by the port's mutex
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
 };
 

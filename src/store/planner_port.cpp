@@ -38,11 +38,12 @@ void PlannerPort::submit(const Locked& locked, policy::HistoryId client, policy:
 void PlannerPort::deliver(const Locked& locked) {
   const auto& [catalog, memory, files, queues, calls, pump] = receivers_;
   for (const policy::Retired& one : output_.retired) catalog.forget_written(locked, one.history, one.version);
+  bool in_file = false;
   for (const policy::Freed& freed : output_.freed) {  // before the room is used again
     if (in_memory(freed.tier))
       memory.discard(locked, freed);
     else
-      files.release(locked, freed);
+      in_file = true, files.release(locked, freed);
   }
   for (const policy::Command& command : output_.commands) queues.dispatch(locked, command);
   if (output_.commit) files.commit(locked);
@@ -51,6 +52,7 @@ void PlannerPort::deliver(const Locked& locked) {
   for (const policy::RequestId id : output_.spoiled) calls.take_spoiled(locked, id);
   for (const policy::Returned& returned : output_.returned) memory.take_returned(locked, returned);
   for (policy::Answer& answer : output_.answers) calls.take_answer(locked, answer);
+  if (in_file) files.report_unreleased(locked);
 }
 
 void PlannerPort::poison(const Locked& locked, std::string error) {

@@ -82,6 +82,8 @@ constexpr auto kText<event::Durable> = text("durable", &event::Durable::version)
 template <>
 constexpr auto kText<event::NotDurable> = text("not_durable", &event::NotDurable::version);
 template <>
+constexpr auto kText<event::Unreleased> = text("unreleased", &event::Unreleased::bytes);
+template <>
 constexpr auto kText<event::Carried> = text("carried", &event::Carried::command);
 template <>
 constexpr auto kText<event::Finished> = text("finished", &event::Finished::command);
@@ -138,6 +140,7 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
     words >> machine.ring_slot;
     words.choice(machine.eviction, 4) >> machine.ephemeral >> machine.manual_prefetch >> machine.max_retries >>
         machine.retention.keep_last >> machine.retention.keep_every;
+    if (!words.done()) words >> machine.releases_later;
     complete = true;
   } else {
     return bad(number, line);
@@ -179,9 +182,10 @@ void append_text(std::string& out, const Machine& machine) {
          << link.window;
     for (const int resource : link.resources) line << resource;
   }
-  Line(out, "machine") << machine.ring_slot << static_cast<int>(machine.eviction) << machine.ephemeral
-                       << machine.manual_prefetch << machine.max_retries << machine.retention.keep_last
-                       << machine.retention.keep_every;
+  Line line(out, "machine");
+  line << machine.ring_slot << static_cast<int>(machine.eviction) << machine.ephemeral << machine.manual_prefetch
+       << machine.max_retries << machine.retention.keep_last << machine.retention.keep_every;
+  if (machine.releases_later) line << true;
 }
 
 void append_text(std::string& out, const Event& event) {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kept_support import content, flip, kept, levels, looked_at, payload_of, run, same, segments
 
@@ -295,3 +297,21 @@ def test_a_full_tier_fails_by_name_and_keeps_what_is_older(disk: Path) -> None:
         store.wait("storage", written, timeout=60)  # there is room now
     with looked_at(disk) as store:
         assert store.versions() == list(range(1, written + 1))
+
+
+def test_files_take_no_more_than_the_disk_and_one_segment(tmp_path: Path) -> None:
+    disk, bytes_each, count = 16 << 20, 1 << 20, 300
+    array = np.ones(bytes_each, np.uint8)
+    most = 0
+    sizes = {"device_cache": "4MiB", "host_cache": "8MiB", "disk": disk}
+    with ebbtide.open(tmp_path / "store", durability="process", keep_last=1, device="cpu", **sizes) as store:
+        for version in range(count):
+            store.checkpoint(version, array)
+            taken = 0
+            for path in (tmp_path / "store").iterdir():
+                with contextlib.suppress(FileNotFoundError):  # it was removed just now
+                    taken += 512 * path.stat().st_blocks
+            most = max(most, taken)
+    segment = disk + (1 << 20)
+    # Each checkpoint has a header, and leaves 4 KiB where it was; a segment's end is cut when all of it is durable.
+    assert most <= disk + segment + 8192 * count + 4 * bytes_each

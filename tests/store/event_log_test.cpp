@@ -182,6 +182,7 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 Recovered{4, 5},
                                 Durable{4},
                                 NotDurable{4},
+                                Unreleased{4096},
                                 Carried{UINT64_C(1) << 40},
                                 Finished{8},
                                 Failed{8, Failed::source},

@@ -39,6 +39,7 @@ void Committer::add_if_complete(const Locked&, const SharedObject& object) {
 }
 
 void Committer::drop(const Locked&, SharedObject object) {
+  unreleased_ += object->space();
   drops_.push_back(std::move(object));
   ++drops_so_far_;
   wake_.notify_all();
@@ -103,6 +104,7 @@ void Committer::commit_batch(Locked& lock) {
   }
   Objects drops = std::exchange(drops_, {}), abandoned = std::exchange(abandoned_, {});
   const std::size_t dropped = drops.size();
+  const std::uint64_t released = unreleased_;
   ready_.clear();
   ready_bytes_ = 0;
   commit_wanted_ = false;
@@ -122,6 +124,12 @@ void Committer::commit_batch(Locked& lock) {
   drops_done_ += dropped;
   ++batches_ended_;
   batch_ended_.notify_all();
+  // What could not be dropped takes its room until the store is closed, and is waited for no longer.
+  unreleased_ -= released;
+  if (released == 0 || !context_.released) return;
+  lock.unlock();
+  context_.released();
+  lock.lock();
 }
 
 // After their payloads have been synced.

@@ -37,6 +37,8 @@ class Committer {
   bool await_drops(Locked& lock);
   std::uint64_t drops(const Locked&) const { return drops_so_far_; }
   std::uint64_t drops_done(const Locked&) const { return drops_done_; }
+  /// As in PersistentStorage.
+  std::uint64_t unreleased(const Locked&) const { return unreleased_; }
 
   RecordRemover& remover() { return remover_; }
   const RecordRemover& remover() const { return remover_; }
@@ -70,6 +72,7 @@ class Committer {
   std::uint64_t ready_bytes_ = 0;
   std::uint64_t commits_ = 0;
   std::uint64_t drops_so_far_ = 0, drops_done_ = 0;
+  std::uint64_t unreleased_ = 0;
   std::uint64_t batches_begun_ = 0, batches_ended_ = 0;
   std::int64_t last_commit_ = 0;
   bool commit_wanted_ = false;

@@ -35,7 +35,7 @@ std::optional<Error> refuse_memory(platform::Files& files, const PersistentOptio
 
 SegmentStore::SegmentStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
                            StoreDirectory directory, std::string where, Done done, Persisted persisted,
-                           BytesRead bytes_read)
+                           BytesRead bytes_read, DropsReleased released)
     : context_{files,
                clock,
                options,
@@ -43,7 +43,8 @@ SegmentStore::SegmentStore(platform::Files& files, platform::Clock& clock, const
                std::move(where),
                std::move(done),
                std::move(persisted),
-               std::move(bytes_read)},
+               std::move(bytes_read),
+               std::move(released)},
       table_(options.capacity / kBlock * kBlock),
       committer_(context_, table_),
       writer_(context_, table_, committer_),
@@ -102,7 +103,8 @@ void SegmentStore::stop() {
 
 Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Files& files, platform::Clock& clock,
                                                                    const PersistentOptions& options, Done done,
-                                                                   Persisted persisted, BytesRead bytes_read) {
+                                                                   Persisted persisted, BytesRead bytes_read,
+                                                                   DropsReleased released) {
   if (options.block_bytes == 0 || options.block_bytes % kBlock) {
     throw std::logic_error("payloads are checked in blocks of a multiple of 4096 bytes");
   }
@@ -118,8 +120,9 @@ Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Fil
     return file_error(directory->path(), "asking for its file system", found.error);
   }
   where.append(" (").append(file_system.kind).append(")");
-  auto store = std::make_unique<SegmentStore>(files, clock, options, std::move(*directory), std::move(where),
-                                              std::move(done), std::move(persisted), std::move(bytes_read));
+  auto store =
+      std::make_unique<SegmentStore>(files, clock, options, std::move(*directory), std::move(where), std::move(done),
+                                     std::move(persisted), std::move(bytes_read), std::move(released));
   if (auto started = store->start(); !started) return started.error();
   return std::unique_ptr<PersistentStorage>(std::move(store));
 }

@@ -21,7 +21,8 @@ namespace ebb::storage {
 class SegmentStore final : public PersistentStorage {
  public:
   SegmentStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
-               StoreDirectory directory, std::string where, Done done, Persisted persisted, BytesRead bytes_read);
+               StoreDirectory directory, std::string where, Done done, Persisted persisted, BytesRead bytes_read,
+               DropsReleased released);
   ~SegmentStore() override { SegmentStore::stop(); }
 
   // Second half of construction, because it can fail: reads the store and, unless read only, repairs it.
@@ -42,6 +43,7 @@ class SegmentStore final : public PersistentStorage {
   void commit() override { committer_.commit_now(table_.lock()); }
   std::uint64_t drops() const override { return committer_.drops(table_.lock()); }
   std::uint64_t drops_done() const override { return committer_.drops_done(table_.lock()); }
+  std::uint64_t unreleased() const override { return committer_.unreleased(table_.lock()); }
   Durability level() const override { return context_.directory.head().level; }
   std::vector<Found> found() const override { return found_; }
   std::vector<Found> refresh() override { return recovery_.refresh(); }

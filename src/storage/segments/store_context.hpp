@@ -22,6 +22,7 @@ struct StoreContext {
   const Done done;
   const Persisted persisted;
   const BytesRead bytes_read;
+  const DropsReleased released;
   SegmentFiles segment_files{files, directory, options.direct, options.readonly};
   FileTransfers transfers{};
   ChecksumWorkers workers{ChecksumWorkers::usual_threads()};
