@@ -170,6 +170,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Error readonly_error() const;
   Standing standing(const Locked& locked, std::span<const std::string> names);
   void drop(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
+  void warn_beneath(Locked& locked, policy::HistoryId history, Version version);
 
   std::shared_ptr<Engine> self_;  // of one that was left open
   const Seams seams_;

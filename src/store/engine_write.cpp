@@ -25,6 +25,15 @@ void Engine::count_written(const Locked& locked, policy::CheckpointRef checkpoin
   catalog_.set_written(locked, checkpoint);
 }
 
+// Releases the mutex to warn.
+void Engine::warn_beneath(Locked& locked, policy::HistoryId history, Version version) {
+  const auto text = recovery_.beneath(locked, history, version);
+  if (!text || !setup_.log) return;
+  locked.unlock();
+  setup_.log.warning(*text);
+  locked.lock();
+}
+
 Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
                                   const CheckpointOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
@@ -82,6 +91,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   count_written(locked, waitable->checkpoint, request.bytes);
   files_.note_checkpoint(locked, request.started);
   if (request.bytes == 0) files_.store_empty(locked, waitable->checkpoint);
+  warn_beneath(locked, history, version);
   return Future(std::move(waitable));
 }
 
@@ -174,6 +184,7 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
     count_written(locked, hold.checkpoint, hold.info->bytes);
     files_.note_checkpoint(locked, begun);
     if (hold.info->bytes == 0) files_.store_empty(locked, hold.checkpoint);
+    warn_beneath(locked, hold.history, hold.version);
   }
   return handed;
 }

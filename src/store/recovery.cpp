@@ -17,6 +17,7 @@ void Recovery::add(const Locked& locked, const std::vector<storage::Found>& foun
     }
     port_.submit(locked, history, policy::event::Recovered{one.version, one.bytes});
     catalog_.mark_used(locked, history);
+    if (one.history.find("/.ebbtide-") == std::string::npos) unwritten_.insert(history);
     Record& record = catalog_.add(locked, history, one.version);
     record.durability = Record::Durability::durable;
     record.recovered = record.object.id = one.object;
@@ -41,6 +42,21 @@ void Recovery::pass_over(const Locked& locked, policy::HistoryId history, Versio
   if (const Record* const record = catalog_.find(locked, history, version)) {
     discard_stale(locked, record->checkpoint, why);
   }
+}
+
+std::optional<std::string> Recovery::beneath(const Locked& locked, policy::HistoryId history, Version version) {
+  if (unwritten_.erase(history) == 0 || port_.machine().retention.keep_last == 0) return {};
+  std::optional<Version> highest;
+  catalog_.for_each_written(locked, history, [&](Version one, policy::CheckpointRef checkpoint) {
+    const Record* const record = catalog_.find(locked, checkpoint);
+    if (record != nullptr && record->recovered != 0) highest = std::max(highest.value_or(one), one);
+  });
+  if (!highest || *highest < version) return {};
+  return setup_.directory.string() + " has " + catalog_.key_text(locked, history, *highest) +
+         " of an earlier run, and this one writes version " + std::to_string(version) +
+         ": keep_last keeps the highest versions, and latest() returns the highest. Continue above it, drop the "
+         "earlier "
+         "run's versions, or give this run a directory or a history of its own";
 }
 
 Error Recovery::dropped_error(const Locked& locked, policy::HistoryId history, Version version) const {

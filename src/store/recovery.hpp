@@ -2,6 +2,7 @@
 // What an earlier process left, or another one adds: what is in it, and the newest that is intact.
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "options/defaults.hpp"
@@ -35,6 +36,10 @@ class Recovery {
   /// Something that a version needs is not there or damaged: it is hidden from every later call, and left on the disk.
   void pass_over(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
 
+  /// The first version that this process writes in a history may be below those of an earlier run, which retention and
+  /// latest() then prefer: what to say, once a history.
+  std::optional<std::string> beneath(const Locked& locked, policy::HistoryId history, Version version);
+
   /// The object of a version in the storage; 0: there is none.
   storage::ObjectId object_of(const Locked& locked, policy::HistoryId history, Version version) const;
   /// The error that a call returns which failed with `error`. None: the process that writes has dropped what the call
@@ -56,7 +61,8 @@ class Recovery {
   Catalog& catalog_;
   Persistence& files_;
   const EngineSetup& setup_;
-  std::mutex looking_;  // one look at the directory at a time
+  std::set<policy::HistoryId> unwritten_;  // those with something of an earlier run, and nothing of this one yet
+  std::mutex looking_;                     // one look at the directory at a time
 };
 
 }  // namespace ebb::runtime

@@ -39,6 +39,36 @@ TEST(KeptRetention, TheNewestStayAndWhoseTurnItIs) {
   EXPECT_EQ(store.versions(), (Versions{3, 6, 8, 9}));
 }
 
+TEST(KeptRetention, ARunThatBeginsBelowAnEarlierOneIsToldWhatToDo) {
+  KeptRig rig;
+  rig.setup().machine.retention.keep_last = 2;
+  const auto told = [&] { return rig.lines().starting("warning: " + rig.path().string() + " has "); };
+  {
+    Store& store = rig.open();
+    for (Version v = 10; v <= 12; ++v) keep(store, v);
+    History other = store.history("other");
+    keep(other, 5);
+    EXPECT_TRUE(told().empty()) << "nothing was there";
+  }
+  {
+    Store& store = rig.open();
+    keep(store, 13);
+    keep(store, 4);
+    EXPECT_TRUE(told().empty()) << "a run that continues may go back";
+    History other = store.history("other");
+    keep(other, 1);
+    keep(other, 2);
+    ASSERT_EQ(told().size(), 1u) << "once";
+    EXPECT_NE(told()[0].find("version 5 of history \"other\" of an earlier run, and this one writes version 1"),
+              std::string::npos)
+        << told()[0];
+  }
+  Store& store = rig.open();
+  for (const Version v : store.versions().value()) store.drop(v).value();
+  keep(store, 1);
+  EXPECT_TRUE(told().empty()) << "the earlier run's are gone";
+}
+
 TEST(KeptRetention, NothingGoesWhileTheNewestIsNotSafe) {
   KeptRig rig;
   rig.setup().machine.retention.keep_last = 1;
