@@ -33,7 +33,8 @@ class Ring {
   /// Queues an op; the next wait() submits it. False: entries() ops are in flight.
   virtual bool prepare(const RingOp& op) noexcept = 0;
   /// Submits the queued ops, waits for at least one completion or a wake(), then takes all completions there are and
-  /// returns how many, perhaps 0. EINTR, EAGAIN, EBUSY and ENOMEM lose nothing: call again.
+  /// returns how many, perhaps 0. Its errors, EINTR, EAGAIN, EBUSY and ENOMEM, lose nothing: call again. Where the
+  /// system takes no ops any more, the errno is the result of each op that it did not take.
   virtual SysResult wait(std::span<RingDone> out) noexcept = 0;
   /// Ends the current or the next wait().
   virtual void wake() noexcept = 0;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <liburing.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <vector>
 #endif
 
 namespace ebb::platform {
@@ -34,6 +36,8 @@ class UringRing final : public Ring {
     if (!ring->can_read_and_write()) return unsupported("this kernel's io_uring has no plain reads and writes");
     ring->event_ = ::eventfd(0, EFD_CLOEXEC);
     if (ring->event_ < 0) return unsupported("no event descriptor for io_uring: " + describe_errno(errno));
+    ring->failed_.reserve(ring->entries_ + 1);
+    if (const int error = ring->try_one()) return unsupported("io_uring_enter is refused: " + describe_errno(error));
     ring->arm_wake();
     return std::unique_ptr<Ring>(std::move(ring));
   }
@@ -48,6 +52,11 @@ class UringRing final : public Ring {
   unsigned entries() const noexcept override { return entries_; }
 
   bool prepare(const RingOp& op) noexcept override {
+    if (refused_ != 0) {
+      if (failed_.size() == failed_.capacity()) return false;
+      failed_.push_back(op.tag);
+      return true;
+    }
     io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
     if (!entry) return false;
     if (op.write) {
@@ -60,8 +69,11 @@ class UringRing final : public Ring {
   }
 
   SysResult wait(std::span<RingDone> out) noexcept override {
-    const int waited = ::io_uring_submit_and_wait(&ring_, 1);
+    const int waited = refused_ != 0 ? 0 : ::io_uring_submit_and_wait(&ring_, 1);
+    if (waited < 0 && waited != -EINTR && waited != -EAGAIN && waited != -EBUSY && waited != -ENOMEM) refuse(-waited);
     std::int64_t count = 0;
+    for (; !failed_.empty() && count < static_cast<std::int64_t>(out.size()); failed_.pop_back())
+      out[count++] = {failed_.back(), -refused_};
     unsigned head = 0, seen = 0;
     bool woken = false;
     io_uring_cqe* entry = nullptr;
@@ -75,6 +87,10 @@ class UringRing final : public Ring {
       }
     }
     ::io_uring_cq_advance(&ring_, seen);
+    if (refused_ != 0) {
+      if (count == 0) look_again();
+      return SysResult::of(count);
+    }
     if (woken) arm_wake();
     return waited < 0 && seen == 0 ? SysResult::failed(-waited) : SysResult::of(count);
   }
@@ -96,6 +112,33 @@ class UringRing final : public Ring {
     return can;
   }
 
+  // A filter of system calls may let a ring be made, and refuse every use of it.
+  int try_one() noexcept {
+    ::io_uring_prep_nop(::io_uring_get_sqe(&ring_));
+    int done = -EINTR;
+    while (done == -EINTR || done == -EAGAIN) done = ::io_uring_submit_and_wait(&ring_, 1);
+    if (done < 0) return -done;
+    ::io_uring_cq_advance(&ring_, 1);
+    return 0;
+  }
+
+  // What the kernel has not taken it never will, since nothing is submitted any more.
+  void refuse(int error) noexcept {
+    refused_ = error;
+    const unsigned taken = *ring_.sq.khead, queued = ring_.sq.sqe_tail;
+    for (unsigned at = taken; at != queued; ++at) {
+      const std::uint64_t tag = ring_.sq.sqes[at & ring_.sq.ring_mask].user_data;
+      if (tag != kWakeTag) failed_.push_back(tag);
+    }
+  }
+
+  // What the kernel has taken ends without a call, at the latest when this thread makes another one.
+  void look_again() noexcept {
+    pollfd rung{event_, POLLIN, 0};
+    std::uint64_t ignored = 0;
+    if (::poll(&rung, 1, 10) > 0) static_cast<void>(::read(event_, &ignored, sizeof ignored));
+  }
+
   // Only queued: the next wait() submits it. There is always an entry for it: ops use at most entries_, and the ring
   // has one more.
   void arm_wake() noexcept {
@@ -110,6 +153,8 @@ class UringRing final : public Ring {
   unsigned entries_ = 0;
   int event_ = -1;
   std::uint64_t woken_by_ = 0;
+  int refused_ = 0;                    // why nothing can be submitted any more
+  std::vector<std::uint64_t> failed_;  // the tags of ops that were not, and wait to be reported
 };
 
 }  // namespace
