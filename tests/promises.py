@@ -51,7 +51,7 @@ GUARDS: dict[str, list[str]] = {
     # --- persistent stores
     "docs/durability.md: What is promised, fault by fault": [
         "storage/segment_store_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",
-        "store/verify_test.cpp", "store/refused_memory_test.cpp", "python/test_refused_memory.py", "os/memory_guard_test.cpp", "python/test_durability*", "style/test_promises.py", "os/power_loss_test.cpp",
+        "store/verify_test.cpp", "store/refused_memory_test.cpp", "store/refused_calls_test.cpp", "python/test_refused_memory.py", "os/memory_guard_test.cpp", "python/test_durability*", "style/test_promises.py", "os/power_loss_test.cpp",
         "os/faulty_files_test.cpp", "os/memory_files_test.cpp",
         "python/test_window.py",
     ],

@@ -88,7 +88,7 @@ struct Options {
   std::optional<Prefetch> prefetch = {};
   std::optional<Eviction> eviction = {};
   std::optional<Io> io = {};
-  std::optional<bool> direct_io = {};  ///< O_DIRECT (default, except in memory); false: page cache
+  std::optional<bool> direct_io = {};  ///< O_DIRECT (default, where the directory takes it); false: page cache
   /// Limits how long closing waits for a persistent store's checkpoints to become durable (default: as long as it
   /// takes); the error names what is not durable by then. An ephemeral store drops what is pending.
   std::optional<Seconds> close_timeout = {};

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/text.hpp"
+#include "options/direct_io.hpp"
 #include "os/memory_limits.hpp"
 #include "planner/lease_ledger.hpp"
 #include "planner/topology.hpp"
@@ -399,7 +400,6 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   machine.manual_prefetch = options.prefetch == Prefetch::manual;
   machine.ephemeral = !kept;
   setup.io = options.io.value_or(Io::automatic);
-  setup.direct_io = options.direct_io.value_or(!in_memory);
   setup.event_log = options.event_log;
   const bool warm = options.warm.value_or(false);
   setup.device_arena = options.device_arena.value_or(warm ? DeviceArena::direct : DeviceArena::mapped);
@@ -408,6 +408,13 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     setup.log = *options.log_with_severity;
   else if (options.log)
     setup.log = *options.log;
+  setup.direct_io = options.direct_io.value_or(!in_memory);
+  if (setup.direct_io && disk > 0 && !options.direct_io && refuses_direct_io(files, setup.directory)) {
+    setup.direct_io = false;
+    setup.log.warning("the file system" + on_disk +
+                      " refuses O_DIRECT: files are written and read through the page cache, which takes memory beside "
+                      "the caches (direct_io=False says so without this warning)");
+  }
   const auto leased = [](const char* what, std::uint64_t bytes) {
     if (bytes == 0) return std::string();
     return std::string(", ") + what + " " + (bytes == kBorrowAll ? "auto" : format_bytes(bytes));

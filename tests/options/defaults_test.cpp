@@ -23,7 +23,7 @@ using platform::cgroup_memory;
 using platform::SysResult;
 
 // A machine that is only files of /proc and /sys, and one disk.
-class FakeFiles final : public platform::testing::NoFiles {
+class FakeFiles : public platform::testing::NoFiles {
  public:
   std::map<std::string, std::string> texts{
       {"/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:  8388608 kB\nSwap: 1 kB\n"}};
@@ -59,6 +59,53 @@ std::uint64_t size_of(const EngineSetup& setup, std::string_view tier) {
     if (spec.name == tier) return spec.capacity;
   }
   return 0;
+}
+
+// A disk that refuses O_DIRECT at one of its calls.
+class NotDirect final : public FakeFiles {
+ public:
+  enum class At : std::uint8_t { nowhere, open, write, read, small_blocks };
+  explicit NotDirect(At at) : at_(at) {}
+  SysResult open_unlinked(const std::filesystem::path&, bool direct) noexcept override {
+    return direct && at_ == At::open ? SysResult::failed(EINVAL) : SysResult::of(7);
+  }
+  SysResult write(int, const void*, std::size_t bytes, std::uint64_t offset) noexcept override {
+    return at_ == At::write ? SysResult::failed(EINVAL) : moved(bytes, offset);
+  }
+  SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+    if (fd != 7) return FakeFiles::read(fd, memory, bytes, offset);
+    return at_ == At::read ? SysResult::failed(EINVAL) : moved(bytes, offset);
+  }
+
+ private:
+  SysResult moved(std::size_t bytes, std::uint64_t offset) const {
+    const bool whole = bytes % 65536 == 0 && offset % 65536 == 0;
+    return at_ == At::small_blocks && !whole ? SysResult::failed(EINVAL)
+                                             : SysResult::of(static_cast<std::int64_t>(bytes));
+  }
+  const At at_;
+};
+
+TEST(Defaults, UseThePageCacheWithOneWarningWhereODirectIsRefused) {
+  using At = NotDirect::At;
+  for (const At at : {At::nowhere, At::open, At::write, At::read, At::small_blocks}) {
+    NotDirect files(at);
+    std::vector<std::string> warnings;
+    Options options;
+    options.log_with_severity = [&](Severity severity, std::string_view text) {
+      if (severity == Severity::warning) warnings.emplace_back(text);
+    };
+    const EngineSetup setup = choose_setup(options, files, *kMemory, {}).value();
+    EXPECT_EQ(setup.direct_io, at == At::nowhere) << static_cast<int>(at);
+    ASSERT_EQ(warnings.size(), at == At::nowhere ? 0u : 1u);
+    for (const std::string& text : warnings)
+      EXPECT_NE(text.find("/tmp (ext4) refuses O_DIRECT"), std::string::npos) << text;
+    for (const bool given : {false, true}) {
+      options.direct_io = given;
+      EXPECT_EQ(choose_setup(options, files, *kMemory, {}).value().direct_io, given);
+    }
+    EXPECT_EQ(warnings.size(), at == At::nowhere ? 0u : 1u) << "what was asked for needs no warning";
+  }
 }
 
 TEST(Defaults, TakeTheirPartOfMemoryAndDisk) {
