@@ -45,7 +45,7 @@ int use(Backend backend, const std::filesystem::path& directory, const Call& cal
   rig.setup().machine.ephemeral = false;
   Lines lines;
   rig.setup().log = lines.sink();
-  rig.setup().close_timeout = Seconds(5);
+  rig.setup().close_timeout = Seconds(0.5);
   bool filtered = false;
   const auto refuse_at = [&](Moment now) {
     if (now == moment) filtered = platform::testing::refuse_call(call.number, error);
@@ -59,13 +59,13 @@ int use(Backend backend, const std::filesystem::path& directory, const Call& cal
     if (!refuse_at(Moment::after_open)) return kNoFilter;
     for (Version version = 0; version < 6; ++version) {
       if (version == 3 && !refuse_at(Moment::while_writing)) return kNoFilter;
-      const auto written = write(store, version, kSize, {.timeout = Seconds(1)});
+      const auto written = write(store, version, kSize, {.timeout = Seconds(0.1)});
       if (!written && written.error().message.empty()) return 2;
     }
     for (Version version = 0; version < 6; ++version) {
-      static_cast<void>(static_cast<bool>(store.wait(version, "storage", Seconds(1))));
+      static_cast<void>(static_cast<bool>(store.wait(version, "storage", Seconds(0.1))));
       std::vector<std::byte> bytes(kSize);
-      const auto got = store.restore(version, {{0, bytes.data(), kSize}}, {.timeout = Seconds(1)});
+      const auto got = store.restore(version, {{0, bytes.data(), kSize}}, {.timeout = Seconds(0.1)});
       if (got && bytes != bytes_of(version, kSize)) return 3;
       if (!got && got.error().message.empty()) return 4;
     }
