@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import json
 import re
 from pathlib import Path
@@ -469,3 +471,15 @@ def test_a_finding_has_advice_if_and_only_if_it_is_not_ok() -> None:
     for level, advice in ((Level.ok, "do it"), (Level.note, ""), (Level.change, "")):
         with pytest.raises(ValueError, match="advice"):
             Finding("a", "b", level, advice)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS])
+def test_a_directory_without_locks_is_named_with_what_to_do(code: int, tmp_path: Path) -> None:
+    def lock(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    described = {"kind": "nfs", "in_memory": False, "free_bytes": 1 << 40, "total_bytes": 1 << 41}
+    found = disk.place(tmp_path, lambda _: described, lock)
+    assert found.level is Level.change
+    assert "two processes" in found.text and os.strerror(code) in found.text
+    assert "local disk" in found.advice

@@ -255,6 +255,17 @@ TEST_F(StoreDirectoryTest, LinksAreNeverFollowed) {
   EXPECT_TRUE(open(store_));
 }
 
+TEST_F(StoreDirectoryTest, AFileSystemWithoutLocksIsRefusedWithWhatToDo) {
+  open(store_).value();
+  for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+    files_.fail_nth(FileCall::lock, 1, error);
+    expect_refused(store_, Errc::unsupported, platform::describe_errno(error));
+    files_.fail_nth(FileCall::lock, 1, error);
+    expect_refused(store_, Errc::unsupported, "name a directory on a local disk");
+  }
+  EXPECT_TRUE(open(store_));
+}
+
 // Each system call fails in turn: opening reports it or succeeds, and the next opening succeeds.
 TEST_F(StoreDirectoryTest, EveryCallThatFailsIsARefusalByNameAndTheNextTrySucceeds) {
   for (const bool there : {false, true}) {

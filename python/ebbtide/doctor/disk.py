@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,11 @@ def directory_of(given: Path | None) -> Path:
     return given or Path(next(filter(None, map(os.environ.get, names)), "/tmp"))
 
 
-def place(directory: Path, describe: Callable[[str], dict[str, Any]] = _core.file_system) -> Finding:
+def place(
+    directory: Path,
+    describe: Callable[[str], dict[str, Any]] = _core.file_system,
+    lock: Callable[[Any, int], None] = fcntl.flock,
+) -> Finding:
     """The file system that `directory` is on."""
     try:
         found = describe(str(directory))
@@ -42,6 +48,13 @@ def place(directory: Path, describe: Callable[[str], dict[str, Any]] = _core.fil
         return change("directory", f"{text}; may not be written to", _ELSEWHERE, **values)
     if found["free_bytes"] < 4 * _LEAST:
         return change("directory", text, f"free some space in {directory}, or {_ELSEWHERE}", **values)
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        advice = f"{_ELSEWHERE}, or have it mounted with locks (Lustre: -o flock, NFS: lockd)"
+        why = f"no locks (flock: {error.strerror}), so nothing keeps two processes from writing one store"
+        return change("directory", f"{text}; {why}", advice, **values)
     if found["kind"] in _SHARED:
         return note("directory", f"{text}; others share it", _ELSEWHERE, **values)
     return ok("directory", text, **values)

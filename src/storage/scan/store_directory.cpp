@@ -215,6 +215,12 @@ class StoreOpening {
     if (!locked && locked.error == EWOULDBLOCK) {
       return in_use(files_, directory_, "open it read only, or wait for that to end");
     }
+    if (locked.error == ENOLCK || locked.error == ENOSYS || locked.error == EOPNOTSUPP)
+      return refuse(Errc::unsupported,
+                    "its file system has no locks (flock: " + platform::describe_errno(locked.error) +
+                        "), so nothing would keep two processes from writing one store: name a "
+                        "directory on a local disk, or have it mounted with locks (Lustre: -o flock, "
+                        "NFS: lockd)");
     if (!locked) return failed(path, "locking it", locked);
     out.lock_ = FileLock(files_, static_cast<int>(locked.value));
     if (const auto known = files_.status(out.lock_.fd(), out.locked_); !known)
