@@ -5,12 +5,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 #include <string>
 #include <vector>
 
 #include "ebbtide/store.hpp"
 #include "kinds.hpp"
+#include "text.hpp"
 
 namespace ebb::python {
 

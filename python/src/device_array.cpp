@@ -1,11 +1,11 @@
 #include "device_array.hpp"
 
 #include <algorithm>
-#include <nanobind/stl/string.h>
 
 #include "dlpack.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "text.hpp"
 
 #ifdef Py_LIMITED_API
 // One module serves 3.12, which has only the second, and later versions, which have the first.

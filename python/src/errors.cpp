@@ -1,7 +1,8 @@
 #include "errors.hpp"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
+
+#include "text.hpp"
 
 namespace nb = nanobind;
 
@@ -47,6 +48,14 @@ nb::object to_text(std::string_view bytes) {
       nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace"));
   if (!text.is_valid()) throw nb::python_error();
   return text;
+}
+
+std::string to_name(const char* key, std::string text) {
+  const nb::object valid = nb::steal(PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+  if (valid.is_valid()) return text;
+  PyErr_Clear();
+  raise(Errc::invalid_argument, std::string(key) + "=\"" + text +
+                                    "\" is not valid: expected text that UTF-8 can encode, without lone surrogates");
 }
 
 void raise(Errc code, const std::string& message) {

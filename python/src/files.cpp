@@ -1,10 +1,10 @@
 // A store's files. FileHandle is the file itself; ebbtide.File makes a Python file object of it.
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 
 #include "arguments.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "text.hpp"
 #include "waiting.hpp"
 
 namespace ebb::python {
@@ -113,6 +113,7 @@ void bind_files(nb::module_& module, nb::class_<StoreObject, HistoryObject>& sto
       .def(
           "create_file",
           [](StoreObject& self, std::string name, nb::handle version, std::optional<double> timeout) {
+            name = to_name("name", std::move(name));
             const Version number = to_version(version);
             const Seconds limit = to_timeout(timeout).value_or(Seconds(1e9));
             return file_object(self, unlocked(self, [&](ebb::Store& open) {
@@ -136,6 +137,7 @@ Raises :class:`ebbtide.VersionExists` (it is there, or being written), :class:`e
       .def(
           "open_file",
           [](StoreObject& self, std::string name, nb::handle version) {
+            name = to_name("name", std::move(name));
             std::optional<Version> number;
             if (!version.is_none()) number = to_version(version);
             return file_object(
@@ -149,6 +151,7 @@ Raises :class:`ebbtide.UnknownVersion` (it is not there, or not whole), :class:`
       .def(
           "files",
           [](StoreObject& self, std::optional<std::string> name) {
+            if (name) name = to_name("name", std::move(*name));
             const auto found = check(unlocked(self, [&](ebb::Store& open) { return open.files(std::move(name)); }));
             nb::list out;
             for (const FileInfo& each : found) {
@@ -166,6 +169,7 @@ Raises :class:`ebbtide.UnknownVersion` (it is not there, or not whole), :class:`
       .def(
           "drop_file",
           [](StoreObject& self, std::string name, nb::handle version) {
+            name = to_name("name", std::move(name));
             const Version number = to_version(version);
             check(unlocked(self, [&](ebb::Store& open) { return open.drop_file(std::move(name), number); }));
           },

@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "attended.hpp"
@@ -11,6 +10,7 @@
 #include "errors.hpp"
 #include "layout.hpp"
 #include "objects.hpp"
+#include "text.hpp"
 
 namespace ebb::python {
 namespace {

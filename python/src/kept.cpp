@@ -1,11 +1,11 @@
 // What earlier processes left: the versions, and the newest that is intact.
 #include <algorithm>
-#include <nanobind/stl/string.h>
 
 #include "arguments.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "text.hpp"
 #include "warnings.hpp"
 
 namespace ebb::python {
@@ -60,7 +60,7 @@ std::string shown(HistoryObject& self, const std::string& what) {
 }
 
 ebb::History named(StoreObject& self, std::string name) {
-  return name.empty() ? self.history : self.state->store().history(std::move(name));
+  return name.empty() ? self.history : self.state->store().history(to_name("name", std::move(name)));
 }
 
 }  // namespace

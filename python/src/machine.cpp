@@ -4,10 +4,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 
 #include "errors.hpp"
 #include "objects.hpp"
+#include "text.hpp"
 
 namespace ebb::python {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include "attended.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "text.hpp"
 
 namespace ebb::python {
 namespace {

@@ -6,13 +6,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <stdexcept>
 
 #include "errors.hpp"
 #include "objects.hpp"
+#include "text.hpp"
 
 namespace ebb::python {
 namespace {

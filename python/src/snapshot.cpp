@@ -1,12 +1,12 @@
 // Snapshots of arrays that the program goes on writing to.
 #include <algorithm>
-#include <nanobind/stl/string.h>
 
 #include "arguments.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
 #include "streams.hpp"
+#include "text.hpp"
 #include "waiting.hpp"
 
 namespace ebb::python {

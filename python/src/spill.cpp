@@ -3,7 +3,6 @@
 #include <array>
 #include <chrono>
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <stdexcept>
@@ -11,6 +10,7 @@
 #include "errors.hpp"
 #include "objects.hpp"
 #include "sim/sim.hpp"
+#include "text.hpp"
 
 namespace ebb::python {
 namespace {

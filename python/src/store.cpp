@@ -1,10 +1,10 @@
 // An open store: its histories, counters and close.
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 
 #include "arguments.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "text.hpp"
 #include "waiting.hpp"
 
 namespace ebb::python {
@@ -50,6 +50,7 @@ A process forked from the one that opened it is refused by name. At interpreter 
           "history",
           [](StoreObject& self, std::string name, nb::handle order) {
             self.state->check();
+            name = to_name("name", std::move(name));
             const std::string word = order.is_none() ? "" : str_text(order);
             const bool reverse = word == "reverse" || word == "lifo";
             if (!order.is_none() && !reverse) {

@@ -1,7 +1,6 @@
 // The bindings of ebbtide.sim.run_zones, the memory-zone hardware in virtual time, and of the recorder of its traces.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 #include "errors.hpp"
 #include "objects.hpp"
 #include "sim/sim.hpp"
+#include "text.hpp"
 
 namespace ebb::python {
 namespace {

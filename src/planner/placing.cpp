@@ -40,7 +40,7 @@ bool Placing::refuse_waiting() {
       changed = true;
     } else if (!room_may_come() && context_.now >= r.deadline &&
                !(r.kind == Request::Kind::borrow && table_[r.checkpoint].at[0].filler != kNoMove)) {
-      outcomes_.stop_waiting(r.id, Reason::no_space, "no transfer under way can make room; " + space_.describe());
+      outcomes_.stop_waiting(r.id, Reason::no_space, space_.describe());
       changed = true;
     } else if (r.deadline != kNever) {
       context_.wake_by(std::max(r.deadline, context_.now + 1));

@@ -106,8 +106,8 @@ void Waits::refuse_stuck() {
     const bool failed = c.flush_failures > 0;
     const std::string there = context_.tier(w.tier).name;
     context_.answer(id, failed ? Reason::lost : Reason::no_space,
-                    key_text(c) + ", of " + std::to_string(c.bytes) + " bytes, " +
-                        (failed ? "could not be written to " : "has no room on ") + there +
+                    (failed ? "writing its " : "its ") + std::to_string(c.bytes) + " bytes " +
+                        (failed ? "to " + there + " failed" : "have no room on " + there) +
                         ", and nothing under way will change that; " + space_.describe(),
                     table_.ref(s));
     waits_.erase(id);

@@ -228,3 +228,41 @@ def test_a_buffer_that_numpy_cannot_lay_out(store: ebbtide.Store) -> None:
     released.release()
     with pytest.raises(ebbtide.InvalidArgument, match="^arrays exports a buffer that is not an array of numbers"):
         store.checkpoint(0, released)
+
+
+SURROGATES = ["\udcff", "a\ud800b", "\udc80\udc80"]
+TEXT_CALLS = {
+    "history": lambda store, text: store.history(text),
+    "order": lambda store, text: store.history("h", order=text),
+    "versions": lambda store, text: store.versions(text),
+    "latest": lambda store, text: store.latest(text),
+    "create_file": lambda store, text: store.create_file(text, 1),
+    "open_file": lambda store, text: store.open_file(text),
+    "files": lambda store, text: store.files(text),
+    "drop_file": lambda store, text: store.drop_file(text, 1),
+    "wait": lambda store, text: store.wait(text),
+    "future": lambda store, text: store.checkpoint(1, np.zeros(1)).wait(text),
+    "done": lambda store, text: store.checkpoint(1, np.zeros(1)).done(text),
+    "dtype": lambda store, text: store.reserve(1, 3, dtype=text),
+    "like": lambda store, text: store.reserve(1, 3, like=text),
+    "track": lambda store, text: store.protect(np.zeros(1), track=text),
+    "zone": lambda store, text: store.protect(np.zeros(1), zone=text),
+    "suspend_on": lambda store, text: store.suspend_on(10, level=text),
+    "device": lambda store, text: ebbtide.open(device=text),
+    "eviction": lambda store, text: ebbtide.open(eviction=text),
+    "memory": lambda store, text: ebbtide.open(memory=text),
+    "durability": lambda store, text: ebbtide.open(durability=text),
+    "parse_bytes": lambda store, text: ebbtide._core.parse_bytes("key", text),
+    "drain": lambda store, text: ebbtide._core.drain(text, 0.0),
+}
+
+
+@pytest.mark.parametrize("text", SURROGATES, ids=short)
+@pytest.mark.parametrize("call", TEXT_CALLS)
+def test_text_that_utf8_cannot_encode(tmp_path: Path, call: str, text: str) -> None:
+    options: dict[str, Any] = {"device_cache": "4MiB", "host_cache": "4MiB", "disk": "64MiB", "device": "cpu"}
+    with ebbtide.open(tmp_path / "run", durability="storage", **options) as store:
+        with pytest.raises((ebbtide.InvalidArgument, ebbtide.Unsupported), match="expected|lone surrogates") as caught:
+            TEXT_CALLS[call](store, text)
+        assert str(caught.value).encode()
+        assert store.histories() in ([], [""])
