@@ -87,7 +87,9 @@ class Items {
 
 Key key_of(nb::handle key, const std::string& where) {
   if (std::int64_t number = 0; PyLong_CheckExact(key.ptr()) && nb::try_cast(key, number)) return number;
-  if (std::string text; PyUnicode_Check(key.ptr()) && nb::try_cast(key, text)) return text;
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_Check(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), &size) : nullptr;
+  if (text != nullptr) return std::string(text, static_cast<std::size_t>(size));
   PyErr_Clear();
   raise(Errc::invalid_argument, where + ": expected str or int of 64 bits as a dict's keys" +
                                     (PyUnicode_Check(key.ptr()) ? ", of characters that UTF-8 can encode" : ""));
