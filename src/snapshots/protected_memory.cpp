@@ -29,7 +29,7 @@ ProtectedMemory::ProtectedMemory(std::span<const Protection> protections, std::u
   };
   for (const Protection& one : protections) {
     if (one.on_device) continue;
-    if (one.bytes == 0) parts_.push_back({.region = one.region});
+    if (one.bytes == 0) parts_.push_back({one.region, 0, nullptr, 0, {}});
     const std::uint64_t begin = address_of(one.memory), end = begin + one.bytes;
     const std::uint64_t from = platform::round_up(begin), to = end / platform::kBlock * platform::kBlock;
     const auto add = [&](std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> zone) {

@@ -82,6 +82,12 @@ def require_packages(text: str):
             pytest.skip(f"{name} is not installed")
 
 
+def require_command(text: str):
+    """A machine that only tools/gpu-check has prepared has no `ebbtide`: nothing is installed there."""
+    if '["ebbtide", ' in text and not INSTALLED.exists():
+        pytest.skip("the command ebbtide is not installed")
+
+
 def compiled(source: pathlib.Path, library, environment, scratch) -> pathlib.Path:
     compiler = ["gcc", "-std=c11"] if source.suffix == ".c" else ["g++", "-std=c++20"]
     program = scratch / "program"
@@ -130,6 +136,7 @@ def test_python_block(block, environment, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(block.text)
     require_packages(block.text)
+    require_command(block.text)
     if block.text.startswith("# needs a GPU\n"):
         compile(block.text, block.where, "exec")
         require_gpu()
