@@ -17,7 +17,7 @@ import pytest
 from torch_support import torch
 
 import ebbtide
-from ebbtide.torch import Manager, Reader, Writer
+from ebbtide.torch import Manager, Reader, Writer, _dcp
 
 dcp = pytest.importorskip("torch.distributed.checkpoint")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -202,9 +202,8 @@ def drawn_sequence(seed: int, disk: Path) -> None:
                 dcp.load(state(0), checkpoint_id=str(step), storage_reader=reader, no_dist=True)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("seed", range(50))
-def test_a_save_that_said_ok_loads_exactly(seed: int, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_cached_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "_cached_save_plan",
         "_cached_final_save_plan",
@@ -213,6 +212,11 @@ def test_a_save_that_said_ok_loads_exactly(seed: int, disk: Path, monkeypatch: p
         "_cached_metadata",
     ):
         monkeypatch.setattr(dcp.planner.SavePlanner, name, {})  # torch keeps the plans of all saves of a process
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("seed", range(50))
+def test_a_save_that_said_ok_loads_exactly(seed: int, disk: Path, no_cached_plans: None) -> None:
     drawn_sequence(seed, disk)
 
 
@@ -238,6 +242,72 @@ def test_a_step_that_is_being_saved_is_refused_and_stays(disk: Path) -> None:
             found = {"x": torch.zeros(4)}
             dcp.load(found, checkpoint_id=str(step), storage_reader=Reader(disk / "dcp"), no_dist=True)
             assert (found["x"] == value).all()
+
+
+def test_a_save_that_begins_while_another_cleans_up_is_kept(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second save has written its parts, and not its metadata, when the first one lists what may go."""
+    listed, begun, wrote, go_on = _dcp._writes, [], threading.Event(), threading.Event()
+
+    class Waits(Writer):
+        def finish(self, metadata: Any, results: Any) -> None:
+            if begun:
+                wrote.set()
+                assert go_on.wait(60)
+            elif writer._steps == {3, 5}:
+                monkeypatch.setattr(_dcp, "_writes", begins_another)
+            super().finish(metadata, results)
+
+    def begins_another(store: ebbtide.Store) -> Any:
+        monkeypatch.setattr(_dcp, "_writes", listed)
+        begun.append(None)
+        begun.append(dcp.async_save({"x": torch.full((4,), 3.0)}, checkpoint_id="3", **save))
+        assert wrote.wait(60)
+        return listed(store)
+
+    with Waits(disk / "dcp", 3, durability="process", **SMALL) as writer:
+        save = {"storage_writer": writer, "no_dist": True}
+        dcp.save({"x": torch.zeros(4)}, **save)
+        dcp.save({"x": torch.ones(4)}, checkpoint_id="5", **save)
+        go_on.set()
+        begun[1].result()
+    for step in (3, 5):
+        found = {"x": torch.zeros(4)}
+        dcp.load(found, checkpoint_id=str(step), storage_reader=Reader(disk / "dcp"), no_dist=True)
+        assert (found["x"] == (3 if step == 3 else 1)).all()
+
+
+def test_a_type_that_a_cached_plan_does_not_have_is_refused(disk: Path, no_cached_plans: None) -> None:
+    """DCP compares shapes to know whether a plan changed; the metadata would say float32 of float64."""
+    with Writer(disk / "dcp", durability="process", **SMALL) as writer:
+
+        def save(step: int, dtype: torch.dtype) -> None:
+            planner = dcp.DefaultSavePlanner(enable_plan_caching=True)
+            state = {"x": torch.ones(4, dtype=dtype)}
+            dcp.save(state, checkpoint_id=str(step), storage_writer=writer, planner=planner, no_dist=True)
+
+        save(0, torch.float32)
+        with pytest.raises(Failed, match=r"x is torch\.float64, and this save's plan has torch\.float32"):
+            save(1, torch.float64)
+        save(2, torch.float32)
+    with pytest.raises(Failed, match="has no checkpoint of step 1"):
+        dcp.load({"x": torch.zeros(4)}, checkpoint_id="1", storage_reader=Reader(disk / "dcp"), no_dist=True)
+
+
+def test_parts_of_which_the_metadata_gives_no_number_are_kept(disk: Path) -> None:
+    """All ranks of a write once had the coordinator's number. Rank 1 drops what is not of that write, and no more."""
+    (disk / "run").mkdir()
+    with ebbtide.open(disk / "run" / "rank-0", durability="process", **SMALL) as store:
+        known = metadata_of(2)
+        known.storage_data = {index: (rank, item) for index, (rank, _, item) in known.storage_data.items()}
+        store.history("dcp/1").checkpoint(7, np.frombuffer(pickle.dumps(known), np.uint8))
+    with ebbtide.open(disk / "run" / "rank-1", durability="process", **SMALL) as store:
+        for number in (7, 8):
+            store.history(f"dcp/1/{number}").checkpoint(0, torch.ones(1, 8))
+    with Writer(disk / "run", 1, durability="process", **SMALL) as writer:
+        writer.set_up_storage_writer(False, rank=1)
+        writer.write_data(dcp.SavePlan([]), dcp.DefaultSavePlanner())
+    with ebbtide.open(disk / "run" / "rank-1", readonly=True) as store:
+        assert store.histories() == ["dcp/1/7"]
 
 
 def test_a_reader_needs_no_more_for_many_ranks(disk: Path) -> None:

@@ -59,6 +59,12 @@ def _writes(store: ebbtide.Store) -> list[_Written]:
     return [_Written(int(found[1]), int(found[2])) for found in map(_PARTS.fullmatch, store.histories()) if found]
 
 
+def _place(written: _Written, place: tuple[int, ...]) -> tuple[int, _Written, int]:
+    """Rank, its write and the version there, of a part of the coordinator's write: all ranks once had its number."""
+    rank, *number, version = place
+    return rank, _Written(written.step, *number) if number else written, version
+
+
 def _metadata(store: ebbtide.Store, written: _Written) -> Metadata:
     stored = store.history(_metadata_of(written.step)).restore(written.number, keep=True)
     metadata = pickle.loads(np.asarray(stored).tobytes())
@@ -198,6 +204,11 @@ class Writer(StorageWriter):
                             f"{item.index.fqn} has the shape {tuple(data.shape)}, and this save's plan has "
                             f"{tuple(planned.chunk.sizes)}: a planner with enable_plan_caching serves one save at a time"
                         )
+                    if planned is not None and data.dtype != planned.properties.dtype:
+                        raise errors.InvalidArgument(
+                            f"{item.index.fqn} is {data.dtype}, and this save's plan has {planned.properties.dtype}: "
+                            "enable_plan_caching does not see that a type changed; save with a planner without it"
+                        )
                     array = data.detach().resolve_conj().resolve_neg()
                     array = array.contiguous() if array.layout is torch.strided else array
                 try:
@@ -232,10 +243,11 @@ class Writer(StorageWriter):
         for number in history.versions():
             if number != writing.number:
                 history.drop(number)
+        found = _writes(store)  # before the saves in flight: one that begins in between is in neither
         with self._lock:
             kept = {*self._in_flight(), writing}
             steps = set(self._steps)
-        for one in _writes(store):
+        for one in found:
             if one.step in steps and one not in kept and one.number not in store.versions(_metadata_of(one.step)):
                 store.history(one.parts).drop()
 
@@ -252,10 +264,11 @@ class Writer(StorageWriter):
         """Drops what other ranks than the coordinator have of earlier writes of a step: the coordinator did so at its end.
         Which of several writes counts, its metadata says."""
         store = self._open_store()
+        there = _writes(store)  # before the saves in flight, as in finish
         with self._lock:
             kept, steps = self._in_flight(), set(self._steps)
         writes: dict[int, list[_Written]] = {}
-        for one in _writes(store):
+        for one in there:
             if one.step in steps and one not in kept:
                 writes.setdefault(one.step, []).append(one)
         several = {step: found for step, found in writes.items() if len(found) > 1}
@@ -267,10 +280,11 @@ class Writer(StorageWriter):
                     number = coordinators.latest(_metadata_of(step))
                     if number is None:
                         continue
-                    places = _metadata(coordinators, _Written(step, number)).storage_data.values()
-                    counts = {place[1] for place in places if place[0] == self._rank}
+                    written = _Written(step, number)
+                    places = [_place(written, one) for one in _metadata(coordinators, written).storage_data.values()]
+                    counts = {write for rank, write, _ in places if rank == self._rank}
                     for one in found:
-                        if counts and one.number not in counts:
+                        if counts and one not in counts:
                             store.history(one.parts).drop()
         except errors.Error:
             return  # the next save tries again
@@ -381,10 +395,8 @@ class Reader(StorageReader):
                     f"{item.storage_index.fqn} is in other parts in the checkpoint of step {self._chosen.step} than in the one "
                     "that this rank planned to load: load again"
                 )
-            rank, *write, version = self._storage_data[item.storage_index]
-            number = write[0] if write else self._chosen.number  # all ranks of a write once had the coordinator's
-            parts = _Written(self._chosen.step, number).parts
-            by_place.setdefault(rank, {}).setdefault(parts, {}).setdefault(version, []).append(item)
+            rank, write, version = _place(self._chosen, self._storage_data[item.storage_index])
+            by_place.setdefault(rank, {}).setdefault(write.parts, {}).setdefault(version, []).append(item)
         for rank, histories in sorted(by_place.items()):
             with self._opened(rank) as store:
                 for parts, versions in histories.items():
