@@ -80,7 +80,7 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Whe
   return found;
 }
 
-// What is left was dropped after the last commit had begun.
+// Bytes that are left were dropped after the last commit had begun, so another one may be asked for.
 void Durability::set_unreleased(Bytes bytes) {
   space_.set_unreleased(bytes);
   releasing_ = 0;

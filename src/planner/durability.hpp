@@ -7,9 +7,8 @@
 //     was kept when it was asked for, and nothing that is newer.
 //   - What is complete in the file and not durable yet counts as in flight: a call that needs room waits for it, and
 //     has it committed.
-//   - What was dropped and is on the disk still takes room (Machine::releases_later). A call that needs it waits for
-//   that
-//     too, and has it released.
+//   - What was dropped and is on the disk still takes room (Machine::releases_later): a call that needs room waits for
+//     that too, and has it released.
 //   - What an earlier process left behind is dropped where room is needed, once what makes up for it was read.
 #include <set>
 #include <string>

@@ -218,7 +218,7 @@ void Persistence::release(const Locked& locked, const policy::Freed& freed) {
     storage_->drop(object.id);
 }
 
-// More than it should know: of what was freed, the storage had nothing, or leaves it.
+// The planner counts all that was freed; the storage says how much of that is on the disk still.
 void Persistence::report_unreleased(const Locked& locked) {
   if (!port_.machine().releases_later || persistent_ == nullptr || !lifetime_.running(locked)) return;
   const auto file = static_cast<policy::TierIndex>(port_.machine().tiers.size() - 1);
