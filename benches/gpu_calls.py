@@ -17,8 +17,7 @@ from functools import partial
 
 import ebbtide
 import harness
-from ebbtide.bench.config import device_option
-from ebbtide.bench.device import select
+from ebbtide._machine.device import select
 
 
 class Loop:
@@ -89,7 +88,7 @@ def main() -> int:
     medians: dict[str, list[float]] = defaultdict(list)
     with (
         device.use(),
-        ebbtide.open(directory=given.dir, **caches, **device_option(device.name)) as store,
+        ebbtide.open(directory=given.dir, **caches, device=device.name) as store,
     ):
         loop = Loop(store, device, given.size, given.slots)
         loop.run()

@@ -19,8 +19,9 @@ from typing import Any
 
 import harness
 import numpy as np
+from ebbtide import _traces as trace
 from ebbtide._units import format_size, parse_size
-from ebbtide.bench import shots, trace
+from ebbtide.bench import shots
 
 ORDERS = ("reverse", "sequential", "irregular")
 CHUNKS = {"within": 4 << 20, "up": 16 << 20, "read": 4 << 20}  # longest transfer of a link

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import harness
 from ebbtide import sim
-from ebbtide.bench.trace import column, make_trace
+from ebbtide._traces import column, make_trace
 
 MIB = harness.MIB
 ORDERS = ("reverse", "sequential", "irregular")

@@ -100,7 +100,7 @@ GUARDS: dict[str, list[str]] = {
         "python/test_sim_memory.py",
     ],
     "CONTRIBUTING.md: Contributing": ["style/test_layout.py"],
-    "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_suites.py"],
+    "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_layers.py", "style/test_suites.py"],
     "ARCHITECTURE.md: Threads": [
         "store/wait*_test.cpp", "store/no_threads_test.cpp", "store/*process_test.cpp", "store/pitfalls_test.cpp",
     ],

@@ -189,22 +189,21 @@ def planning_page() -> str:
 
 
 def planning_picture() -> str:
-    from ebbtide.plan import figures
+    from ebbtide.models.efficiency import figures
 
     return figures.picture(figures.figures())
 
 
 def zones_picture() -> str:
     import planning_page
-
-    from ebbtide.zones import report
+    from ebbtide.models.zones import report
 
     return report.picture(planning_page.zones())
 
 
 def cluster_picture() -> str:
     import planning_page
-    from ebbtide.cluster import report
+    from ebbtide.models.cluster import report
 
     return report.picture(planning_page.cluster_sweep())
 
@@ -353,9 +352,9 @@ def lender_kernel() -> list[str]:
 
 def peers_page() -> str:
     """Its last chapter is what the simulator makes of the published trace."""
-    from ebbtide.bench import trace as traces
+    from ebbtide import _traces as traces
+    from ebbtide.models.spill import lent, report, steps
     from ebbtide.sim import Topology
-    from ebbtide.spill import lent, report, steps
 
     trace = traces.read_trace(ROOT / "data/sc22-sample-trace.csv")
     lines = ["| strategy | time over the least | mean of the steps' ratios |", "|---|---|---|"]

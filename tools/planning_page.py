@@ -11,13 +11,13 @@ import sys
 import textwrap
 from dataclasses import replace
 
-from ebbtide import preempt
-from ebbtide.cluster import Cluster
-from ebbtide.cluster import report as cluster_report
+from ebbtide.models import preemption
+from ebbtide.models.cluster import Cluster
+from ebbtide.models.cluster import report as cluster_report
+from ebbtide.models.efficiency import Pattern, best, drained, efficiency, figures, first_order, ics19
+from ebbtide.models.zones import document as zone_document
+from ebbtide.models.zones import report as zone_report
 from ebbtide.sim import ZoneHardware
-from ebbtide.zones import document as zone_document
-from ebbtide.zones import report as zone_report
-from ebbtide.plan import Pattern, best, drained, efficiency, figures, first_order, ics19
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
@@ -117,12 +117,12 @@ def _zone_machine() -> list[str]:
 
 def _preemption(data: pathlib.Path) -> list[str]:
     """The plan for the sample's jobs, and the sample's workload under each policy."""
-    from ebbtide.preempt import report
+    from ebbtide.models.preemption import report
 
-    jobs = preempt.read_jobs(data / "preempt-jobs.csv")
+    jobs = preemption.read_jobs(data / "preempt-jobs.csv")
     document = report.plan_document(jobs, 160, 300, 8e9)
-    arrivals, nodes = preempt.read_workload(data / "preempt-sample.swf")
-    runs = report.run_document(arrivals, preempt.Machine(nodes or 0, 300, 8e9))
+    arrivals, nodes = preemption.read_workload(data / "preempt-sample.swf")
+    runs = report.run_document(arrivals, preemption.Machine(nodes or 0, 300, 8e9))
     parts = [
         textwrap.fill(
             f"**Preemption.** The jobs of `data/preempt-jobs.csv`, of which 160 of {sum(job.nodes for job in jobs)} nodes are needed in "

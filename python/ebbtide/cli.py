@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 
@@ -43,13 +42,24 @@ def _register(name: str, where: str) -> None:
         app.command(name, cls=getattr(module, "cls", None))(module.command)
 
 
-for _name in ("demo", "bench", "doctor"):
-    if importlib.util.find_spec(f"ebbtide.{_name}") is not None:
-        _register(_name, f"ebbtide.{_name}.command")
-_register("sim", "ebbtide.spill.sim")
-_register("plan", "ebbtide.plan.command")
-for _name in ("estimate", "ls", "verify", "export", "gc", "node", "lend", "run", "suspend"):
-    _register(_name, f"ebbtide.commands.{_name}")
+_COMMANDS = {
+    "demo": "ebbtide.demo.command",
+    "bench": "ebbtide.bench.command",
+    "doctor": "ebbtide.doctor.command",
+    "sim": "ebbtide.models.command",
+    "plan": "ebbtide.models.efficiency.command",
+    "estimate": "ebbtide.commands.estimate",
+    "ls": "ebbtide.commands.ls",
+    "verify": "ebbtide.commands.verify",
+    "export": "ebbtide.commands.export",
+    "gc": "ebbtide.commands.gc",
+    "node": "ebbtide.commands.node",
+    "lend": "ebbtide.commands.lend",
+    "run": "ebbtide.commands.run",
+    "suspend": "ebbtide.commands.suspend",
+}
+for _name, _where in _COMMANDS.items():
+    _register(_name, _where)
 
 
 def _open_closed_streams() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ebbtide.bench import copies, rates
+from ebbtide._machine import copies, files
+from ebbtide._machine.device import Cpu, CupyGpu, NoDevice, TorchGpu, select
+from ebbtide.bench import rates
 from ebbtide.bench.config import Config
-from ebbtide.bench.device import Cpu, CupyGpu, NoDevice, TorchGpu, select
 
 COUNT = 12
 
@@ -120,7 +121,7 @@ def tiny_config(directory: Path, **changed: Any) -> Config:
 
 def some_rates(config: Config, copy_in: float = 5e9) -> rates.Rates:
     """As `rates.measure` gives them, without measuring."""
-    file = rates.FileRate(1e9, 2, 1 << 20, True) if config.disk else None
+    file = files.FileRate(1e9, 2, 1 << 20, True) if config.disk else None
     if config.on_gpu:
         return rates.Rates(copies.DeviceCopies(config.median_size(), 1e-5, 2e-5, 5e10, 5e10, 9e10), file, file)
     return rates.Rates(copies.HostCopies(copy_in, 5e9, 8e9), file, file)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from ebbtide.bench.content import GUARD, Contents, Landing
-from ebbtide.bench.device import Cpu
+from ebbtide._machine.content import GUARD, Contents, Landing
+from ebbtide._machine.device import Cpu
 
 SIZE = 3 * 4096 + 13
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from bench_stand_in import GPUS, StandInGpu, some_rates, tiny_config
 from ebbtide import sim
-from ebbtide.bench import copies, device, model, rates, shot
+from ebbtide._machine import copies, device
+from ebbtide._machine.content import Contents, Landing
+from ebbtide._machine.device import Cpu, NoDevice, TorchGpu, select
+from ebbtide.bench import model, rates, shot
 from ebbtide.bench.command import app
-from ebbtide.bench.content import Contents, Landing
-from ebbtide.bench.device import Cpu, NoDevice, TorchGpu, select
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches"))

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 from bench_stand_in import GPUS, some_rates, tiny_config
+from ebbtide._machine import files
+from ebbtide._machine.device import Cpu
 from ebbtide.bench import rates, shots
-from ebbtide.bench.device import Cpu
 from ebbtide.bench.disk import Around, Disk, Moment
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches"))
@@ -99,7 +100,7 @@ def test_all_bytes_over_all_the_time_are_the_rate(tmp_path, monkeypatch):
 
     for transfer in ("preadv", "pwritev"):
         monkeypatch.setattr(os, transfer, timed(getattr(os, transfer)))
-    monkeypatch.setattr(rates, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(files, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     with Disk(tmp_path, Cpu(), PIECE, PIECE * PIECES, request=PIECE, depth=1) as disk:
         moment = disk.measure(["reverse"])
     assert moment.write == moment.read["reverse"] == pytest.approx(PIECE * PIECES / (PIECES - 1 + 100.0))

@@ -1,9 +1,10 @@
 """What a shot does without options."""
 
 import pytest
-from ebbtide.bench import fit, rates
+from ebbtide._machine import files
+from ebbtide._machine.files import FileRate
+from ebbtide.bench import fit
 from ebbtide.bench.command import app
-from ebbtide.bench.rates import FileRate
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -23,7 +24,7 @@ def test_a_shot_fits_the_time_and_the_disk(seconds, rates, free, ranks):
 def test_the_command_that_repeats_it_is_named(measured, monkeypatch, tmp_path):
     """And is one that the benchmark takes."""
     slow = FileRate(50e6, 2, 4 << 20, True)
-    monkeypatch.setattr(rates, "file_rates", lambda directory: (slow, slow))
+    monkeypatch.setattr(files, "file_rates", lambda directory: (slow, slow))
     ran = CliRunner().invoke(app, ["shot", "--time", "1s", "--dir", str(tmp_path)])
     assert ran.exit_code == 0, ran.output
     line = next(line for line in ran.output.splitlines() if line.startswith("  ebbtide bench shot"))

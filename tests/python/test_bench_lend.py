@@ -6,10 +6,11 @@ import os
 
 import pytest
 from bench_stand_in import COUNT, some_rates, tiny_config
+from ebbtide._machine import files
+from ebbtide._machine.device import NoDevice
 from ebbtide.bench import lending, model, rates
 from ebbtide.bench.command import app
 from ebbtide.bench.config import Config
-from ebbtide.bench.device import NoDevice
 from ebbtide.bench.rank import Outcome
 from typer.testing import CliRunner
 
@@ -92,7 +93,7 @@ def test_what_cannot_be_lent_is_refused_by_name(tmp_path, arguments, words):
 def test_what_is_lent_spares_the_disk_in_bound_and_prediction(tmp_path, device):
     def expected(lend: int) -> list[float]:
         config: Config = tiny_config(tmp_path, sizes=((1 << 20,) * COUNT,), lend=lend, device=device)
-        slow = rates.FileRate(1e6, 1, MIB, True)
+        slow = files.FileRate(1e6, 1, MIB, True)
         bare = dataclasses.replace(some_rates(config), write=slow, read=slow)
         if device == "cuda" and lend:
             bare = dataclasses.replace(bare, peer=rates.PeerRate(1e11, 1e11))

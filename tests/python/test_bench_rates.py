@@ -4,8 +4,9 @@ import os
 
 import pytest
 from bench_stand_in import tiny_config
-from ebbtide.bench import copies, rates
-from ebbtide.bench.device import Cpu
+from ebbtide._machine import copies, files
+from ebbtide._machine.device import Cpu
+from ebbtide.bench import rates
 
 
 def test_copies_of_a_touched_area_have_a_rate():
@@ -15,7 +16,7 @@ def test_copies_of_a_touched_area_have_a_rate():
 
 
 def test_files_have_rates_and_leave_nothing_behind(tmp_path):
-    write, read = rates.file_rates(tmp_path, depths=(1, 3), request=1 << 15, probe=1 << 17, repeats=1)
+    write, read = files.file_rates(tmp_path, depths=(1, 3), request=1 << 15, probe=1 << 17, repeats=1)
     for rate in (write, read):
         assert rate.bytes_per_s > 0
         assert rate.depth in (1, 3) and rate.request == 1 << 15
@@ -24,9 +25,9 @@ def test_files_have_rates_and_leave_nothing_behind(tmp_path):
 
 def test_what_was_moved_is_on_the_file(tmp_path):
     """A rate is no rate when not every byte was moved."""
-    with rates.Scratch(tmp_path) as file:
+    with files.Scratch(tmp_path) as file:
         file.fresh(40960)
-        rates._move(file.fd, span=40960, request=16384, depth=2, write=True)
+        files._move(file.fd, span=40960, request=16384, depth=2, write=True)
         fd = os.open(f"/proc/self/fd/{file.fd}", os.O_RDONLY)
         try:
             found = os.pread(fd, 1 << 20, 0)
@@ -42,16 +43,16 @@ def test_a_transfer_that_fails_is_no_rate(tmp_path):
     fd = os.open(path, os.O_RDONLY)
     try:
         with pytest.raises(OSError):
-            rates._move(fd, span=8192, request=4096, depth=1, write=True)
+            files._move(fd, span=8192, request=4096, depth=1, write=True)
         with pytest.raises(OSError, match="read 0 of"):
-            rates._move(fd, span=16384, request=8192, depth=1, write=False)
+            files._move(fd, span=16384, request=8192, depth=1, write=False)
     finally:
         os.close(fd)
 
 
 def test_drift_and_mean_by_name():
-    file = rates.FileRate(1e9, 1, 4096, True)
-    faster = rates.FileRate(1.5e9, 2, 4096, True)
+    file = files.FileRate(1e9, 1, 4096, True)
+    faster = files.FileRate(1.5e9, 2, 4096, True)
     before = rates.Rates(copies.HostCopies(4e9, 5e9, 8e9), file, file)
     after = rates.Rates(copies.HostCopies(4e9, 4e9, 8e9), faster, file)
     assert rates.drift(before, after) == pytest.approx(

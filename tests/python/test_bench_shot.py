@@ -7,6 +7,7 @@ import math
 import ebbtide
 import pytest
 from bench_stand_in import COUNT, some_rates, tiny_config
+from ebbtide._machine import files
 from ebbtide.bench import rank as ranks_rank
 from ebbtide.bench import rates, shot
 from ebbtide.bench.command import app
@@ -231,7 +232,7 @@ def test_the_bound_is_the_closed_form_for_equal_sizes(tmp_path):
 
 
 def test_a_disk_that_is_too_slow_shows_in_bound_and_prediction(tmp_path, monkeypatch):
-    slow = rates.FileRate(1e6, 1, 1 << 20, True)
+    slow = files.FileRate(1e6, 1, 1 << 20, True)
     monkeypatch.setattr(rates, "measure", lambda config: dataclasses.replace(some_rates(config), write=slow, read=slow))
     document = bench(tmp_path)
     beyond = COUNT * 65536 - 2 * (256 << 10)

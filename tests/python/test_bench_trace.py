@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ebbtide.bench import trace as traces
+from ebbtide import _traces as traces
 from ebbtide.bench.command import app
 from typer.testing import CliRunner
 

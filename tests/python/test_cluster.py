@@ -7,13 +7,12 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+import ebbtide
 import pytest
 from ebbtide.cli import app
-from ebbtide.cluster import Cluster, expected, report, run
-from ebbtide.plan import Pattern, drained, efficiency
+from ebbtide.models.cluster import Cluster, expected, report, run
+from ebbtide.models.efficiency import Pattern, drained, efficiency
 from typer.testing import CliRunner
-
-import ebbtide
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -6,7 +6,7 @@ import ebbtide
 import pytest
 import typer
 from demo_stand_in import StandInStore
-from ebbtide.bench import rates
+from ebbtide._machine import files
 from ebbtide.demo import command
 from ebbtide.demo.command import demo
 from typer.testing import CliRunner
@@ -18,8 +18,8 @@ app.command()(demo)
 @pytest.fixture(autouse=True)
 def disk_measured(monkeypatch):
     """The disk's rates cost nothing; test_bench_rates measures them."""
-    rate = rates.FileRate(1e9, 2, 4 << 20, True)
-    monkeypatch.setattr(rates, "file_rates", lambda directory: (rate, rate))
+    rate = files.FileRate(1e9, 2, 4 << 20, True)
+    monkeypatch.setattr(files, "file_rates", lambda directory: (rate, rate))
 
 
 def run(*arguments):

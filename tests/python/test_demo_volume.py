@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import typer
 from bench_stand_in import GPUS, torch_on_the_cpu
-from ebbtide.bench import device
+from ebbtide._machine import device
 from ebbtide.demo import command
 from ebbtide.demo.command import demo
 from ebbtide.demo.imaging import ShotImage, differences

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
-import os
 import json
+import os
 import re
 from pathlib import Path
 
 import ebbtide
 import pytest
 from ebbtide import _core
-from ebbtide.bench.rates import FileRate
+from ebbtide._machine.files import FileRate
 from ebbtide.cli import app
 from ebbtide.doctor import caches, disk, gpus, limits, peers, snapshots
 from ebbtide.doctor.finding import Finding, Level

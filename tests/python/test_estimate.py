@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ebbtide
 import pytest
 from commands_support import DAMAGED, OK, REFUSED, run
-from ebbtide.bench.rates import FileRate
-from ebbtide.commands.estimate import rates_of
+from ebbtide._machine.files import FileRate
 from ebbtide.doctor import disk as doctor_disk
 from ebbtide.doctor import gpus, report
-
-import ebbtide
+from ebbtide.sim.rates import measured_rates
 
 SHOT = ("--checkpoints", 64, "--size", "1MiB", "--interval", "1ms", "--device", "cpu")
 
@@ -57,8 +56,10 @@ def test_the_times_are_those_of_the_measured_rates(disk: Path, doctors: Path) ->
         "the disk's reads and writes share its time"
     )
     assert found["rates"] == {"file_write": 2e8, "file_read": 1e8, "copy": 6e9, "device_host": 6e9}
-    assert rates_of(doctors, "cuda:1") == {"file_write": 2e8, "file_read": 1e8, "copy": 1e12, "device_host": 40e9}
-    assert rates_of(doctors, "cuda:0") == {"file_write": 2e8, "file_read": 1e8}, "usual ones, where none was measured"
+    assert measured_rates(doctors, "cuda:1") == {"file_write": 2e8, "file_read": 1e8, "copy": 1e12, "device_host": 40e9}
+    assert measured_rates(doctors, "cuda:0") == {"file_write": 2e8, "file_read": 1e8}, (
+        "usual ones, where none was measured"
+    )
     said = run("estimate", *SHOT, *tiers, "--rates", doctors).out
     assert f"rates: as measured in {doctors}" in said.replace("\n", "")
 

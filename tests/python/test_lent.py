@@ -5,8 +5,8 @@ from itertools import combinations
 
 import pytest
 from ebbtide.cli import app
+from ebbtide.models.spill import lent
 from ebbtide.sim import Topology
-from ebbtide.spill import lent
 from typer.testing import CliRunner
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ebbtide
 import pytest
 from ebbtide.cli import app
-from ebbtide.plan import figures, ics19
+from ebbtide.models.efficiency import figures, ics19
 from typer.testing import CliRunner
-
-import ebbtide
 
 ISSUED = ["--state", "60GB", "--nodes", "512", "--mtbf-node", "3y"]
 

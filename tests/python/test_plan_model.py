@@ -1,16 +1,15 @@
-"""The models of `ebbtide.plan`: the exact one against numbers, random runs and a search of all patterns."""
+"""The models of `ebbtide.models.efficiency`: the exact one against numbers, random runs and a search of all patterns."""
 
 from __future__ import annotations
 
 import itertools
 import math
 
+import ebbtide
 import numpy as np
 import pytest
-from ebbtide.plan import Levels, Pattern, best, drained, efficiency, markov, sample
-from ebbtide.plan.first_order import efficiency as first_order
-
-import ebbtide
+from ebbtide.models.efficiency import Levels, Pattern, best, drained, efficiency, markov, sample
+from ebbtide.models.efficiency.first_order import efficiency as first_order
 
 EXAMPLE = Levels(write=(8, 60, 200), failures=(5e-4, 2e-5, 2e-6))
 

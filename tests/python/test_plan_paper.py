@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import pytest
-from ebbtide.plan import figures, ics19
-
 import ebbtide
+import pytest
+from ebbtide.models.efficiency import figures, ics19
 
 TABLE = Path(__file__).resolve().parents[2] / "data" / "ics19.csv"
 

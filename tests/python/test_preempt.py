@@ -8,10 +8,11 @@ import math
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import ebbtide
 import numpy as np
 import pytest
 from ebbtide.cli import app
-from ebbtide.preempt import (
+from ebbtide.models.preemption import (
     POLICIES,
     UNITS,
     Arrival,
@@ -27,10 +28,8 @@ from ebbtide.preempt import (
     read_workload,
     run,
 )
-from ebbtide.preempt.decision import units_of
+from ebbtide.models.preemption.decision import units_of
 from typer.testing import CliRunner
-
-import ebbtide
 
 
 def some_jobs(draw: np.random.Generator, count: int, most_nodes: int = 9) -> list[Job]:
@@ -92,7 +91,7 @@ def test_of_many_jobs_it_is_never_worse_than_the_rule_and_never_better_than_the_
 
 def test_a_large_machine_is_decided_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """4,000 nodes, 1,000 jobs: numbers that are computed, in passes of NumPy. A second is for about 10^9 of them."""
-    from ebbtide.preempt import decision
+    from ebbtide.models.preemption import decision
 
     computed = 0
     after = decision._after

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ebbtide
 import numpy as np
 import pytest
 from ebbtide.cli import app
-from ebbtide.plan import figures, ics19
+from ebbtide.models.efficiency import figures, ics19
 from ebbtide.sim import WriteRecorder, ZoneHardware, ZonePattern, ZoneProgram, run_zones, zone_patterns
 from ebbtide.sim.zones import MODES, PAGE
 from typer.testing import CliRunner
-
-import ebbtide
 
 HEAD = "seconds,offset,bytes\n"
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from .. import _plots
+from .. import _traces as traces
+from .._options import parsed, size_of, time_of, wrong
 from .._units import format_rate, format_size
-from . import trace as traces
-from .options import check_device, parsed, size_of, time_of, wrong
 
 app = typer.Typer(help="The papers' benchmark.", no_args_is_help=True)
 
@@ -147,6 +147,7 @@ def shot(
     """
     from rich.console import Console
 
+    from .._machine.option import check_device
     from . import progress, report
     from . import shot as shots
     from .config import Config, disk_for, scratch_directory
@@ -198,8 +199,8 @@ def _fitted(seconds: float, directory: Path, ranks: int, log: Any) -> tuple[int,
     """The number of checkpoints and so on of a shot that fits this machine."""
     import shutil
 
+    from .._machine.files import file_rates
     from .fit import fit
-    from .rates import file_rates
 
     log.print("[dim]measuring the disk, to see what fits this machine[/dim]")
     write, read = file_rates(directory)
@@ -247,7 +248,7 @@ def _check_room(config) -> None:
 
 def _check_lent(config) -> None:
     """The same of memory that is lent."""
-    from .device import NoDevice
+    from .._machine.device import NoDevice
     from .lending import LEAST, lease_of, lender_devices
 
     if not config.lend:

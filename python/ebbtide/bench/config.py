@@ -87,11 +87,6 @@ class Config:
         }
 
 
-def device_option(name: str) -> dict:
-    """The keyword argument of `ebbtide.open` for a device ("cpu", "cuda:N")."""
-    return {"device": name}
-
-
 def scratch_directory(given: Path | None) -> Path:
     """Where the files go: `given`, else `$EBBTIDE_DIR`, `$TMPDIR`, `/tmp`, as the store itself chooses."""
     return given or Path(os.environ.get("EBBTIDE_DIR") or tempfile.gettempdir())

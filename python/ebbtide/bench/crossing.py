@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .device import Cpu
+from .._machine.device import Cpu
 
 
 class Crossing:

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from .._machine.device import Cpu
+from .._machine.files import BLOCK, Scratch, move
 from .config import Config
 from .crossing import Crossing
-from .device import Cpu
-from .rates import BLOCK, Scratch, move
 
 MEMORY = 4 << 30  # bytes of host memory at most; places on the disk beyond it share its places in turn
 REQUEST = 4 << 20  # a file link's longest transfer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .rates import FileRate
+from .._machine.files import FileRate
 
 DISK_PART = (
     0.6  # of the disk's own rate, at which checkpoints are made: more than it takes would measure the disk alone

@@ -14,8 +14,8 @@ from typing import Any
 
 import ebbtide
 
+from .._machine.device import NoDevice, gpus
 from .._units import format_size
-from .device import NoDevice, gpus
 
 LEAST = 64 << 20  # bytes of the smallest lease (docs/peers.md)
 _PATIENCE = 30.0  # seconds until all of it is lent, or a lender has ended

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from .config import device_option
-from .content import Contents, Landing
-from .device import Cpu, select
+from .._machine.content import Contents, Landing
+from .._machine.device import Cpu, select
 from .lending import in_group, wait_until_lent
 from .progress import Advance, nothing
 from .stats import since
@@ -128,7 +127,7 @@ def run(job: Job, begin: Callable[[], None], meet: Callable[[], None], advance: 
     with device.use():
         arrays = Arrays(device, job.rank, len(job.sizes), max(job.sizes))
         opening = time.perf_counter()
-        with in_group(job.group), ebbtide.open(**job.store, **device_option(device.name)) as store:
+        with in_group(job.group), ebbtide.open(**job.store, device=device.name) as store:
             open_s = time.perf_counter() - opening
             if job.store.get("borrow"):
                 wait_until_lent(store, job.store["borrow"])

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._machine.device import select
 from .._units import parse_size
 from . import rates, shot
-from .config import Config, device_option, disk_for, scratch_directory
-from .device import select
+from .config import Config, disk_for, scratch_directory
 from .disk import Around, Disk, Moment
 from .rank import Arrays, fill, play
 
@@ -139,7 +139,7 @@ def _open(plan: Config, store_options: Mapping[str, Any], device: str) -> Any:
     import ebbtide
 
     rest = {key: value for key, value in store_options.items() if key != "device"}
-    return ebbtide.open(**(rest | plan.store_options() | device_option(device)))
+    return ebbtide.open(**(rest | plan.store_options() | {"device": device}))
 
 
 def _waiting(plan: Config) -> str:

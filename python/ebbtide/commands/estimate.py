@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,6 +65,7 @@ def estimate(
 
         import ebbtide
         from ebbtide import _core
+        from ebbtide.sim.rates import measured_rates
 
         given = {
             "device": device,
@@ -76,7 +76,10 @@ def estimate(
             "disk": disk,
         }
         plan = _core.planned({key: str(value) for key, value in given.items() if value is not None})
-        measured = rates_of(rates, plan["settings"].partition(": ")[0]) if rates else {}
+        try:
+            measured = measured_rates(rates, plan["settings"].partition(": ")[0]) if rates else {}
+        except ebbtide.InvalidArgument as error:
+            raise outcome.Refused(f"--rates: {error}") from None
         found = ebbtide.estimate(
             [size] * checkpoints,
             device_cache=plan["device"],
@@ -93,30 +96,6 @@ def estimate(
             outcome.say(f"{found}\nrates: {named}")
         if found.refused is not None:
             raise typer.Exit(outcome.DAMAGED)
-
-
-def rates_of(file: Path, device: str) -> dict[str, float]:
-    """The rates in what the doctor wrote, by the names of ``Machine.usual``; a rate that it could not measure is left out.
-
-    device: "cuda:0", or anything else for a store without a GPU.
-    """
-    try:
-        sections = json_text.loads(file.read_text())["sections"]
-        values = {one["name"]: one["values"] for part in ("links", "disk") for one in sections[part]}
-    except (ValueError, KeyError, TypeError):
-        raise outcome.Refused(f"--rates: {file} is not what `ebbtide doctor --json` writes") from None
-    found: dict[str, float | None] = {
-        "file_write": values.get("disk write", {}).get("bytes_per_s"),
-        "file_read": values.get("disk read", {}).get("bytes_per_s"),
-    }
-    if device.startswith("cuda:"):
-        links = values.get(f"{device} copies", {})
-        both = [links[way] for way in ("device_to_host", "host_to_device") if way in links]
-        found |= {"copy": links.get("device_copy"), "device_host": min(both, default=None)}
-    else:
-        copies = values.get("memory copies", {})
-        found |= {"copy": copies.get("copy_in"), "device_host": copies.get("copy_in")}
-    return {name: float(rate) for name, rate in found.items() if rate}
 
 
 command, cls = estimate, outcome.Command

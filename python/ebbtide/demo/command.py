@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import _plots
+from .._options import size_of, wrong
 from .._units import format_size
-from ..bench.options import check_device, size_of, wrong
 
 if TYPE_CHECKING:  # everything else is imported when the command runs, so that `ebbtide --help` is fast
     from rich.console import Console
@@ -76,7 +76,8 @@ def demo(
 
     import ebbtide
 
-    from ..bench.device import select
+    from .._machine.device import select
+    from .._machine.option import check_device
     from .job import Scale, plan_job, plan_room
     from .wave import UnstableStep
 
@@ -241,7 +242,7 @@ def _replay(console: Console, job: Job, room: Room, clock: _Clock) -> _Replayed:
     """The disk's own rate, then one shot's checkpoints at 60% of it through each way."""
     import ebbtide
 
-    from ..bench.rates import file_rates
+    from .._machine.files import file_rates
     from .job import replay_all, replay_pace
     from .replay import DiskRates
     from .screen import Screen

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bench.device import Cpu
+from .._machine.device import Cpu
 
 
 class Correlation:

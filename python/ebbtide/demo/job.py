@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bench.config import device_option
-from ..bench.device import Cpu
+from .._machine.device import Cpu
 from .imaging import ShotImage
 from .migration import History, MemoryHistory, OnBlock, StoreHistory, TimedHistory, migrate_shot, record
 from .model import Model, salt_model, smoothed
@@ -102,7 +101,7 @@ class Room:
             "device_cache": self.device,
             "host_cache": self.host,
             "disk": self.disk,
-            **device_option(self.on),
+            "device": self.on,
         }
 
 

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..bench.content import Contents
-from ..bench.device import Cpu
+from .._machine.content import Contents
+from .._machine.device import Cpu
 
 PAGE = 4096
 CPU = Cpu()
@@ -173,7 +173,7 @@ def replay(
 
 @dataclass(frozen=True)
 class DiskRates:
-    """Bytes per second of the disk itself, as `bench.rates.file_rates` measures them."""
+    """Bytes per second of the disk itself, as `_machine.files.file_rates` measures them."""
 
     write: float
     read: float

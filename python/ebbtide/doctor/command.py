@@ -31,7 +31,7 @@ def doctor(
     """
     from rich.console import Console
 
-    from ..bench.options import wrong
+    from .._options import wrong
     from . import report
 
     if json and not json.parent.is_dir():

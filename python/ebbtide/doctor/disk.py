@@ -12,8 +12,8 @@ from typing import Any
 import ebbtide
 from ebbtide import _core
 
+from .._machine.files import FileRate, file_rates
 from .._units import format_rate, format_size
-from ..bench.rates import FileRate, file_rates
 from .finding import Finding, change, note, ok
 
 _LEAST = 16 << 20  # bytes that are written and read at least

@@ -9,8 +9,8 @@ from typing import Any
 import ebbtide
 from ebbtide import _core
 
+from .._machine.copies import copy_rates, copy_two_rate
 from .._units import format_rate, format_size
-from ..bench.copies import copy_rates, copy_two_rate
 from .finding import Finding, change, note, ok
 from .limits import ROOT, read
 

@@ -6,10 +6,10 @@
 (('checkpoint', 'keep', 'ends'), 0.0)
 """
 
-from .decision import ACTIONS, UNITS, Plan, curve, decide, greedy, in_units
 from .bound import least_unrounded
+from .decision import ACTIONS, UNITS, Plan, curve, decide, greedy, in_units
 from .jobs import Job, read_jobs
-from .machine import Machine, Outcome, POLICIES, run
+from .machine import POLICIES, Machine, Outcome, run
 from .workload import Arrival, generate, read_workload
 
 __all__ = [

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._units import parse_size, parse_time_with_unit
-
+from ._units import parse_size, parse_time_with_unit
 
 ResultsFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results to FILE.")]
 
@@ -38,15 +37,3 @@ def time_of(text: str) -> float:
         return parse_time_with_unit(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-
-
-def check_device(text: str) -> None:
-    """Refuses a `--device` that is not valid or does not exist."""
-    from .device import NoDevice, select
-
-    try:
-        select(text)
-    except NoDevice as error:
-        raise wrong("--device", f"NoDevice: {error}") from None
-    except ValueError as error:
-        raise wrong("--device", str(error)) from None

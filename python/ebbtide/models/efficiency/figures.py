@@ -19,9 +19,9 @@ DRIVER, OPTIMIZED = "NB+I+H", "NB+I-FG+H+D"  # the paper's two organizations: by
 @functools.cache
 def programs() -> dict[str, dict[str, dict[str, float]]]:
     """By program of the zone machine and by mode: ``speedup`` (s) and ``written`` (v)."""
+    from ebbtide.models.zones.document import patterns_document
     from ebbtide.sim import ZoneHardware
     from ebbtide.sim.zones import MODES
-    from ebbtide.zones.document import patterns_document
 
     found = patterns_document(2**30, ZoneHardware(), tuple(mode for mode in MODES if mode != "F"))
     return {

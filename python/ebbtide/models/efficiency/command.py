@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ebbtide._options import ResultsFile, parsed, size_of, wrong
 from ebbtide._units import format_rate, format_size, format_time, parse_time
-from ebbtide.bench.options import ResultsFile, parsed, size_of, wrong
 from ebbtide.errors import InvalidArgument
 
 app = typer.Typer(help="What checkpoints on three levels would cost, and how often to make them.")
@@ -76,8 +76,7 @@ def plan(
     """Say how often to checkpoint to memory, disk and the shared file system, and how efficient that is."""
     if context.invoked_subcommand is not None:
         return
-    from ebbtide.commands.estimate import rates_of
-    from ebbtide.commands.outcome import Refused
+    from ebbtide.sim.rates import measured_rates
 
     from . import this_machine
 
@@ -97,9 +96,9 @@ def plan(
         }
         if rates:
             try:
-                measured = rates_of(rates, "cpu")
-            except Refused as error:
-                raise wrong("--rates", str(error).removeprefix("--rates: ")) from None
+                measured = measured_rates(rates, "cpu")
+            except InvalidArgument as error:
+                raise wrong("--rates", str(error)) from None
             given |= {"memory_rate": measured.get("device_host"), "disk_rate": measured.get("file_write")}
         site = replace(site, **{name: value for name, value in given.items() if value is not None})
         chosen = this_machine.plan(site, draining)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from ebbtide.cluster.command import cluster
-from ebbtide.preempt.command import preempt
-from ebbtide.spill.command import lent, spill
-from ebbtide.zones.command import zones
+from ebbtide.models.cluster.command import cluster
+from ebbtide.models.preemption.command import preempt
+from ebbtide.models.spill.command import lent, spill
+from ebbtide.models.zones.command import zones
 
 app = typer.Typer(help="What machines would do, in virtual time.", no_args_is_help=True)
 

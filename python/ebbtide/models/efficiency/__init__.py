@@ -8,11 +8,11 @@ Times are seconds, rates failures per second, sizes bytes.
 0.8427
 """
 
-from ebbtide.plan.levels import Levels, drained
-from ebbtide.plan.markov import Pattern, efficiency
-from ebbtide.plan.monte_carlo import Sampled, sample
-from ebbtide.plan.optimum import best
-from ebbtide.plan.this_machine import Plan, Site, plan, read_failures
+from ebbtide.models.efficiency.levels import Levels, drained
+from ebbtide.models.efficiency.markov import Pattern, efficiency
+from ebbtide.models.efficiency.monte_carlo import Sampled, sample
+from ebbtide.models.efficiency.optimum import best
+from ebbtide.models.efficiency.this_machine import Plan, Site, plan, read_failures
 
 __all__ = [
     "Levels",

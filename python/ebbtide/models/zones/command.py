@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.bench.options import ResultsFile, size_of, wrong
+from ebbtide._options import ResultsFile, size_of, wrong
 from ebbtide.errors import InvalidArgument
 
 

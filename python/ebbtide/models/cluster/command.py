@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.bench.options import ResultsFile, parsed, size_of, time_of, wrong
+from ebbtide._options import ResultsFile, parsed, size_of, time_of, wrong
 from ebbtide.errors import InvalidArgument
 
 _MOST_APART = 1000

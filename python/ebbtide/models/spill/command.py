@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ebbtide import _plots
-from ebbtide.bench.options import ResultsFile, parsed, size_of, time_of, wrong
+from ebbtide._options import ResultsFile, parsed, size_of, time_of, wrong
 from ebbtide.errors import InvalidArgument
 
 
@@ -64,7 +64,7 @@ def spill(
     """Compare ways to send what GPUs cannot hold: to the host alone, or also to other GPUs' memory (Maurya et al., SC 2022)."""
     from rich.console import Console
 
-    from ebbtide.bench import trace as traces
+    from ebbtide import _traces as traces
 
     from . import report, steps
 

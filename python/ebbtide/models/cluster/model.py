@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ebbtide.plan import Pattern, drained, efficiency
+from ebbtide.models.efficiency import Pattern, drained, efficiency
 
 from .machine import Cluster
 

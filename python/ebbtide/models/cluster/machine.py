@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ebbtide.errors import InvalidArgument
-from ebbtide.plan import Levels, ics19
+from ebbtide.models.efficiency import Levels, ics19
 from ebbtide.sim import Link, Machine, Tier
 
 CPUS = 2  # of a node

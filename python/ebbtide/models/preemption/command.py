@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ebbtide.bench.options import ResultsFile, parsed, size_of, time_of, wrong
+from ebbtide._options import ResultsFile, parsed, size_of, time_of, wrong
 from ebbtide.errors import InvalidArgument
 
 _OPTIONS = {"jobs", "workload", "nodes", "deadline", "bandwidth", "state", "interval", "every", "reserve"}
