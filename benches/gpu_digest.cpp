@@ -23,7 +23,7 @@ int main(int argc, char** argv) try {
   const std::uint64_t rounds = options.number("rounds");
   bench::warm_up();
   bench::Json json;
-  const auto device = ebb::platform::make_cuda_device(0).value();
+  const auto device = ebb::device::make_cuda_device(0).value();
   bench::Stream stream;
   bench::Event before, after;
   const auto on_stream = [&](const std::function<void()>& work) {
@@ -33,13 +33,13 @@ int main(int argc, char** argv) try {
     stream.wait();
     return after.seconds_since(before);
   };
-  auto* const parts = device->allocate_host(ebb::platform::kDigestParts * sizeof(ebb::platform::Digest)).value();
+  auto* const parts = device->allocate_host(ebb::device::kDigestParts * sizeof(ebb::device::Digest)).value();
   for (const std::size_t mib : {1, 8, 128, 1024, 4096}) {
     const std::size_t bytes = mib << 20;
     const bench::DeviceBuffer from = bench::make_device_buffer(bytes), to = bench::make_device_buffer(bytes);
     const double digest = median_of(rounds, [&] {
       return on_stream([&] {
-        device->digest(stream.handle(), from.get(), bytes, reinterpret_cast<ebb::platform::Digest*>(parts)).value();
+        device->digest(stream.handle(), from.get(), bytes, reinterpret_cast<ebb::device::Digest*>(parts)).value();
       });
     });
     const double copy = median_of(rounds, [&] { return on_stream([&] { stream.copy(to.get(), from.get(), bytes); }); });
@@ -49,7 +49,7 @@ int main(int argc, char** argv) try {
     json.put("copy_us_" + size, copy * 1e6);
     json.put("copy_read_and_write_GBps_" + size, 2 * static_cast<double>(bytes) / copy / 1e9);
   }
-  device->free_host(parts, ebb::platform::kDigestParts * sizeof(ebb::platform::Digest));
+  device->free_host(parts, ebb::device::kDigestParts * sizeof(ebb::device::Digest));
 
   constexpr std::size_t kBytes = 128 << 20;
   ebb::Options store_options;

@@ -8,7 +8,7 @@ int main(int argc, char** argv) try {
   auto defaults = bench::storage_options();
   defaults["depth"] = "8";  // as a store's file links on a disk this fast
   const bench::Options options(argc, argv, defaults);
-  const std::shared_ptr<ebb::platform::Device> device = ebb::platform::make_cuda_device(0).value();
+  const std::shared_ptr<ebb::device::Device> device = ebb::device::make_cuda_device(0).value();
   const auto allocate = [&](std::size_t bytes) -> bench::Memory {
     const auto give_back = [device, bytes](std::byte* memory) { device->free_host(memory, bytes); };
     return {device->allocate_host(bytes).value(), give_back};

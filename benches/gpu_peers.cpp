@@ -14,7 +14,8 @@ namespace {
 using bench::Lane;
 using bench::Memory;
 using bench::Relay;
-namespace platform = ebb::platform;
+namespace device = ebb::device;
+namespace os = ebb::os;
 
 constexpr double kSecondsForAll = 50;
 constexpr std::size_t kCopies = 24;  // of one sample
@@ -105,14 +106,14 @@ void verify_device(const char* what, Lane& lane, Memory& host, const std::byte* 
 }
 
 /// To and from memory that another process lends; the borrower uses its own GPU alone.
-void two_processes(const Given& given, platform::Device& device, Samples& found) {
+void two_processes(const Given& given, device::Device& device, Samples& found) {
   const std::size_t bytes = given.bytes, room = 4 * bytes;
   bench::LenderProcess lender(given.device, given.to, room);
-  const platform::OwnDescriptor descriptor = lender.descriptor();
-  const auto fabric = platform::make_peer_fabric(device).value();
+  const os::OwnDescriptor descriptor = lender.descriptor();
+  const auto fabric = device::make_peer_fabric(device).value();
   std::shared_ptr<std::byte> peer;
   found["two_processes_map_s"].push_back(seconds_of([&] { peer = fabric->map(descriptor.fd(), room).value(); }));
-  platform::probe({device, peer.get()}, {device, peer.get()}, std::min(room, std::size_t{8} << 20)).value();
+  device::probe({device, peer.get()}, {device, peer.get()}, std::min(room, std::size_t{8} << 20)).value();
   Memory own(device, room, false), host(device, room, true);
   Lane lane(device);
   upload_words(lane, host, own.data(), room, 11);
@@ -136,12 +137,12 @@ void two_processes(const Given& given, platform::Device& device, Samples& found)
 /// Two GPUs of this process, memory of the second lent to the first, and pinned host memory.
 class Node {
  public:
-  Node(const Given& given, std::shared_ptr<platform::Device> device)
+  Node(const Given& given, std::shared_ptr<device::Device> device)
       : given_(given),
         near_(std::move(device)),
         far_(bench::open_gpu(given.device, given.to)),
-        near_fabric_(platform::make_peer_fabric(*near_).value()),
-        far_fabric_(platform::make_peer_fabric(*far_).value()),
+        near_fabric_(device::make_peer_fabric(*near_).value()),
+        far_fabric_(device::make_peer_fabric(*far_).value()),
         own_(*near_, std::max(given.burst, given.relay), false),
         host_(*near_, given.relay, true),
         direct_(*near_),
@@ -149,14 +150,14 @@ class Node {
         at_home_(*far_) {}
 
   void probe() {
-    auto tried = platform::try_pair({*near_, *near_fabric_}, {*far_, *far_fabric_}, std::size_t{32} << 20);
-    auto back = platform::try_pair({*far_, *far_fabric_}, {*near_, *near_fabric_}, std::size_t{32} << 20);
+    auto tried = device::try_pair({*near_, *near_fabric_}, {*far_, *far_fabric_}, std::size_t{32} << 20);
+    auto back = device::try_pair({*far_, *far_fabric_}, {*near_, *near_fabric_}, std::size_t{32} << 20);
     std::move(tried).value();
     std::move(back).value();
   }
 
   void borrow(Samples& found) {
-    std::unique_ptr<platform::LentMemory> lent;
+    std::unique_ptr<device::LentMemory> lent;
     found["lend_s"].push_back(seconds_of([&] { lent = far_fabric_->lend(given_.burst).value(); }));
     found["export_s"].push_back(seconds_of([&] { static_cast<void>(lent->descriptor().value()); }));
     found["map_s"].push_back(seconds_of([&] { peer_ = near_fabric_->map(*lent).value(); }));
@@ -167,8 +168,8 @@ class Node {
   void pieces(Samples& found) {
     constexpr std::size_t kPiece = std::size_t{64} << 20;
     for (std::size_t i = 0; i < 4 * given_.repeats; ++i) {
-      std::unique_ptr<platform::LentMemory> lent;
-      platform::OwnDescriptor descriptor;
+      std::unique_ptr<device::LentMemory> lent;
+      os::OwnDescriptor descriptor;
       std::shared_ptr<std::byte> mapped;
       found["piece_lend_s"].push_back(seconds_of([&] {
         lent = far_fabric_->lend(kPiece).value();
@@ -277,8 +278,8 @@ class Node {
 
  private:
   const Given given_;
-  std::shared_ptr<platform::Device> near_, far_;
-  std::unique_ptr<platform::PeerFabric> near_fabric_, far_fabric_;
+  std::shared_ptr<device::Device> near_, far_;
+  std::unique_ptr<device::PeerFabric> near_fabric_, far_fabric_;
   Memory own_, host_;
   Lane direct_, second_, at_home_;
   std::shared_ptr<std::byte> peer_, home_;  // the lent memory: the first GPU's address, and its owner's
@@ -302,10 +303,10 @@ void judge(const Samples& found) {
 
 std::string why_not(const Given& given) {
   if (given.device == "cpu") return "";
-  const std::size_t gpus = platform::find_cuda_devices().size();
-  if (gpus == 0) return "no GPU: " + platform::cuda_absent_reason();
+  const std::size_t gpus = device::find_cuda_devices().size();
+  if (gpus == 0) return "no GPU: " + device::cuda_absent_reason();
   if (gpus < 2) return "there is one GPU";
-  const auto linked = platform::check_link(given.from, given.to, platform::cuda_peer_link(given.from, given.to));
+  const auto linked = device::check_link(given.from, given.to, device::cuda_peer_link(given.from, given.to));
   return linked ? "" : linked.error().message;
 }
 

@@ -21,20 +21,21 @@
 
 namespace bench {
 
-namespace platform = ebb::platform;
+namespace device = ebb::device;
+namespace os = ebb::os;
 
 /// "cuda", or "cpu" to try the program out: then one device of ordinary memory stands for both GPUs.
-inline std::shared_ptr<platform::Device> open_gpu(const std::string& kind, int ordinal) {
-  if (kind == "cuda") return platform::make_cuda_device(ordinal).value();
+inline std::shared_ptr<device::Device> open_gpu(const std::string& kind, int ordinal) {
+  if (kind == "cuda") return device::make_cuda_device(ordinal).value();
   if (kind != "cpu") throw std::invalid_argument("--device " + kind + ": expected cuda or cpu");
-  static const std::shared_ptr<platform::Device> all = platform::make_host_device();
+  static const std::shared_ptr<device::Device> all = device::make_host_device();
   return all;
 }
 
 /// Device memory, or pinned host memory; freed at its end.
 class Memory {
  public:
-  Memory(platform::Device& device, std::size_t bytes, bool host) : device_(device), bytes_(bytes), host_(host) {
+  Memory(device::Device& device, std::size_t bytes, bool host) : device_(device), bytes_(bytes), host_(host) {
     data_ = (host ? device.allocate_host(bytes) : device.allocate(bytes)).value();
   }
   Memory(const Memory&) = delete;
@@ -49,7 +50,7 @@ class Memory {
   std::size_t size() const { return bytes_; }
 
  private:
-  platform::Device& device_;
+  device::Device& device_;
   const std::size_t bytes_;
   const bool host_;
   std::byte* data_ = nullptr;
@@ -59,13 +60,13 @@ class Memory {
 class Lane {
  public:
   static constexpr std::size_t kEvents = 4;
-  explicit Lane(platform::Device& device) : device_(device), stream_(device.create_stream().value()) {
-    for (platform::EventId& event : events_) event = device.create_event().value();
+  explicit Lane(device::Device& device) : device_(device), stream_(device.create_stream().value()) {
+    for (device::EventId& event : events_) event = device.create_event().value();
   }
   Lane(const Lane&) = delete;
   ~Lane() {
     device_.destroy_stream(stream_);  // ends its work first
-    for (const platform::EventId event : events_) device_.destroy_event(event);
+    for (const device::EventId event : events_) device_.destroy_event(event);
   }
   void copy(void* to, const void* from, std::size_t bytes) { device_.copy(stream_, to, from, bytes).value(); }
   void record(std::size_t event) { device_.record(events_[event], stream_).value(); }
@@ -77,9 +78,9 @@ class Lane {
   }
 
  private:
-  platform::Device& device_;
-  const platform::StreamId stream_;
-  std::array<platform::EventId, kEvents> events_{};
+  device::Device& device_;
+  const device::StreamId stream_;
+  std::array<device::EventId, kEvents> events_{};
 };
 
 /// Between GPU `near` and the host, over the link of GPU `far`: through a ring of slots in the memory of `far`, of
@@ -87,7 +88,7 @@ class Lane {
 class Relay {
  public:
   static constexpr std::size_t kHop = std::size_t{16} << 20, kRing = Lane::kEvents * kHop;
-  Relay(platform::Device& near, std::byte* near_ring, platform::Device& far, std::byte* far_ring)
+  Relay(device::Device& near, std::byte* near_ring, device::Device& far, std::byte* far_ring)
       : near_(near), far_(far), near_ring_(near_ring), far_ring_(far_ring) {}
 
   void down(std::byte* host, const std::byte* own, std::size_t bytes) {
@@ -152,16 +153,16 @@ inline void verify_words(const char* what, const std::byte* memory, std::size_t 
 }
 
 /// A message of one number; its descriptor, if one came.
-inline platform::OwnDescriptor receive_number(platform::LocalConnection& connection, std::uint64_t& number) {
-  platform::Waiting waiting{connection.fd()};
-  if (platform::wait_for({&waiting, 1}, std::chrono::seconds(30)).value() == 0) {
+inline os::OwnDescriptor receive_number(os::LocalConnection& connection, std::uint64_t& number) {
+  os::Waiting waiting{connection.fd()};
+  if (os::wait_for({&waiting, 1}, std::chrono::seconds(30)).value() == 0) {
     throw std::runtime_error("the other process does not answer");
   }
   auto received = connection.receive(std::as_writable_bytes(std::span(&number, 1))).value();
-  if (received.kind != platform::Received::Kind::message) throw std::runtime_error("the other process has ended");
+  if (received.kind != os::Received::Kind::message) throw std::runtime_error("the other process has ended");
   return std::move(received.descriptor);
 }
-inline void send_number(platform::LocalConnection& connection, std::uint64_t number, int descriptor = -1) {
+inline void send_number(os::LocalConnection& connection, std::uint64_t number, int descriptor = -1) {
   if (!connection.send(std::as_bytes(std::span(&number, 1)), descriptor).value()) {
     throw std::runtime_error("the other process does not receive");
   }
@@ -170,11 +171,11 @@ inline void send_number(platform::LocalConnection& connection, std::uint64_t num
 /// The lender's process: lends memory of GPU `gpu`, then compares it with the pattern of each seed that it is sent.
 inline void serve_as_lender(int socket, const std::string& kind, int gpu, std::size_t bytes) {
   const auto device = open_gpu(kind, gpu);
-  const auto fabric = platform::make_peer_fabric(*device).value();
+  const auto fabric = device::make_peer_fabric(*device).value();
   const auto lent = fabric->lend(bytes).value();
-  const platform::OwnDescriptor descriptor = lent->descriptor().value();
+  const os::OwnDescriptor descriptor = lent->descriptor().value();
   const auto mine = fabric->map(*lent).value();
-  const auto connection = platform::connection_over(platform::OwnDescriptor([&] { return socket; }), ::getppid());
+  const auto connection = os::connection_over(os::OwnDescriptor([&] { return socket; }), ::getppid());
   send_number(*connection, bytes, descriptor.fd());
   Memory host(*device, bytes, true);
   Lane lane(*device);
@@ -203,13 +204,13 @@ class LenderProcess {
       ::_exit(127);
     }
     ::close(ends[0]);
-    connection_ = platform::connection_over(platform::OwnDescriptor([&] { return ends[1]; }), child_);
+    connection_ = os::connection_over(os::OwnDescriptor([&] { return ends[1]; }), child_);
   }
   LenderProcess(const LenderProcess&) = delete;
   ~LenderProcess() { kill(); }
 
   /// A descriptor of the memory that it lends.
-  platform::OwnDescriptor descriptor() {
+  os::OwnDescriptor descriptor() {
     std::uint64_t bytes = 0;
     return receive_number(*connection_, bytes);
   }
@@ -229,7 +230,7 @@ class LenderProcess {
 
  private:
   pid_t child_ = -1;
-  std::unique_ptr<platform::LocalConnection> connection_;
+  std::unique_ptr<os::LocalConnection> connection_;
 };
 
 }  // namespace bench

@@ -15,9 +15,9 @@
 
 namespace {
 
-using ebb::platform::PlacedZone;
-using ebb::platform::ZoneCounts;
-using ebb::platform::ZoneTracker;
+using ebb::device::PlacedZone;
+using ebb::device::ZoneCounts;
+using ebb::device::ZoneTracker;
 
 constexpr std::size_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
 
@@ -47,7 +47,7 @@ class Bench {
  public:
   Bench(std::size_t bytes, std::uint64_t rounds, std::size_t pinned)
       : rounds_(rounds),
-        device_(ebb::platform::make_cuda_device(0).value()),
+        device_(ebb::device::make_cuda_device(0).value()),
         bytes_(bytes),
         memory_(bench::make_device_buffer(bytes)),
         // What is left, but for the tables of the smallest zones and what the driver takes.
@@ -203,8 +203,8 @@ class Bench {
         if (stretch > 0 && stretch <= a_round) continue;
         const auto rounds = static_cast<unsigned>(std::max<std::size_t>(1, stretch / a_round));
         const auto found = rounds_of([&] {
-          bench::check(ebb::platform::cuda::enqueue_zones(
-                           stream_.get(), ebb::platform::FindDirtyZones{tracker.zones(), tracker.tables(), false},
+          bench::check(ebb::device::cuda::enqueue_zones(
+                           stream_.get(), ebb::device::FindDirtyZones{tracker.zones(), tracker.tables(), false},
                            {warps, rounds}),
                        "digest");
         });
@@ -217,7 +217,7 @@ class Bench {
 
   /// Some zones are changed, then found and packed; all that were changed must be found.
   Cut cut(ZoneTracker& tracker, double share, std::uint64_t seed) {
-    const ebb::platform::Zones& zones = tracker.zones();
+    const ebb::device::Zones& zones = tracker.zones();
     bench::check(bench::enqueue_touch(stream_.get(), zones.memory, zones.zone, zones.count(), share, seed), "touch");
     stream_.wait();
     before_.record(stream_);
@@ -259,7 +259,7 @@ class Bench {
   static std::vector<double> in_GB(const std::vector<double>& all) { return relative(all, 1e9); }
 
   const std::uint64_t rounds_;
-  const std::shared_ptr<ebb::platform::Device> device_;
+  const std::shared_ptr<ebb::device::Device> device_;
   const std::size_t bytes_;
   const bench::DeviceBuffer memory_;
   const std::size_t room_;

@@ -62,18 +62,18 @@ constexpr std::pair<std::string_view, bench::PaperMemory::Form> kPaper[] = {
 };
 
 /// Opens a store as Store::open() does, with memory of the strategies named.
-std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options, bench::Registrations& registrations) {
+std::shared_ptr<ebb::store::Engine> open(const bench::Options& options, bench::Registrations& registrations) {
   const std::string& host = options.text("host-strategy");
   const std::string& device = options.text("device-strategy");
-  ebb::runtime::Seams seams;
-  seams.files = std::make_shared<platform::PosixFiles>();
-  seams.clock = std::make_shared<platform::SteadyClock>();
-  seams.device = ebb::runtime::open_device(options.text("device")).value();
+  ebb::options::Seams seams;
+  seams.files = std::make_shared<os::PosixFiles>();
+  seams.clock = std::make_shared<os::SteadyClock>();
+  seams.device = ebb::options::open_device(options.text("device")).value();
   ebb::Options chosen;
   chosen.device_cache = options.number("device-cache");
   chosen.host_cache = options.number("host-cache");
   chosen.disk = 0;
-  auto setup = ebb::runtime::choose_setup(chosen, *seams.files, *seams.device, {}).value();
+  auto setup = ebb::options::choose_setup(chosen, *seams.files, *seams.device, {}).value();
   setup.host_arena = ebb::HostArena::incremental;
   setup.device_arena = ebb::DeviceArena::mapped;
   if (host == "direct" || host == "cuda_host_alloc") {
@@ -81,8 +81,8 @@ std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options, bench:
   } else if (const auto form =
                  std::find_if(std::begin(kPaper), std::end(kPaper), [&](auto& one) { return one.first == host; });
              form != std::end(kPaper)) {
-    setup.make_host_memory = [form](auto& on, std::size_t bytes, ebb::memory::MemoryOptions&& given) {
-      return ebb::memory::MadeMemory(
+    setup.make_host_memory = [form](auto& on, std::size_t bytes, ebb::cache::MemoryOptions&& given) {
+      return ebb::cache::MadeMemory(
           std::make_unique<bench::PaperMemory>(on, bytes, std::string(form->first), form->second, std::move(given)));
     };
   } else if (host != "incremental") {
@@ -98,7 +98,7 @@ std::shared_ptr<ebb::runtime::Engine> open(const bench::Options& options, bench:
     seams.device = std::make_shared<bench::RuntimeAllocations>(seams.device);
   }
   seams.device = std::make_shared<bench::ToldRegistrations>(seams.device, registrations);
-  return ebb::runtime::Engine::open(std::move(seams), std::move(setup)).value();
+  return ebb::store::Engine::open(std::move(seams), std::move(setup)).value();
 }
 
 std::string plain(std::string text) {
@@ -176,7 +176,7 @@ void shot(const bench::Options& options, bench::Json& json) {
   if (copies) copying.emplace(std::chrono::milliseconds(2), [&] { copier->copy(opened); });
   if (copies) std::this_thread::sleep_for(kAlone);
   const Moment begin = Clock::now();
-  store.emplace(ebb::runtime::Engine::store_over(open(options, registrations)));
+  store.emplace(ebb::store::Engine::store_over(open(options, registrations)));
   const Moment open_done = Clock::now();
   opened = &*store;
   if (watch) looking.emplace(std::chrono::milliseconds(2), [&] { flushes.look(opened, first); });
@@ -234,7 +234,7 @@ void shot(const bench::Options& options, bench::Json& json) {
 }
 
 /// Copies between the device and a whole arena, in the chunks of the store's links, as one after another on a stream.
-double swept(Own& own, const ebb::memory::TierMemory& arena, std::byte* on_device, std::size_t chunk, bool down) {
+double swept(Own& own, const ebb::cache::TierMemory& arena, std::byte* on_device, std::size_t chunk, bool down) {
   const Moment begin = Clock::now();
   for (std::size_t at = 0; at < arena.size(); at += chunk) {
     arena.for_each_part(at, std::min(chunk, arena.size() - at), [&](std::size_t offset, std::size_t bytes) {
@@ -250,7 +250,7 @@ double swept(Own& own, const ebb::memory::TierMemory& arena, std::byte* on_devic
 void copies(const bench::Options& options, bench::Json& json) {
   const std::size_t bytes = options.number("size"), all = options.number("host-cache");
   const std::size_t chunk = std::min<std::size_t>(bytes, 16 << 20);
-  using namespace ebb::memory;
+  using namespace ebb::cache;
   Own own(options.text("device"));
   std::byte* const buffer = own.on_device(bytes);
   own.timed(buffer, own.on_host(bytes), bytes);
@@ -302,17 +302,17 @@ void copies(const bench::Options& options, bench::Json& json) {
 }
 
 void touch(const bench::Options& options, bench::Json& json) {
-  const std::size_t bytes = options.number("bytes") / platform::kHugePage * platform::kHugePage;
-  const std::size_t piece = 64 * platform::kHugePage;
+  const std::size_t bytes = options.number("bytes") / os::kHugePage * os::kHugePage;
+  const std::size_t piece = 64 * os::kHugePage;
   const Moment begin = Clock::now();
-  std::byte* const memory = platform::map_pages(bytes).value();
+  std::byte* const memory = os::map_pages(bytes).value();
   std::atomic<std::size_t> next{0}, touched{0};
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
     threads.emplace_back([&] {
       for (std::size_t at; (at = next.fetch_add(piece)) < bytes;) {
         const std::size_t length = std::min(piece, bytes - at);
-        if (!platform::populate(memory + at, length)) return;
+        if (!os::populate(memory + at, length)) return;
         touched += length;
       }
     });
@@ -331,7 +331,7 @@ void touch(const bench::Options& options, bench::Json& json) {
     }
     json.put("register_s", since(registering)).put("registered_bytes", static_cast<double>(registered));
   }
-  platform::unmap_pages(memory, bytes);
+  os::unmap_pages(memory, bytes);
 }
 
 }  // namespace

@@ -19,9 +19,9 @@
 namespace bench {
 
 /// All that it is asked is asked of the device below.
-class DeviceBefore : public ebb::platform::Device {
+class DeviceBefore : public ebb::device::Device {
  public:
-  explicit DeviceBefore(std::shared_ptr<ebb::platform::Device> below) : below_(std::move(below)) {}
+  explicit DeviceBefore(std::shared_ptr<ebb::device::Device> below) : below_(std::move(below)) {}
   ebb::Result<std::byte*> allocate(std::size_t bytes) override { return below_->allocate(bytes); }
   void free(std::byte* memory, std::size_t bytes) noexcept override { below_->free(memory, bytes); }
   ebb::Result<std::byte*> allocate_host(std::size_t bytes) override { return below_->allocate_host(bytes); }
@@ -39,39 +39,39 @@ class DeviceBefore : public ebb::platform::Device {
   void unreserve(std::byte* range, std::size_t bytes) noexcept override { below_->unreserve(range, bytes); }
   ebb::Result<void> pin(std::byte* memory, std::size_t bytes) override { return below_->pin(memory, bytes); }
   void unpin(std::byte* memory, std::size_t bytes) noexcept override { below_->unpin(memory, bytes); }
-  ebb::Result<ebb::platform::StreamId> create_stream() override { return below_->create_stream(); }
-  void destroy_stream(ebb::platform::StreamId stream) noexcept override { below_->destroy_stream(stream); }
-  ebb::Result<ebb::platform::EventId> create_event() override { return below_->create_event(); }
-  void destroy_event(ebb::platform::EventId event) noexcept override { below_->destroy_event(event); }
-  ebb::Result<void> copy(ebb::platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+  ebb::Result<ebb::device::StreamId> create_stream() override { return below_->create_stream(); }
+  void destroy_stream(ebb::device::StreamId stream) noexcept override { below_->destroy_stream(stream); }
+  ebb::Result<ebb::device::EventId> create_event() override { return below_->create_event(); }
+  void destroy_event(ebb::device::EventId event) noexcept override { below_->destroy_event(event); }
+  ebb::Result<void> copy(ebb::device::StreamId stream, void* to, const void* from, std::size_t bytes) override {
     return below_->copy(stream, to, from, bytes);
   }
-  ebb::Result<void> digest(ebb::platform::StreamId stream, const void* memory, std::size_t bytes,
-                           ebb::platform::Digest* parts) override {
+  ebb::Result<void> digest(ebb::device::StreamId stream, const void* memory, std::size_t bytes,
+                           ebb::device::Digest* parts) override {
     return below_->digest(stream, memory, bytes, parts);
   }
-  ebb::Result<void> zones(ebb::platform::StreamId stream, const ebb::platform::ZoneJob& job) override {
+  ebb::Result<void> zones(ebb::device::StreamId stream, const ebb::device::ZoneJob& job) override {
     return below_->zones(stream, job);
   }
-  bool capturing(ebb::platform::StreamId stream) noexcept override { return below_->capturing(stream); }
-  bool foreign(ebb::platform::StreamId stream) noexcept override { return below_->foreign(stream); }
-  ebb::Result<void> record(ebb::platform::EventId event, ebb::platform::StreamId stream) override {
+  bool capturing(ebb::device::StreamId stream) noexcept override { return below_->capturing(stream); }
+  bool foreign(ebb::device::StreamId stream) noexcept override { return below_->foreign(stream); }
+  ebb::Result<void> record(ebb::device::EventId event, ebb::device::StreamId stream) override {
     return below_->record(event, stream);
   }
-  ebb::Result<void> stream_wait(ebb::platform::StreamId stream, ebb::platform::EventId event) override {
+  ebb::Result<void> stream_wait(ebb::device::StreamId stream, ebb::device::EventId event) override {
     return below_->stream_wait(stream, event);
   }
   ebb::Result<void> synchronize() override { return below_->synchronize(); }
-  ebb::platform::EventState query(ebb::platform::EventId event) noexcept override { return below_->query(event); }
-  ebb::Result<void> wait(ebb::platform::EventId event) override { return below_->wait(event); }
-  void wait_any(std::span<const ebb::platform::EventId> events, std::chrono::nanoseconds at_most) noexcept override {
+  ebb::device::EventState query(ebb::device::EventId event) noexcept override { return below_->query(event); }
+  ebb::Result<void> wait(ebb::device::EventId event) override { return below_->wait(event); }
+  void wait_any(std::span<const ebb::device::EventId> events, std::chrono::nanoseconds at_most) noexcept override {
     below_->wait_any(events, at_most);
   }
   void interrupt() noexcept override { below_->interrupt(); }
   void discard(void* memory, std::size_t bytes) noexcept override { below_->discard(memory, bytes); }
 
  private:
-  std::shared_ptr<ebb::platform::Device> below_;
+  std::shared_ptr<ebb::device::Device> below_;
 };
 
 /// A device whose memory, at once, comes from the CUDA runtime's own allocators.
@@ -132,7 +132,7 @@ class Registrations {
 /// A device that tells of each registration.
 class ToldRegistrations final : public DeviceBefore {
  public:
-  ToldRegistrations(std::shared_ptr<ebb::platform::Device> below, Registrations& told)
+  ToldRegistrations(std::shared_ptr<ebb::device::Device> below, Registrations& told)
       : DeviceBefore(std::move(below)), told_(told) {}
   ebb::Result<void> pin(std::byte* memory, std::size_t bytes) override {
     const auto begin = Registrations::Clock::now();
@@ -159,8 +159,8 @@ class DeviceClock {
     cudaEventDestroy(begin_);
     cudaEventDestroy(end_);
   }
-  void begin(ebb::platform::StreamId stream) { check(cudaEventRecord(begin_, reinterpret_cast<cudaStream_t>(stream))); }
-  void end(ebb::platform::StreamId stream) { check(cudaEventRecord(end_, reinterpret_cast<cudaStream_t>(stream))); }
+  void begin(ebb::device::StreamId stream) { check(cudaEventRecord(begin_, reinterpret_cast<cudaStream_t>(stream))); }
+  void end(ebb::device::StreamId stream) { check(cudaEventRecord(end_, reinterpret_cast<cudaStream_t>(stream))); }
   /// Whether the end has passed.
   bool over() const {
     const cudaError_t state = cudaEventQuery(end_);
@@ -180,8 +180,8 @@ class DeviceClock {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 #else
  public:
-  void begin(ebb::platform::StreamId) {}
-  void end(ebb::platform::StreamId) {}
+  void begin(ebb::device::StreamId) {}
+  void end(ebb::device::StreamId) {}
   bool over() const { return true; }
   double seconds() const { return 0; }
 #endif

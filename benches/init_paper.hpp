@@ -20,21 +20,21 @@ namespace bench {
 ///
 /// Thread safety: as TierMemory's. mutex_ guards everything of its own; it is not held while memory is touched or
 /// registered. Copies that begin while it is registered wait in for_each_part().
-class PaperMemory final : public ebb::memory::TierMemory {
+class PaperMemory final : public ebb::cache::TierMemory {
  public:
   enum class Form {
     touch_then_register,  // not used before it is registered
     concurrent,           // used as soon as it is touched
     sequential,           // the same; and touching pauses beside a copy, unless its memory is waited for
   };
-  PaperMemory(ebb::platform::Device& device, std::size_t bytes, std::string name, Form form,
-              ebb::memory::MemoryOptions&& options)
-      : TierMemory(std::move(name), ebb::platform::round_up(bytes)),
+  PaperMemory(ebb::device::Device& device, std::size_t bytes, std::string name, Form form,
+              ebb::cache::MemoryOptions&& options)
+      : TierMemory(std::move(name), ebb::os::round_up(bytes)),
         device_(device),
         form_(form),
         options_(std::move(options)),
         there_(size_ / kPiece + 1) {
-    data_ = ebb::platform::map_pages(size_).value();
+    data_ = ebb::os::map_pages(size_).value();
     limit_ = size_;
     if (device_.host_memory()) ready_ = size_;
     const unsigned threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, 6u);  // as the library's
@@ -43,7 +43,7 @@ class PaperMemory final : public ebb::memory::TierMemory {
   ~PaperMemory() override {
     stop();
     ranges_.unpin_all(device_, data_);
-    ebb::platform::unmap_pages(data_, size_);
+    ebb::os::unmap_pages(data_, size_);
   }
   void want(std::size_t end) override {
     std::lock_guard lock(mutex_);
@@ -67,9 +67,9 @@ class PaperMemory final : public ebb::memory::TierMemory {
     }
     threads_.clear();  // joins them
   }
-  ebb::memory::MemoryReport report() const override {
+  ebb::cache::MemoryReport report() const override {
     std::lock_guard lock(mutex_);
-    ebb::memory::MemoryReport report = TierMemory::report();
+    ebb::cache::MemoryReport report = TierMemory::report();
     report.touched = touched_;
     report.pinned = pinned_ ? size_ : 0;
     report.pieces = pinned_;
@@ -123,9 +123,9 @@ class PaperMemory final : public ebb::memory::TierMemory {
     lock.lock();
   }
 
-  ebb::platform::Device& device_;
+  ebb::device::Device& device_;
   const Form form_;
-  const ebb::memory::MemoryOptions options_;
+  const ebb::cache::MemoryOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> there_;

@@ -23,7 +23,8 @@
 
 namespace bench {
 
-namespace platform = ebb::platform;
+namespace device = ebb::device;
+namespace os = ebb::os;
 using Moment = Clock::time_point;
 
 inline double since(Moment begin) { return seconds(Clock::now() - begin); }
@@ -36,10 +37,10 @@ inline double rounded(double seconds) { return std::round(seconds * 1e9) / 1e9; 
 class Others {
  public:
   Others(std::size_t count, std::chrono::duration<double> turn) {
-    if (count > 0) ebb::platform::NodePinQueue().enter().value();  // throws: without a queue there are no others
+    if (count > 0) ebb::os::NodePinQueue().enter().value();  // throws: without a queue there are no others
     for (std::size_t i = 0; i < count; ++i) {
       threads_.emplace_back([turn](std::stop_token stop) {
-        ebb::platform::NodePinQueue queue;
+        ebb::os::NodePinQueue queue;
         while (!stop.stop_requested()) {
           queue.enter().value();
           while (!queue.poll() && !stop.stop_requested()) std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -57,7 +58,7 @@ class Others {
 /// The program's side: a stream of its own on the store's GPU, and memory there.
 class Own {
  public:
-  explicit Own(const std::string& device) : device_(ebb::runtime::open_device(device).value()) {
+  explicit Own(const std::string& device) : device_(ebb::options::open_device(device).value()) {
     if (!device_->host_memory()) {
       device_ = std::make_shared<RuntimeAllocations>(device_);
       clock_.emplace();
@@ -73,7 +74,7 @@ class Own {
     for (const auto& [memory, bytes] : device_memory_) device_->free(memory, bytes);
     for (const auto& [memory, bytes] : host_memory_) device_->free_host(memory, bytes);
   }
-  platform::Device& device() const { return *device_; }
+  device::Device& device() const { return *device_; }
   std::byte* on_device(std::size_t bytes) { return kept(device_memory_, device_->allocate(bytes), bytes); }
   std::byte* on_host(std::size_t bytes) { return kept(host_memory_, device_->allocate_host(bytes), bytes); }
   void enqueue(void* to, const void* from, std::size_t bytes) { device_->copy(stream_, to, from, bytes).value(); }
@@ -81,10 +82,10 @@ class Own {
   void finish() {
     device_->record(event_, stream_).value();
     if (device_->host_memory()) return device_->wait(event_).value();
-    platform::EventState state;
-    while ((state = device_->query(event_)) == platform::EventState::pending) {
+    device::EventState state;
+    while ((state = device_->query(event_)) == device::EventState::pending) {
     }
-    if (state == platform::EventState::failed) throw std::runtime_error("a copy of the program failed");
+    if (state == device::EventState::failed) throw std::runtime_error("a copy of the program failed");
   }
   double timed(void* to, const void* from, std::size_t bytes) {
     const Moment begin = Clock::now();
@@ -114,9 +115,9 @@ class Own {
     memory.emplace_back(pointer, bytes);
     return pointer;
   }
-  std::shared_ptr<platform::Device> device_;
-  platform::StreamId stream_ = 0;
-  platform::EventId event_ = 0;
+  std::shared_ptr<device::Device> device_;
+  device::StreamId stream_ = 0;
+  device::EventId event_ = 0;
   std::optional<DeviceClock> clock_;
   Memory device_memory_, host_memory_;
 };

@@ -108,8 +108,8 @@ class Trial {
   std::vector<std::size_t> free_;
   std::string failure_;
   std::size_t kept_ = 0, written_ = 0;
-  ebb::platform::PosixFiles files_;
-  ebb::platform::SteadyClock clock_;
+  ebb::os::PosixFiles files_;
+  ebb::os::SteadyClock clock_;
   std::unique_ptr<PersistentStorage> storage_;
 };
 
@@ -161,11 +161,11 @@ ebb::Store open_store(const fs::path& directory, bool checksums, bool readonly) 
     options.readonly = true;
   else
     options.durability = ebb::Durability::storage;
-  ebb::runtime::Seams seams{std::make_shared<ebb::platform::PosixFiles>(),
-                            std::make_shared<ebb::platform::SteadyClock>(), ebb::platform::make_host_device()};
-  auto setup = ebb::runtime::choose_setup(options, *seams.files, *seams.device, {}).value();
+  ebb::options::Seams seams{std::make_shared<ebb::os::PosixFiles>(), std::make_shared<ebb::os::SteadyClock>(),
+                            ebb::device::make_host_device()};
+  auto setup = ebb::options::choose_setup(options, *seams.files, *seams.device, {}).value();
   setup.checksums = checksums;
-  return ebb::runtime::Engine::store_over(ebb::runtime::Engine::open(std::move(seams), std::move(setup)).value());
+  return ebb::store::Engine::store_over(ebb::store::Engine::open(std::move(seams), std::move(setup)).value());
 }
 
 // Seconds in which a program checkpoints all of it and waits until it is on stable storage.
@@ -290,7 +290,7 @@ void run(const Options& options) {
   sizes.span = sizes.span / sizes.size * sizes.size;
   const std::uint64_t count = options.number("count"), bytes = options.number("bytes");
   PersistentOptions on;
-  on.capacity = std::max({sizes.span, count * ebb::platform::round_up(bytes), options.number("records") * 4096});
+  on.capacity = std::max({sizes.span, count * ebb::os::round_up(bytes), options.number("records") * 4096});
   PersistentOptions off = on;
   off.checksums = false;
 

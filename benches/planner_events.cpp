@@ -13,8 +13,8 @@ namespace {
 
 using namespace ebb;
 
-constexpr policy::Bytes kMiB = 1 << 20, kGiB = 1 << 30;
-constexpr std::size_t kKinds = std::variant_size_v<policy::event::Any>;
+constexpr planner::Bytes kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr std::size_t kKinds = std::variant_size_v<planner::event::Any>;
 
 struct Times {
   std::array<std::string_view, kKinds> names;
@@ -36,17 +36,17 @@ Times measure(std::size_t checkpoints, sim::Shot::Order order) {
   shot.order = order;
   sim::Simulation simulation(machine, {{sim::program_of(shot, 2)}});
   Times out;
-  simulation.feed = [&](policy::Planner& planner, const policy::Event& event, policy::Output& output) {
+  simulation.feed = [&](planner::Planner& planner, const planner::Event& event, planner::Output& output) {
     const auto start = bench::Clock::now();
     planner.on(event, output);
-    const auto* const hint = std::get_if<policy::event::Hint>(&event.what);
+    const auto* const hint = std::get_if<planner::event::Hint>(&event.what);
     const double took = bench::seconds(bench::Clock::now() - start) * 1e6 /
                         static_cast<double>(std::max<std::size_t>(1, hint ? hint->versions.size() : 1));
-    out.names[event.what.index()] = runtime::name_of(event);
+    out.names[event.what.index()] = trace::name_of(event);
     out.by_kind[event.what.index()].push_back(took);
     out.all.push_back(took);
     std::uint32_t replicas = 0;
-    for (policy::TierIndex t = 0; t < 3; ++t) replicas += planner.use(t).replicas;
+    for (planner::TierIndex t = 0; t < 3; ++t) replicas += planner.use(t).replicas;
     out.replicas = std::max(out.replicas, replicas);
   };
   while (simulation.step()) {

@@ -24,8 +24,8 @@
 namespace {
 
 using namespace ebb;
-using platform::kBlock;
-using platform::PageRange;
+using os::kBlock;
+using os::PageRange;
 
 constexpr std::array kTracks{Track::faults, Track::scan, Track::digest, Track::everything, Track::automatic};
 constexpr std::array kTrackNames{"faults", "scan", "digest", "everything", "auto"};
@@ -40,11 +40,11 @@ double took(const auto& what) {
 /// Pages of one size, touched.
 class Memory {
  public:
-  Memory(std::size_t bytes, bool huge) : bytes_(bytes), data_(platform::map_pages(bytes).value()) {
+  Memory(std::size_t bytes, bool huge) : bytes_(bytes), data_(os::map_pages(bytes).value()) {
     ::madvise(data_, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     std::memset(data_, 1, bytes);
   }
-  ~Memory() { platform::unmap_pages(data_, bytes_); }
+  ~Memory() { os::unmap_pages(data_, bytes_); }
   Memory(const Memory&) = delete;
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
@@ -116,7 +116,7 @@ void measure_cut(bench::Json& json, std::size_t bytes, std::uint64_t repeats) {
 // As little as a duplicate can be: told of a write, it copies the zone and lets the writer go on.
 class BareCopier {
  public:
-  BareCopier(platform::WriteWatch& watch, const Memory& memory, std::size_t zone)
+  BareCopier(os::WriteWatch& watch, const Memory& memory, std::size_t zone)
       : watch_(watch), memory_(memory), zone_(zone), buffer_(16 << 20, false), thread_([this] { run(); }) {}
   ~BareCopier() {
     ending_.store(true);
@@ -128,15 +128,15 @@ class BareCopier {
   void run() {
     std::size_t place = 0;
     while (!ending_.load()) {
-      const platform::WatchEvent event = watch_.next(std::chrono::seconds(60)).value();
-      if (event.kind != platform::WatchEvent::Kind::written) continue;
+      const os::WatchEvent event = watch_.next(std::chrono::seconds(60)).value();
+      if (event.kind != os::WatchEvent::Kind::written) continue;
       const auto offset = static_cast<std::size_t>(event.range.begin - memory_.data()) / zone_ * zone_;
       std::memcpy(buffer_.data() + place, memory_.data() + offset, zone_);
       place = (place + zone_) % buffer_.bytes();
       watch_.disarm({memory_.data() + offset, zone_}).value();
     }
   }
-  platform::WriteWatch& watch_;
+  os::WriteWatch& watch_;
   const Memory& memory_;
   std::size_t zone_;
   Memory buffer_;
@@ -161,7 +161,7 @@ void measure_fault(bench::Json& json, std::size_t bytes, std::uint64_t repeats) 
     for (std::uint64_t i = 0; i < repeats; ++i) {
       {
         const Memory memory(bytes, false);
-        const auto watch = platform::SystemWriteWatches().open(platform::WatchForm::userfaultfd_sync).value();
+        const auto watch = os::SystemWriteWatches().open(os::WatchForm::userfaultfd_sync).value();
         const PageRange all{memory.data(), bytes};
         watch->watch(all).value();
         {

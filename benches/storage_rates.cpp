@@ -60,7 +60,7 @@ Rates ours(const std::string& directory, const Plan& plan, std::byte* memory) {
     }
     slots.give(token);
   };
-  ebb::platform::PosixFiles files;
+  ebb::os::PosixFiles files;
   ebb::storage::ScratchOptions options;
   options.directory = directory;
   options.capacity = plan.span;

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace ebb::platform;
+using namespace ebb::os;
 
 // Answers by disarming the page, and does nothing else.
 class FaultThread {

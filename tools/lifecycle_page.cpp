@@ -65,11 +65,11 @@ void print(const char* head, const Table& table) {
 int main(int argc, char** argv) {
   const std::string_view page = argc > 1 ? argv[1] : "";
   if (page == "zones") {
-    print(kZone, ebb::policy::zone_transitions());
+    print(kZone, ebb::planner::zone_transitions());
   } else if (page == "leases") {
-    print(kLease, ebb::policy::lease_transitions());
+    print(kLease, ebb::planner::lease_transitions());
   } else {
-    print(kReplica, ebb::policy::transitions());
+    print(kReplica, ebb::planner::transitions());
   }
   return std::ferror(stdout) ? 1 : 0;
 }

@@ -28,11 +28,11 @@
 
 namespace ebb {
 
-namespace runtime {
+namespace store {
 class Engine;
 struct InHand;
 struct Waitable;
-}  // namespace runtime
+}  // namespace store
 
 /// An operation in progress. Copyable; copies refer to the same operation.
 /// Thread safety: every method may be called from any thread.
@@ -53,10 +53,10 @@ class Future {
   std::optional<Error> error() const;
 
  private:
-  friend class runtime::Engine;
+  friend class store::Engine;
   friend class History;
-  explicit Future(std::shared_ptr<runtime::Waitable> state);
-  std::shared_ptr<runtime::Waitable> state_;
+  explicit Future(std::shared_ptr<store::Waitable> state);
+  std::shared_ptr<store::Waitable> state_;
 };
 
 /// Memory inside the device cache to compute into; `commit` makes it the checkpoint. Move-only; moved-from is empty.
@@ -78,7 +78,7 @@ class Reservation {
   void abandon();
 
  private:
-  friend class runtime::Engine;
+  friend class store::Engine;
   friend class History;
   struct State;
   explicit Reservation(std::unique_ptr<State> state);
@@ -100,7 +100,7 @@ class Loan {
   Result<void> release(bool keep = false, const HandBack& how = {});
 
  private:
-  friend class runtime::Engine;
+  friend class store::Engine;
   friend class History;
   struct State;
   explicit Loan(std::unique_ptr<State> state);
@@ -178,14 +178,14 @@ class History {
 
  protected:
   friend class Store;
-  friend class runtime::Engine;
-  History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name,
-          std::shared_ptr<const runtime::InHand> in_hand = {});
-  std::shared_ptr<runtime::Engine> engine_;
+  friend class store::Engine;
+  History(std::shared_ptr<store::Engine> engine, std::uint32_t id, std::string name,
+          std::shared_ptr<const store::InHand> in_hand = {});
+  std::shared_ptr<store::Engine> engine_;
   std::uint32_t id_ = 0;
   std::string name_;
-  std::shared_ptr<const runtime::InHand> in_hand_;  // while it is held, the id belongs to this name
-  bool read_only_ = false;                          // the name is reserved, and a program gave it
+  std::shared_ptr<const store::InHand> in_hand_;  // while it is held, the id belongs to this name
+  bool read_only_ = false;                        // the name is reserved, and a program gave it
   /// Why a call may not begin, if so: this was moved from, or the store is suspended.
   std::optional<Error> refusal(const Interrupt& interrupted = {}) const;
   bool of_program_ = false;  // its calls are the program's, and end when the store is suspended
@@ -290,7 +290,7 @@ class Store : public History {
   Result<void> close(const Interrupt& interrupted = {});
 
  private:
-  friend class runtime::Engine;
+  friend class store::Engine;
   using History::History;
   void leave() noexcept;
 };

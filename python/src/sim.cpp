@@ -31,13 +31,13 @@ T named(const std::array<std::pair<const char*, T>, n>& names, const std::string
   raise(Errc::invalid_argument, std::string(key) + "=\"" + name + "\" is not valid: expected one of " + right);
 }
 
-constexpr std::array<std::pair<const char*, policy::Medium>, 3> kMedia{
-    {{"device", policy::Medium::device}, {"host", policy::Medium::host}, {"file", policy::Medium::file}}};
-constexpr std::array<std::pair<const char*, policy::EvictionPolicy>, 4> kEvictions{
-    {{"score", policy::EvictionPolicy::score},
-     {"score_paper", policy::EvictionPolicy::score_paper},
-     {"lru", policy::EvictionPolicy::lru},
-     {"fifo", policy::EvictionPolicy::fifo}}};
+constexpr std::array<std::pair<const char*, planner::Medium>, 3> kMedia{
+    {{"device", planner::Medium::device}, {"host", planner::Medium::host}, {"file", planner::Medium::file}}};
+constexpr std::array<std::pair<const char*, planner::EvictionPolicy>, 4> kEvictions{
+    {{"score", planner::EvictionPolicy::score},
+     {"score_paper", planner::EvictionPolicy::score_paper},
+     {"lru", planner::EvictionPolicy::lru},
+     {"fifo", planner::EvictionPolicy::fifo}}};
 constexpr std::array<std::pair<const char*, Op::Kind>, 18> kOpKinds{{{"checkpoint", Op::Kind::checkpoint},
                                                                      {"reserve", Op::Kind::reserve},
                                                                      {"commit", Op::Kind::commit},
@@ -73,13 +73,13 @@ using TierTuple = std::tuple<std::string, std::string, std::uint64_t>;  // name,
 
 MachineModel make_machine(const std::vector<TierTuple>& tiers, const std::string& eviction, bool manual_prefetch,
                           std::uint64_t ring_slot, int ring_slots) {
-  policy::Machine planner;
+  planner::Machine planner;
   for (const auto& [name, medium, capacity] : tiers) {
     if (capacity != 0) planner.tiers.push_back({name, named(kMedia, medium, "medium"), capacity});
   }
   if (planner.tiers.empty())
     raise(Errc::invalid_argument, "all tiers have capacity 0: expected at least one with room");
-  policy::connect(planner, ring_slots);
+  planner::connect(planner, ring_slots);
   for (auto& link : planner.links) link.resources.clear();
   planner.resources.clear();
   planner.eviction = named(kEvictions, eviction, "eviction");
@@ -89,7 +89,7 @@ MachineModel make_machine(const std::vector<TierTuple>& tiers, const std::string
 }
 
 int link_index(const MachineModel& machine, const std::string& name) {
-  const int found = policy::find_link(machine.planner.links, name);
+  const int found = planner::find_link(machine.planner.links, name);
   if (found >= 0) return found;
   std::string names;
   for (const auto& link : machine.planner.links) names += (names.empty() ? "\"" : ", \"") + link.name + "\"";
@@ -115,12 +115,12 @@ void set_link(MachineModel& machine, const std::string& name, double bytes_per_s
 
 void provision(MachineModel& machine, int tier, double touch, double pin, std::int64_t pin_latency_ns) {
   const auto& spec = machine.planner.tiers.at(static_cast<std::size_t>(tier));
-  if (spec.medium == policy::Medium::file)
+  if (spec.medium == planner::Medium::file)
     raise(Errc::invalid_argument, "tier \"" + spec.name + "\" is not in memory: nothing of it can be provisioned");
   if (!(touch >= 1) || !(pin >= 1) || pin_latency_ns < 0)
     raise(Errc::invalid_argument,
           "provision of tier \"" + spec.name + "\": expected rates above 0 and no negative latency");
-  machine.provisioned.push_back({.tier = static_cast<policy::TierIndex>(tier),
+  machine.provisioned.push_back({.tier = static_cast<planner::TierIndex>(tier),
                                  .touch_bytes_per_s = static_cast<std::uint64_t>(touch),
                                  .pin_bytes_per_s = static_cast<std::uint64_t>(pin),
                                  .pin_latency = pin_latency_ns});
@@ -132,9 +132,9 @@ Op make_op(const std::string& kind, std::int64_t version, std::uint64_t bytes, s
   op.kind = named(kOpKinds, kind, "kind");
   op.version = version;
   op.bytes = bytes;
-  op.time = time < 0 ? policy::kNever : time;
+  op.time = time < 0 ? planner::kNever : time;
   op.deadline = deadline;
-  op.tier = static_cast<policy::TierIndex>(tier);
+  op.tier = static_cast<planner::TierIndex>(tier);
   op.flag = flag;
   op.async = async;
   op.link = link;
@@ -148,7 +148,7 @@ struct ShotObject {
 
 nb::tuple to_tuple(const sim::Call& call) {
   return nb::make_tuple(call.client, name_of_kind(call.kind), call.history, call.version, call.bytes, call.begun,
-                        call.answered ? nb::object(nb::int_(call.ended)) : nb::none(), policy::name_of(call.reason),
+                        call.answered ? nb::object(nb::int_(call.ended)) : nb::none(), planner::name_of(call.reason),
                         static_cast<int>(call.found_on), call.distance, call.detail, call.rank);
 }
 
@@ -164,8 +164,8 @@ nb::dict rank_dict(const sim::MachineModel& machine, const sim::RankResult& rank
     one["ready_s"] = 0.0;
     one["memory_wait_s"] = 0.0;
     for (const auto& memory : rank.memories) {
-      if (memory.tier != static_cast<policy::TierIndex>(i)) continue;
-      const bool ready = memory.ready_at != policy::kNever;
+      if (memory.tier != static_cast<planner::TierIndex>(i)) continue;
+      const bool ready = memory.ready_at != planner::kNever;
       one["ready_s"] = ready ? nb::object(nb::float_(static_cast<double>(memory.ready_at) * 1e-9)) : nb::none();
       one["memory_wait_s"] = static_cast<double>(memory.waited) * 1e-9;
     }
@@ -220,7 +220,7 @@ class SimulationObject {
     simulation_ = std::make_unique<Simulation>(machine_, std::move(programs), options);
     simulation_->on_answer = [this](const sim::Call& call) { answers_.push_back(call); };
     if (peaks) {
-      simulation_->observer = [this](int rank, const policy::Event&, const policy::Output&) { note_peaks(rank); };
+      simulation_->observer = [this](int rank, const planner::Event&, const planner::Output&) { note_peaks(rank); };
     }
   }
 
@@ -258,14 +258,14 @@ class SimulationObject {
   }
   int fastest(std::uint32_t history, std::int64_t version) const {
     const auto found = simulation_->planner().find(history, version);
-    return found ? simulation_->planner().fastest_complete(*found) : policy::kNoTier;
+    return found ? simulation_->planner().fastest_complete(*found) : planner::kNoTier;
   }
   int slowest(int rank, std::uint32_t history, std::int64_t version) const {
-    const policy::Planner& planner = simulation_->planner(rank);
+    const planner::Planner& planner = simulation_->planner(rank);
     const auto found = planner.find(history, version);
-    return found ? planner.lowest_complete(*found) : policy::kNoTier;
+    return found ? planner.lowest_complete(*found) : planner::kNoTier;
   }
-  std::uint64_t used(int tier) const { return simulation_->planner().use(static_cast<policy::TierIndex>(tier)).used; }
+  std::uint64_t used(int tier) const { return simulation_->planner().use(static_cast<planner::TierIndex>(tier)).used; }
 
   nb::dict result() const {
     const sim::Result result = simulation_->result();
@@ -289,7 +289,7 @@ class SimulationObject {
  private:
   void note_peaks(int rank) {
     for (std::size_t i = 0; i < peaks_.size(); ++i) {
-      peaks_[i] = std::max(peaks_[i], simulation_->planner(rank).use(static_cast<policy::TierIndex>(i)).used);
+      peaks_[i] = std::max(peaks_[i], simulation_->planner(rank).use(static_cast<planner::TierIndex>(i)).used);
     }
   }
   MachineModel machine_;
@@ -353,7 +353,7 @@ void bind_sim(nb::module_& module) {
       .def(
           "ops",
           [](const ShotObject& object, int lowest_tier) {
-            return sim::program_of(object.shot, static_cast<policy::TierIndex>(lowest_tier)).ops;
+            return sim::program_of(object.shot, static_cast<planner::TierIndex>(lowest_tier)).ops;
           },
           nb::arg("lowest_tier"));
   module.def(

@@ -30,7 +30,7 @@ auto refusing(Function&& function) {
   }
 }
 
-ZoneProgram of_pattern(policy::Bytes memory, double dirty, double filled, double reuse, const std::string& order,
+ZoneProgram of_pattern(planner::Bytes memory, double dirty, double filled, double reuse, const std::string& order,
                        double pace, std::uint64_t seed) {
   ZonePattern pattern{dirty, filled, reuse, ZoneOrder::same, pace, seed};
   for (std::size_t i = 0; i < std::size(kOrders); ++i) {
@@ -41,7 +41,7 @@ ZoneProgram of_pattern(policy::Bytes memory, double dirty, double filled, double
   raise(Errc::invalid_argument, "order=\"" + order + "\" is not valid");
 }
 
-ZoneProgram of_trace(policy::Bytes memory, std::vector<std::uint32_t> before, const std::vector<policy::Time>& times,
+ZoneProgram of_trace(planner::Bytes memory, std::vector<std::uint32_t> before, const std::vector<planner::Time>& times,
                      const std::vector<std::uint32_t>& pages) {
   if (times.size() != pages.size()) raise(Errc::invalid_argument, "a trace has a page for each time");
   ZoneProgram program{memory, std::move(before), {}};
@@ -49,8 +49,8 @@ ZoneProgram of_trace(policy::Bytes memory, std::vector<std::uint32_t> before, co
   return program;
 }
 
-ZoneHardware make_hardware(std::uint32_t channels, policy::Bytes table_cache, double link_rate, double link_half,
-                           double memory_rate, policy::Time round_trip, policy::Bytes buffer, std::uint32_t slots,
+ZoneHardware make_hardware(std::uint32_t channels, planner::Bytes table_cache, double link_rate, double link_half,
+                           double memory_rate, planner::Time round_trip, planner::Bytes buffer, std::uint32_t slots,
                            double reserve, std::uint32_t held_zones) {
   return {channels, table_cache, link_rate, link_half, memory_rate, round_trip, buffer, slots, reserve, held_zones};
 }
@@ -66,7 +66,7 @@ nb::dict run(const ZoneHardware& hardware, const std::string& name, const ZonePr
   out["lost_ns"] = found.lost;
   out["stored_ns"] = found.stored;
   out["first_stall_ns"] =
-      found.first_stall == policy::kNever ? std::optional<policy::Time>{} : std::optional{found.first_stall};
+      found.first_stall == planner::kNever ? std::optional<planner::Time>{} : std::optional{found.first_stall};
   out["longest_stall_ns"] = found.longest_stall;
   out["stalls"] = found.stalls;
   out["held"] = found.held;

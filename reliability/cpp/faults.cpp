@@ -13,9 +13,9 @@
 namespace ebb::trials {
 namespace {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
-using platform::testing::MemoryFiles;
+using doubles::FaultyFiles;
+using doubles::FileCall;
+using doubles::MemoryFiles;
 
 struct Fault {
   FileCall call;
@@ -159,11 +159,11 @@ void note(Report& report, const std::string& where, const std::string& by, const
 }
 
 void try_calls(const Script& script, Layer layer, std::uint64_t step, Report& report) {
-  std::array<std::uint64_t, platform::testing::kFileCalls> calls{};
+  std::array<std::uint64_t, doubles::kFileCalls> calls{};
   {
     report.begin("counting the calls");
     FaultCase dry(script, layer, false);
-    std::array<std::uint64_t, platform::testing::kFileCalls> at_end{};
+    std::array<std::uint64_t, doubles::kFileCalls> at_end{};
     note(report, report.current(), "no fault", dry.run([&] {
       for (std::size_t i = 0; i < at_end.size(); ++i) at_end[i] = dry.files().count(static_cast<FileCall>(i));
     }));

@@ -116,7 +116,7 @@ std::string lacks(const Place& place, const Result<Named>& named, bool known, co
 }
 
 void flip(MemoryFiles& files, const Place& place, std::byte bits) {
-  const auto fd = static_cast<int>(files.open("/store/" + place.file, platform::Open::write, false).value);
+  const auto fd = static_cast<int>(files.open("/store/" + place.file, os::Open::write, false).value);
   std::byte one{};
   static_cast<void>(files.read(fd, &one, 1, place.offset));
   one ^= bits;

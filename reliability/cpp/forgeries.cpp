@@ -8,7 +8,7 @@
 namespace ebb::trials {
 namespace {
 
-using platform::kBlock;
+using os::kBlock;
 using storage::kSector;
 
 constexpr std::array<std::uint64_t, 26> kNumbers{
@@ -20,10 +20,10 @@ constexpr std::array<std::uint64_t, 26> kNumbers{
 class Text {
  public:
   Text(MemoryFiles& files, const std::string& name) : files_(files), path_("/store/" + name) {
-    platform::FileStatus status;
+    os::FileStatus status;
     static_cast<void>(files.status(path_, status));
     bytes.resize(status.bytes);
-    const auto fd = static_cast<int>(files.open(path_, platform::Open::read, false).value);
+    const auto fd = static_cast<int>(files.open(path_, os::Open::read, false).value);
     static_cast<void>(files.read(fd, bytes.data(), bytes.size(), 0));
     static_cast<void>(files.close(fd));
   }

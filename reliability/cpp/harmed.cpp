@@ -61,10 +61,10 @@ Image make_image(std::uint64_t seed, const ScriptOptions& how, bool closed) {
   SubjectOptions options;
   options.layer = Layer::storage;
   Runner{image.script, files, options, [&](const Event& event) { files->note(text_of(event)); }}.run();
-  const platform::testing::PowerLoss all(files->journal());
+  const doubles::PowerLoss all(files->journal());
   std::size_t end = all.size();
   if (!closed) {  // the last promise before the last close
-    for (const std::size_t at : all.all(platform::testing::Change::Kind::note)) {
+    for (const std::size_t at : all.all(doubles::Change::Kind::note)) {
       if (all.change(at).text.starts_with("durable")) end = at;
     }
   }
@@ -82,7 +82,7 @@ Image make_image(std::uint64_t seed, const ScriptOptions& how, bool closed) {
   std::vector<std::string> names;
   static_cast<void>(fresh->list(kDirectory, names));
   for (const std::string& name : names) {
-    platform::FileStatus status;
+    os::FileStatus status;
     static_cast<void>(fresh->status(std::filesystem::path(kDirectory) / name, status));
     image.files.emplace_back(name, status.bytes);
   }

@@ -14,8 +14,8 @@
 
 namespace ebb::trials {
 
-using platform::testing::FileTree;
-using platform::testing::MemoryFiles;
+using doubles::FileTree;
+using doubles::MemoryFiles;
 
 /// A store that a script left. `closed`: well; else as a process that was killed before its last close left it.
 struct Image {

@@ -39,7 +39,7 @@ constexpr std::array<std::pair<FileCall, const char*>, 19> kCalls{{{FileCall::op
                                                                    {FileCall::next_data, "next_data"},
                                                                    {FileCall::describe, "describe"},
                                                                    {FileCall::open_ring, "open_ring"}}};
-static_assert(kCalls.size() == platform::testing::kFileCalls, "a process is killed at every kind of call");
+static_assert(kCalls.size() == doubles::kFileCalls, "a process is killed at every kind of call");
 
 constexpr int kCannot = 3;  // how a child ends that was not killed and failed
 
@@ -139,8 +139,8 @@ class Child {
     return out;
   }
   /// Of one that was not killed: how many calls of each kind it made.
-  std::array<std::uint64_t, platform::testing::kFileCalls> calls() const {
-    std::array<std::uint64_t, platform::testing::kFileCalls> out{};
+  std::array<std::uint64_t, doubles::kFileCalls> calls() const {
+    std::array<std::uint64_t, doubles::kFileCalls> out{};
     std::size_t at = text_.find("calls");
     if (at == std::string::npos) throw std::runtime_error("a child that was not to be killed did not end well");
     at += 5;
@@ -202,7 +202,7 @@ struct Trier {
     for (const bool readonly : {true, false}) {
       SubjectOptions subject = life.options();
       subject.readonly = readonly;
-      auto store = open_subject(std::make_shared<platform::PosixFiles>(), subject);
+      auto store = open_subject(std::make_shared<os::PosixFiles>(), subject);
       if (!store) {
         const bool none = readonly && store.error().code == Errc::not_a_store && events.empty();
         if (!none) verdict.violations.push_back("it cannot be opened: " + store.error().message);
@@ -221,7 +221,7 @@ struct Trier {
     return true;
   }
 
-  std::array<std::uint64_t, platform::testing::kFileCalls> count_calls(Life life) {
+  std::array<std::uint64_t, doubles::kFileCalls> count_calls(Life life) {
     life.killing.nth = 0;
     life.directory.concat("-dry");
     Child child(options.program, life);
@@ -319,22 +319,22 @@ int run_kills_child(const std::vector<std::string>& arguments) {
     if (::write(to, text.data(), text.size()) != static_cast<ssize_t>(text.size())) ::_exit(kCannot);
   };
   const Script script = life.script();
-  std::shared_ptr<platform::Files> files;
+  std::shared_ptr<os::Files> files;
   const auto killer = std::make_shared<KillerFiles>(life.killing);
   if (life.ring)
-    files = std::make_shared<platform::PosixFiles>();
+    files = std::make_shared<os::PosixFiles>();
   else
     files = killer;
   Runner runner{script, files, life.options(), [&](const Event& event) { say(text_of(event).append("\n")); }};
   if (life.unclosed) {
     runner.before_open = [&life](std::size_t) {
-      platform::PosixFiles plain;
+      os::PosixFiles plain;
       make_unclosed(plain, life.directory);
     };
   }
   runner.run();
   std::string calls = "calls";
-  for (std::size_t i = 0; i < platform::testing::kFileCalls; ++i)
+  for (std::size_t i = 0; i < doubles::kFileCalls; ++i)
     calls.append(" ").append(std::to_string(killer->calls(static_cast<FileCall>(i))));
   say(calls.append("\n"));
   return 0;

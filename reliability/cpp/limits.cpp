@@ -25,7 +25,7 @@ class LimitCase {
   }
 
   Verdict run(const std::function<void()>& mend) {
-    const auto files = std::make_shared<platform::PosixFiles>();
+    const auto files = std::make_shared<os::PosixFiles>();
     Runner runner{script_, files, options_, [this](const Event& event) { tell(event); }};
     runner.failed = [this](const Step&, const Error& error) {
       verdict_.outcome = std::max(verdict_.outcome, Outcome::clear_error);
@@ -52,7 +52,7 @@ class LimitCase {
     for (const bool readonly : {true, false}) {
       SubjectOptions options = options_;
       options.readonly = readonly;
-      auto store = open_subject(std::make_shared<platform::PosixFiles>(), options);
+      auto store = open_subject(std::make_shared<os::PosixFiles>(), options);
       if (!store) {
         if (store.error().code == Errc::not_a_store && readonly && events_.empty()) continue;  // it never became one
         verdict_.violations.push_back("it cannot be opened: " + store.error().message);
@@ -155,7 +155,7 @@ void try_signal(const TrialOptions& options, std::uint64_t i, Report& report) {
       if (::write(ends[1], line.data(), line.size()) < 0) ::_exit(2);
       if (event.kind == Event::Kind::durable && event.made >= 3) set_limit(i % 2 ? 8 << 10 : 0);  // in the midst of it
     };
-    Runner runner{after.script(), std::make_shared<platform::PosixFiles>(), subject, tell};
+    Runner runner{after.script(), std::make_shared<os::PosixFiles>(), subject, tell};
     runner.failed = [](const Step&, const Error&) {};
     runner.run();
     ::_exit(0);

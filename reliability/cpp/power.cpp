@@ -8,7 +8,7 @@
 namespace ebb::trials {
 namespace {
 
-using Change = platform::testing::Change;
+using Change = doubles::Change;
 
 bool ended_well(const PowerLoss& power, std::size_t n) {
   return n > 0 && power.change(n).kind == Change::Kind::note && power.change(n).text.starts_with("closed");

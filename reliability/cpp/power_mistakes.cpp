@@ -82,7 +82,7 @@ class Mistaken {
     const std::size_t opened = first_opening(run), size = run.journal.changes.size();
     std::vector<std::size_t> out;
     for (const auto& change : run.journal.changes) {
-      const bool removed = change.kind == platform::testing::Change::Kind::remove && change.number > opened;
+      const bool removed = change.kind == doubles::Change::Kind::remove && change.number > opened;
       if (removed && out.size() < kKills / 2) out.push_back(change.number);
     }
     while (out.size() < kKills) out.push_back(opened + random() % (size - opened + 1));

@@ -13,7 +13,7 @@
 namespace ebb::trials {
 namespace {
 
-using platform::testing::Change;
+using doubles::Change;
 
 constexpr Version kExtra = 1'000'000, kNext = kExtra - 1;
 
@@ -187,8 +187,8 @@ void StateJudge::look_beside_rot(const Files& files, const std::vector<Event>& e
   for (const auto& [name, heads] : all) {
     const storage::RecordPlace place = std::ranges::max(heads, {}, &storage::RecordHead::sequence).place;
     const auto path = storage::segment_path(recorded_.options.directory, place.segment);
-    const auto opened = rotten->open(path, platform::Open::write, false);
-    const platform::File file(*rotten, static_cast<int>(opened.value), path.string(), false);
+    const auto opened = rotten->open(path, os::Open::write, false);
+    const os::File file(*rotten, static_cast<int>(opened.value), path.string(), false);
     const std::byte rot{0x5a};
     static_cast<void>(rotten->write(file.fd(), &rot, 1, place.offset + 500));  // in its checksum
   }

@@ -13,9 +13,9 @@
 
 namespace ebb::trials {
 
-using platform::testing::Journal;
-using platform::testing::MemoryFiles;
-using platform::testing::PowerLoss;
+using doubles::Journal;
+using doubles::MemoryFiles;
+using doubles::PowerLoss;
 
 struct Recorded {
   Script script;

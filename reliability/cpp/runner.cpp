@@ -110,17 +110,17 @@ class Run {
 
 void Runner::run() { Run(*this).run(); }
 
-void make_unclosed(platform::Files& files, const std::filesystem::path& directory) {
+void make_unclosed(os::Files& files, const std::filesystem::path& directory) {
   constexpr std::uint64_t kRoom = 64 << 10;
   static_cast<void>(files.remove(directory / storage::kIndexFile));
   std::vector<std::string> names;
   static_cast<void>(files.list(directory, names));
   for (const std::string& name : names) {
     if (!storage::segment_number(name)) continue;
-    const auto opened = files.open(directory / name, platform::Open::write, false);
+    const auto opened = files.open(directory / name, os::Open::write, false);
     if (!opened) continue;
-    const platform::File file(files, static_cast<int>(opened.value), name, false);
-    platform::FileStatus status;
+    const os::File file(files, static_cast<int>(opened.value), name, false);
+    os::FileStatus status;
     if (files.status(file.fd(), status)) static_cast<void>(files.truncate(file.fd(), status.bytes + kRoom));
   }
 }

@@ -14,7 +14,7 @@ namespace ebb::trials {
 
 struct Runner {
   const Script& script;
-  std::shared_ptr<platform::Files> files;
+  std::shared_ptr<os::Files> files;
   SubjectOptions options;
   std::function<void(const Event&)> tell;
   /// A step failed, by name. Unset: it may not.
@@ -32,6 +32,6 @@ struct Runner {
 
 /// A store that was closed becomes as if its process had been killed: no index, and room behind the last record. The
 /// next opening reads all of it from the disk.
-void make_unclosed(platform::Files& files, const std::filesystem::path& directory);
+void make_unclosed(os::Files& files, const std::filesystem::path& directory);
 
 }  // namespace ebb::trials

@@ -10,8 +10,8 @@
 namespace ebb::trials {
 namespace {
 
-using platform::testing::Change;
-using platform::testing::Inode;
+using doubles::Change;
+using doubles::Inode;
 using ChangeKind = Change::Kind;
 
 std::string file_of(const Change& change) { return std::filesystem::path(change.text).filename(); }

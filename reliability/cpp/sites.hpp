@@ -11,7 +11,7 @@
 
 namespace ebb::trials {
 
-using platform::testing::Journal;
+using doubles::Journal;
 
 /// The numbers of the journal's syncs by their names; "unknown" for one that has none.
 std::map<std::string, std::vector<std::size_t>> sites_of(const Journal& journal);

@@ -98,7 +98,7 @@ struct Region {
 
 class Reader {
  public:
-  Reader(platform::Files& files, const std::filesystem::path& directory) : files_(files), directory_(directory) {}
+  Reader(os::Files& files, const std::filesystem::path& directory) : files_(files), directory_(directory) {}
 
   Stranger run() && {
     const auto store = read("store");
@@ -144,9 +144,9 @@ class Reader {
 
   // None of what is no plain file.
   std::optional<Bytes> read(const std::string& name) {
-    platform::FileStatus status;
-    if (!files_.status(directory_ / name, status) || status.kind != platform::FileStatus::Kind::file) return {};
-    const auto opened = files_.open(directory_ / name, platform::Open::read, false);
+    os::FileStatus status;
+    if (!files_.status(directory_ / name, status) || status.kind != os::FileStatus::Kind::file) return {};
+    const auto opened = files_.open(directory_ / name, os::Open::read, false);
     if (!opened) return {};
     Bytes out(status.bytes);
     const auto got = files_.read(static_cast<int>(opened.value), out.data(), out.size(), 0);
@@ -230,7 +230,7 @@ class Reader {
     return true;
   }
 
-  platform::Files& files_;
+  os::Files& files_;
   const std::filesystem::path directory_;
   Bytes store_;
   std::vector<Head> drops_;
@@ -250,7 +250,7 @@ std::vector<const Stranger::Writing*> Stranger::newest(const Name& name) const {
   return out;
 }
 
-Stranger read_as_stranger(platform::Files& files, const std::filesystem::path& directory) {
+Stranger read_as_stranger(os::Files& files, const std::filesystem::path& directory) {
   return Reader(files, directory).run();
 }
 

@@ -39,6 +39,6 @@ struct Stranger {
 };
 
 /// Reads each segment from its first byte to its last; of `index` only whether it is there and of a newer format.
-Stranger read_as_stranger(platform::Files& files, const std::filesystem::path& directory);
+Stranger read_as_stranger(os::Files& files, const std::filesystem::path& directory);
 
 }  // namespace ebb::trials

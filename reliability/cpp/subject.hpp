@@ -64,12 +64,11 @@ class Subject {
 
 /// Told of each checkpoint as soon as the store says by itself that it is durable, or never will be (storage only).
 using Told = std::function<void(const Made&, const Result<void>&)>;
-Result<std::unique_ptr<Subject>> open_subject(std::shared_ptr<platform::Files> files, const SubjectOptions& options,
+Result<std::unique_ptr<Subject>> open_subject(std::shared_ptr<os::Files> files, const SubjectOptions& options,
                                               Told told = {});
-Result<std::unique_ptr<Subject>> open_storage_subject(std::shared_ptr<platform::Files> files,
-                                                      const SubjectOptions& options, Told told);
-Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Files> files,
-                                                    const SubjectOptions& options);
+Result<std::unique_ptr<Subject>> open_storage_subject(std::shared_ptr<os::Files> files, const SubjectOptions& options,
+                                                      Told told);
+Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<os::Files> files, const SubjectOptions& options);
 
 std::string_view name_of(Layer layer);
 

@@ -7,7 +7,7 @@
 namespace ebb::trials {
 namespace {
 
-constexpr std::size_t kPage = platform::kBlock, kPages = 96;
+constexpr std::size_t kPage = os::kBlock, kPages = 96;
 
 struct Head {
   std::uint64_t at = 0, bytes = 0;

@@ -34,8 +34,7 @@ storage::Description describe(const Made& made) {
 /// Thread safety: `kept` and `done` come on the storage's threads; all else from one.
 class StorageSubject final : public Subject {
  public:
-  StorageSubject(std::shared_ptr<platform::Files> files, Told told)
-      : files_(std::move(files)), told_(std::move(told)) {}
+  StorageSubject(std::shared_ptr<os::Files> files, Told told) : files_(std::move(files)), told_(std::move(told)) {}
   ~StorageSubject() override {
     if (storage_) storage_->stop();
   }
@@ -183,9 +182,9 @@ class StorageSubject final : public Subject {
     return std::move(results_.extract(token).mapped());
   }
 
-  const std::shared_ptr<platform::Files> files_;
+  const std::shared_ptr<os::Files> files_;
   const Told told_;
-  platform::SteadyClock clock_;
+  os::SteadyClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<storage::Token, Result<void>> results_;
@@ -204,8 +203,8 @@ std::vector<std::size_t> regions_of(std::size_t bytes) {
   return {bytes / 3, bytes - bytes / 3};
 }
 
-Result<std::unique_ptr<Subject>> open_storage_subject(std::shared_ptr<platform::Files> files,
-                                                      const SubjectOptions& options, Told told) {
+Result<std::unique_ptr<Subject>> open_storage_subject(std::shared_ptr<os::Files> files, const SubjectOptions& options,
+                                                      Told told) {
   auto subject = std::make_unique<StorageSubject>(std::move(files), std::move(told));
   if (auto opened = subject->open(options); !opened) return opened.error();
   return std::unique_ptr<Subject>(std::move(subject));
@@ -215,7 +214,7 @@ std::string_view name_of(Layer layer) {
   return layer == Layer::storage ? "storage" : layer == Layer::store ? "store" : "snapshots";
 }
 
-Result<std::unique_ptr<Subject>> open_subject(std::shared_ptr<platform::Files> files, const SubjectOptions& options,
+Result<std::unique_ptr<Subject>> open_subject(std::shared_ptr<os::Files> files, const SubjectOptions& options,
                                               Told told) {
   if (options.layer == Layer::storage) return open_storage_subject(std::move(files), options, std::move(told));
   return open_store_subject(std::move(files), options);

@@ -49,9 +49,8 @@ Result<Bytes> StoreSubject::read(const std::string& history, Version version) {
   return out;
 }
 
-Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Files> files,
-                                                    const SubjectOptions& options) {
-  runtime::EngineSetup setup;
+Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<os::Files> files, const SubjectOptions& options) {
+  options::EngineSetup setup;
   setup.directory = options.directory;
   setup.durability = options.synced ? Durability::storage : Durability::process;
   setup.readonly = options.readonly;
@@ -60,10 +59,10 @@ Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Fi
   setup.machine.retention.keep_last = options.keep_last;
   setup.machine.retention.keep_every = options.keep_every;
   auto& tiers = setup.machine.tiers;
-  tiers.push_back({"device", policy::Medium::device, kCache, 4096});
-  tiers.push_back({"host", policy::Medium::host, kCache, 4096});
-  tiers.push_back({"local", policy::Medium::file, options.capacity, 4096});
-  policy::connect(setup.machine, 4);
+  tiers.push_back({"device", planner::Medium::device, kCache, 4096});
+  tiers.push_back({"host", planner::Medium::host, kCache, 4096});
+  tiers.push_back({"local", planner::Medium::file, options.capacity, 4096});
+  planner::connect(setup.machine, 4);
   for (auto& link : setup.machine.links) link.chunk = kChunk;
   setup.machine.ring_slot = kChunk;
   setup.machine.ephemeral = false;
@@ -73,11 +72,11 @@ Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<platform::Fi
     std::lock_guard lock(said->mutex);
     said->text.append(" | ").append(line);
   };
-  runtime::Seams seams;
+  options::Seams seams;
   seams.files = std::move(files);
-  seams.clock = std::make_shared<platform::SteadyClock>();
-  seams.device = platform::make_host_device();
-  auto engine = runtime::Engine::open(std::move(seams), std::move(setup));
+  seams.clock = std::make_shared<os::SteadyClock>();
+  seams.device = device::make_host_device();
+  auto engine = store::Engine::open(std::move(seams), std::move(setup));
   if (!engine) return engine.error();
   if (options.layer == Layer::snapshots)
     return std::unique_ptr<Subject>(std::make_unique<SnapshotSubject>(std::move(*engine), options.synced, said));

@@ -15,10 +15,10 @@ struct Said {
 
 class StoreSubject : public Subject {
  public:
-  StoreSubject(std::shared_ptr<runtime::Engine> engine, bool synced, std::shared_ptr<Said> said)
+  StoreSubject(std::shared_ptr<store::Engine> engine, bool synced, std::shared_ptr<Said> said)
       : level_(synced ? "storage" : "process"),
         said_(std::move(said)),
-        store_(runtime::Engine::store_over(std::move(engine))) {}
+        store_(store::Engine::store_over(std::move(engine))) {}
 
   Result<void> write(const Made& made, const Bytes& contents) override;
   Result<void> wait(const std::string& history, Version version) override {

@@ -26,7 +26,7 @@ void run_truncate(const TrialOptions& options, Report& report) {
             std::string(closed ? "closed, " : "killed, ") + name + " of " + std::to_string(length) + " bytes";
         report.begin(where);
         const auto files = image.open();
-        const auto fd = static_cast<int>(files->open("/store/" + name, platform::Open::write, false).value);
+        const auto fd = static_cast<int>(files->open("/store/" + name, os::Open::write, false).value);
         static_cast<void>(files->truncate(fd, length));
         static_cast<void>(files->close(fd));
         // Of one that was not closed nobody knows how long it was.

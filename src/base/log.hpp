@@ -7,7 +7,7 @@
 
 #include "ebbtide/options.hpp"
 
-namespace ebb::runtime {
+namespace ebb::base {
 
 /// Where a store's log goes. Empty: nowhere. The severity becomes text only for those who take text (Options::log).
 ///
@@ -45,4 +45,4 @@ class Log {
   Lines lines_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::base

@@ -2,7 +2,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-namespace ebb::runtime {
+namespace ebb::base {
 
 /// A deleter, for std::shared_ptr and std::unique_ptr, that deletes only in the process that made it. A forked child
 /// never deletes the object: its threads do not exist there, a missing thread may hold a lock, and a GPU's driver does
@@ -18,4 +18,4 @@ struct InOwnProcess {
   }
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::base

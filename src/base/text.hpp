@@ -8,7 +8,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::runtime {
+namespace ebb::base {
 
 inline std::string_view trimmed(std::string_view text) {
   const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -40,4 +40,4 @@ inline Error wrong_value(std::string_view key, std::string_view value, std::stri
           std::string(key) + "=\"" + std::string(value) + "\" is not valid: expected " + std::string(right)};
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::base

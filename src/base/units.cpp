@@ -30,11 +30,11 @@ constexpr std::array kTimeUnits = {
 // The number and the factor of its unit; nothing if the text is not `number [unit]`.
 template <class Units>
 std::optional<std::pair<double, double>> split(std::string_view text, const Units& units) {
-  text = runtime::trimmed(text);
+  text = base::trimmed(text);
   double number = 0;
   const auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (failed != std::errc{} || !std::isfinite(number) || number < 0 || text.front() == '-') return {};
-  const std::string unit = runtime::lower(runtime::trimmed(text.substr(static_cast<std::size_t>(rest - text.data()))));
+  const std::string unit = base::lower(base::trimmed(text.substr(static_cast<std::size_t>(rest - text.data()))));
   for (const Unit& known : units) {
     if (known.name == unit) return std::pair{number, known.factor};
   }
@@ -46,24 +46,24 @@ std::optional<std::pair<double, double>> split(std::string_view text, const Unit
 Result<std::uint64_t> parse_bytes(std::string_view key, std::string_view text) {
   constexpr std::string_view right = "a size such as \"4GiB\", \"512 MiB\", \"1.5GB\" or \"4096\"";
   // Digits alone are read as an integer, so that every count of bytes is exact.
-  const std::string_view bare = runtime::trimmed(text);
+  const std::string_view bare = base::trimmed(text);
   std::uint64_t exact = 0;
   const auto [rest, failed] = std::from_chars(bare.data(), bare.data() + bare.size(), exact);
   constexpr std::string_view too_large = "a size below 8 EiB";
   if (failed == std::errc{} && rest == bare.data() + bare.size()) {
-    if (exact > INT64_MAX) return runtime::wrong_value(key, text, too_large);
+    if (exact > INT64_MAX) return base::wrong_value(key, text, too_large);
     return exact;
   }
   const auto parts = split(text, kByteUnits);
-  if (!parts) return runtime::wrong_value(key, text, right);
+  if (!parts) return base::wrong_value(key, text, right);
   const double bytes = parts->first * parts->second;
-  if (bytes >= 0x1p63) return runtime::wrong_value(key, text, too_large);
+  if (bytes >= 0x1p63) return base::wrong_value(key, text, too_large);
   return static_cast<std::uint64_t>(std::llround(bytes));
 }
 
 Result<Seconds> parse_seconds(std::string_view key, std::string_view text) {
   const auto parts = split(text, kTimeUnits);
-  if (!parts) return runtime::wrong_value(key, text, "a time such as \"10ms\", \"2s\" or \"1.5\" (seconds)");
+  if (!parts) return base::wrong_value(key, text, "a time such as \"10ms\", \"2s\" or \"1.5\" (seconds)");
   return Seconds(parts->first * parts->second);
 }
 

@@ -6,14 +6,14 @@
 #ifdef EBB_WAIT_POINTS
 #include <string_view>
 
-namespace ebb::runtime {
+namespace ebb::base {
 /// Defined by the test program: whether this wait is enabled.
 bool wait_in_place(std::string_view name) noexcept;
-}  // namespace ebb::runtime
+}  // namespace ebb::base
 
-#define EBB_WAIT(name, ...)                                \
-  do {                                                     \
-    if (::ebb::runtime::wait_in_place(#name)) __VA_ARGS__; \
+#define EBB_WAIT(name, ...)                             \
+  do {                                                  \
+    if (::ebb::base::wait_in_place(#name)) __VA_ARGS__; \
   } while (false)
 #else
 #define EBB_WAIT(name, ...) __VA_ARGS__

@@ -4,7 +4,7 @@
 
 #include "os/pages.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{64} << 20;  // of a registration, which holds up the device's other calls
@@ -14,7 +14,7 @@ constexpr std::size_t kPiece = std::size_t{64} << 20;  // of a registration, whi
 Result<void> LoanMemory::begin(std::shared_ptr<std::byte> memory) {
   memory_ = std::move(memory);
   data_ = memory_.get();
-  Result<void> done = pinned_ ? platform::populate(data_, size_) : Result<void>();
+  Result<void> done = pinned_ ? os::populate(data_, size_) : Result<void>();
   for (std::size_t at = 0; done && pinned_ && !device_.host_memory() && at < size_; at += kPiece) {
     const auto pinned = ranges_.pin(device_, data_, {at, std::min(kPiece, size_ - at)}, /*in_use=*/false);
     if (!pinned) done = pinned.error();
@@ -43,4 +43,4 @@ MemoryReport LoanMemory::report() const {
   return report;
 }
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

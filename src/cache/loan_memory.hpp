@@ -4,7 +4,7 @@
 
 #include "cache/tier_memory.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
 /// Nothing, or a loan of `bytes`: one after the other. Of host memory, or of a device's, which `pinned` says not: its
 /// pages are there, and a copy needs no registration.
@@ -13,7 +13,7 @@ namespace ebb::memory {
 /// as for TierMemory.
 class LoanMemory final : public TierMemory {
  public:
-  LoanMemory(platform::Device& device, std::size_t bytes, bool pinned = true)
+  LoanMemory(device::Device& device, std::size_t bytes, bool pinned = true)
       : TierMemory("lent", bytes), device_(device), pinned_(pinned) {}
   ~LoanMemory() override { end(); }
 
@@ -25,9 +25,9 @@ class LoanMemory final : public TierMemory {
   MemoryReport report() const override;
 
  private:
-  platform::Device& device_;
+  device::Device& device_;
   const bool pinned_;
   std::shared_ptr<std::byte> memory_;
 };
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

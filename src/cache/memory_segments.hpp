@@ -8,7 +8,7 @@
 
 #include "cache/tier_memory.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
 /// A lent piece of a tier.
 struct MemorySegment {
@@ -48,4 +48,4 @@ class MemorySegments {
   std::uint64_t end_ = 0;
 };
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

@@ -9,7 +9,7 @@
 #include "device/device.hpp"
 #include "planner/provisioner.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
 /// The ranges of one memory that are registered with its device, and the copies of it in flight. A copy must not cross
 /// the border of a registration, and a range must not be registered while a copy of it is in flight.
@@ -20,11 +20,11 @@ namespace ebb::memory {
 ///    it wait.
 /// 2. copies_mutex_ guards copies_ and is taken last.
 class PinnedRanges {
-  using Range = policy::ByteRange;
+  using Range = planner::ByteRange;
 
  public:
   /// Registers a range; if it is `in_use`, copies of it may begin at any time. False: a copy in flight uses it.
-  Result<bool> pin(platform::Device& device, std::byte* memory, Range range, bool in_use) {
+  Result<bool> pin(device::Device& device, std::byte* memory, Range range, bool in_use) {
     std::unique_lock borders(borders_mutex_);
     // First, so that nothing can fail between a registration and its record.
     if (borders_.capacity() < borders_.size() + 2) borders_.reserve(2 * borders_.size() + 2);
@@ -40,7 +40,7 @@ class PinnedRanges {
     }
     return true;
   }
-  void unpin_all(platform::Device& device, std::byte* memory) noexcept {
+  void unpin_all(device::Device& device, std::byte* memory) noexcept {
     for (const Range& range : pinned_) device.unpin(memory + range.offset, range.length);
     pinned_.clear();
   }
@@ -83,4 +83,4 @@ class PinnedRanges {
   std::vector<Range> pinned_;
 };
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

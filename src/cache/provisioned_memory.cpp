@@ -8,15 +8,15 @@
 #include "os/files.hpp"
 #include "os/processors.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
-using policy::ByteRange;
-using policy::ProvisionEvent;
-using policy::UsedWhen;
+using planner::ByteRange;
+using planner::ProvisionEvent;
+using planner::UsedWhen;
 
 namespace {
 
-constexpr policy::Time kLongestWait = 3600ll * 1000 * 1000 * 1000;  // a later wakeup overflows a condition variable's
+constexpr planner::Time kLongestWait = 3600ll * 1000 * 1000 * 1000;  // a later wakeup overflows a condition variable's
 
 // Out of memory is a refusal too.
 template <typename Work>
@@ -32,44 +32,44 @@ auto attempt(Work work) -> decltype(work()) {
 
 // --- made ------------------------------------------------------------------------------------------------------------
 
-policy::ProvisionSpec usual_provision() {
-  policy::ProvisionSpec spec;
-  spec.touchers = static_cast<int>(std::clamp<unsigned>(platform::usable_processors() / 2, 1, 6));
+planner::ProvisionSpec usual_provision() {
+  planner::ProvisionSpec spec;
+  spec.touchers = static_cast<int>(std::clamp<unsigned>(os::usable_processors() / 2, 1, 6));
   return spec;
 }
 
-MadeMemory incremental_host_memory(platform::Device& device, std::size_t bytes, MemoryOptions options,
-                                   policy::ProvisionSpec spec) {
+MadeMemory incremental_host_memory(device::Device& device, std::size_t bytes, MemoryOptions options,
+                                   planner::ProvisionSpec spec) {
   spec.used_when = !device.host_memory() ? UsedWhen::pinned : options.addresses ? UsedWhen::touched : UsedWhen::always;
   return ProvisionedMemory::make(device, bytes, "incremental", spec, std::move(options));
 }
 
-MadeMemory mapped_device_memory(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  policy::ProvisionSpec spec = usual_provision();
+MadeMemory mapped_device_memory(device::Device& device, std::size_t bytes, MemoryOptions options) {
+  planner::ProvisionSpec spec = usual_provision();
   spec.used_when = device.host_memory() ? UsedWhen::always : UsedWhen::touched;
   if (spec.used_when == UsedWhen::touched) {
-    spec.piece = platform::round_up(std::max<std::size_t>(options.map_piece, 1), device.map_granule());
-    spec.lead = policy::kAllAhead;
+    spec.piece = os::round_up(std::max<std::size_t>(options.map_piece, 1), device.map_granule());
+    spec.lead = planner::kAllAhead;
     spec.touchers = 1;
   }
   return ProvisionedMemory::make(device, bytes, "mapped", spec, std::move(options));
 }
 
-MadeMemory ProvisionedMemory::make(platform::Device& device, std::size_t bytes, std::string strategy,
-                                   policy::ProvisionSpec spec, MemoryOptions options) {
-  if (bytes > SIZE_MAX - platform::kBlock) {
+MadeMemory ProvisionedMemory::make(device::Device& device, std::size_t bytes, std::string strategy,
+                                   planner::ProvisionSpec spec, MemoryOptions options) {
+  if (bytes > SIZE_MAX - os::kBlock) {
     return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes exceed the address space"};
   }
-  std::unique_ptr<ProvisionedMemory> made(new ProvisionedMemory(device, platform::round_up(bytes), std::move(strategy),
-                                                                spec.used_when, std::move(options)));
+  std::unique_ptr<ProvisionedMemory> made(
+      new ProvisionedMemory(device, os::round_up(bytes), std::move(strategy), spec.used_when, std::move(options)));
   if (made->size_ > 0) {
     if (const auto started = made->start(spec); !started) return started.error();
   }
   return std::unique_ptr<TierMemory>(std::move(made));
 }
 
-ProvisionedMemory::ProvisionedMemory(platform::Device& device, std::size_t size, std::string strategy,
-                                     UsedWhen used_when, MemoryOptions options)
+ProvisionedMemory::ProvisionedMemory(device::Device& device, std::size_t size, std::string strategy, UsedWhen used_when,
+                                     MemoryOptions options)
     : TierMemory(std::move(strategy), size), device_(device), used_when_(used_when), options_(std::move(options)) {}
 
 Result<void> ProvisionedMemory::reserve_addresses() {
@@ -78,11 +78,11 @@ Result<void> ProvisionedMemory::reserve_addresses() {
     data_ = options_.addresses.get();
     return {};
   }
-  Result<std::byte*> reserved = mapped() ? device_.reserve(size_) : platform::map_pages(size_);
+  Result<std::byte*> reserved = mapped() ? device_.reserve(size_) : os::map_pages(size_);
   const std::string refused = reserved ? "" : reserved.error().message;
   for (int half = 0; !reserved && half < 3 && !mapped() && !options_.whole; ++half) {
-    addresses_ = platform::round_up(addresses_ / 2);
-    reserved = platform::map_pages(addresses_);
+    addresses_ = os::round_up(addresses_ / 2);
+    reserved = os::map_pages(addresses_);
   }
   if (!reserved) return Error{Errc::out_of_memory, refused};
   data_ = *reserved;
@@ -90,11 +90,11 @@ Result<void> ProvisionedMemory::reserve_addresses() {
   return {};
 }
 
-Result<void> ProvisionedMemory::start(policy::ProvisionSpec spec) {
+Result<void> ProvisionedMemory::start(planner::ProvisionSpec spec) {
   if (auto reserved = reserve_addresses(); !reserved) return reserved;
-  if (used_when_ == UsedWhen::pinned && !options_.addresses) platform::keep_from_children(data_, addresses_);
+  if (used_when_ == UsedWhen::pinned && !options_.addresses) os::keep_from_children(data_, addresses_);
   spec.capacity = limit_ = addresses_;
-  if (used_when_ == UsedWhen::always && addresses_ <= platform::kHugePage) {
+  if (used_when_ == UsedWhen::always && addresses_ <= os::kHugePage) {
     ready_ = addresses_;  // written sooner than touched by a thread that would have to be started
     return {};
   }
@@ -140,8 +140,7 @@ void ProvisionedMemory::stop() {
 ProvisionedMemory::~ProvisionedMemory() {
   stop();
   ranges_.unpin_all(device_, data_);
-  if (data_ && !options_.addresses)
-    mapped() ? device_.unreserve(data_, size_) : platform::unmap_pages(data_, addresses_);
+  if (data_ && !options_.addresses) mapped() ? device_.unreserve(data_, size_) : os::unmap_pages(data_, addresses_);
 }
 
 // --- from callers ----------------------------------------------------------------------------------------------------
@@ -162,7 +161,7 @@ void ProvisionedMemory::want(std::size_t end) {
 std::size_t ProvisionedMemory::untouched(std::size_t end) const {
   if (used_when_ != UsedWhen::always || finished_.load(std::memory_order_relaxed)) return 0;
   std::lock_guard lock(mutex_);
-  const policy::ProvisionState& state = provisioner_->state();
+  const planner::ProvisionState& state = provisioner_->state();
   return std::max(std::min(end, state.limit), state.touched) - state.touched;
 }
 
@@ -192,9 +191,9 @@ MemoryReport ProvisionedMemory::report() const {
   std::lock_guard lock(mutex_);
   MemoryReport report = TierMemory::report();
   report.trouble = troubles_;
-  report.huge_pages = !mapped() && size_ >= platform::kHugePage && platform::huge_pages().on;
+  report.huge_pages = !mapped() && size_ >= os::kHugePage && os::huge_pages().on;
   if (!provisioner_) return report;
-  const policy::ProvisionState& state = provisioner_->state();
+  const planner::ProvisionState& state = provisioner_->state();
   (mapped() ? report.mapped : report.touched) = state.touched;
   report.pinned = state.pinned;
   report.piece = mapped() ? 0 : state.piece;
@@ -207,7 +206,7 @@ MemoryReport ProvisionedMemory::report() const {
 void ProvisionedMemory::submit(ProvisionEvent event) {
   if (ended_) return;
   event.now = now();
-  const policy::ProvisionCommands out = provisioner_->on(event);
+  const planner::ProvisionCommands out = provisioner_->on(event);
   if (options_.record) options_.record(*provisioner_, event, out);
   todo_.touch.insert(todo_.touch.end(), out.touch.begin(), out.touch.end());
   todo_.take_ticket = todo_.take_ticket || out.take_ticket;
@@ -225,7 +224,7 @@ void ProvisionedMemory::submit(ProvisionEvent event) {
 }
 
 void ProvisionedMemory::report_troubles() {
-  const policy::ProvisionState& state = provisioner_->state();
+  const planner::ProvisionState& state = provisioner_->state();
   // The limit may fall again while something is being touched.
   add_trouble(state.touch_failed && !state.touching, 2, [&] { return limit_text(state.limit) + touch_error_; });
   add_trouble(state.pin_failed, 4, [&] {
@@ -277,10 +276,10 @@ bool ProvisionedMemory::notify(std::unique_lock<std::mutex>& lock) {
 
 // Until there may be work, or the provisioner wants to be called.
 void ProvisionedMemory::wait(std::condition_variable& work, std::unique_lock<std::mutex>& lock) {
-  const policy::Time time = now();
+  const planner::Time time = now();
   if (todo_.wakeup <= time) {
     submit({});
-  } else if (todo_.wakeup == policy::kNever) {
+  } else if (todo_.wakeup == planner::kNever) {
     work.wait(lock);
   } else {
     work.wait_for(lock, std::chrono::nanoseconds(std::min(todo_.wakeup - time, kLongestWait)));
@@ -336,7 +335,7 @@ void ProvisionedMemory::touch_pieces() {
 
 // Only this thread enters and leaves the queue.
 void ProvisionedMemory::pin_pieces() {
-  const auto left = [](platform::PinQueue* queue) { queue->leave(); };
+  const auto left = [](os::PinQueue* queue) { queue->leave(); };
   std::unique_lock lock(mutex_);
   while (!stop_.stop_requested()) {
     if (notify(lock)) continue;
@@ -345,9 +344,9 @@ void ProvisionedMemory::pin_pieces() {
       continue;
     }
     lock.unlock();
-    platform::PinQueue* const queue = options_.queue.get();
+    os::PinQueue* const queue = options_.queue.get();
     if (queue && !queue->wait(stop_.get_token())) return;
-    std::unique_ptr<platform::PinQueue, decltype(left)> turn(queue, left);
+    std::unique_ptr<os::PinQueue, decltype(left)> turn(queue, left);
     const std::string alone = queue ? queue->trouble() : std::string();
     lock.lock();
     add_trouble(!alone.empty(), 32,
@@ -355,10 +354,10 @@ void ProvisionedMemory::pin_pieces() {
     submit({.kind = ProvisionEvent::called});
     const auto range = std::exchange(todo_.pin, {});
     lock.unlock();
-    const policy::Time begun = now();
+    const planner::Time begun = now();
     const Result<bool> pinned = attempt(
         [&] { return range ? ranges_.pin(device_, data_, *range, range->offset < ready()) : Result<bool>(false); });
-    const policy::Time took = now() - begun;
+    const planner::Time took = now() - begun;
     turn.reset();
     lock.lock();
     if (!pinned) pin_error_ = pinned.error().message;
@@ -370,4 +369,4 @@ void ProvisionedMemory::pin_pieces() {
   }
 }
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

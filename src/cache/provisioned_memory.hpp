@@ -11,7 +11,7 @@
 
 #include "cache/tier_memory.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
 /// Thread safety: every method may be called from any thread.
 /// 1. mutex_ guards the provisioner, what it has commanded and what is reported. It is not held while pages are
@@ -22,7 +22,7 @@ namespace ebb::memory {
 class ProvisionedMemory final : public TierMemory {
  public:
   /// Sets the capacity of `spec`.
-  static MadeMemory make(platform::Device& device, std::size_t bytes, std::string strategy, policy::ProvisionSpec spec,
+  static MadeMemory make(device::Device& device, std::size_t bytes, std::string strategy, planner::ProvisionSpec spec,
                          MemoryOptions options);
   ~ProvisionedMemory() override;
 
@@ -34,30 +34,30 @@ class ProvisionedMemory final : public TierMemory {
   MemoryReport report() const override;
 
  private:
-  ProvisionedMemory(platform::Device& device, std::size_t size, std::string strategy, policy::UsedWhen used_when,
+  ProvisionedMemory(device::Device& device, std::size_t size, std::string strategy, planner::UsedWhen used_when,
                     MemoryOptions options);
-  Result<void> start(policy::ProvisionSpec spec);
+  Result<void> start(planner::ProvisionSpec spec);
   Result<void> reserve_addresses();
   Result<void> start_thread(void (ProvisionedMemory::*work)());
   void run(void (ProvisionedMemory::*work)()) noexcept;
   void touch_pieces();
   void pin_pieces();
-  Result<void> touch(policy::ByteRange range);
-  bool mapped() const { return used_when_ == policy::UsedWhen::touched && !options_.addresses; }
+  Result<void> touch(planner::ByteRange range);
+  bool mapped() const { return used_when_ == planner::UsedWhen::touched && !options_.addresses; }
   std::size_t untouched(std::size_t end) const;
-  void from_caller(policy::ProvisionEvent event, const Result<void>& left = {});
+  void from_caller(planner::ProvisionEvent event, const Result<void>& left = {});
   // With mutex_ held.
-  void submit(policy::ProvisionEvent event);
+  void submit(planner::ProvisionEvent event);
   void report_troubles();
   void add_trouble(bool now, std::uint8_t kind, const auto& text);
   void publish(std::size_t ready, std::size_t limit);
   bool notify(std::unique_lock<std::mutex>& lock);
   void wait(std::condition_variable& work, std::unique_lock<std::mutex>& lock);
   std::string limit_text(std::size_t bytes) const;
-  policy::Time now() const { return options_.clock->now(); }
+  planner::Time now() const { return options_.clock->now(); }
 
-  platform::Device& device_;
-  const policy::UsedWhen used_when_;
+  device::Device& device_;
+  const planner::UsedWhen used_when_;
   const MemoryOptions options_;
   std::size_t addresses_ = 0;  // behind data_
   std::atomic<std::size_t> wanted_{0};
@@ -65,8 +65,8 @@ class ProvisionedMemory final : public TierMemory {
 
   mutable std::mutex mutex_;
   std::condition_variable touch_work_, pin_work_;
-  std::optional<policy::Provisioner> provisioner_;
-  policy::ProvisionCommands todo_;
+  std::optional<planner::Provisioner> provisioner_;
+  planner::ProvisionCommands todo_;
   std::string touch_error_, pin_error_;
   std::uint8_t reported_ = 0;              // kinds of trouble that were reported, one bit each
   std::string troubles_;                   // all of them
@@ -79,4 +79,4 @@ class ProvisionedMemory final : public TierMemory {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

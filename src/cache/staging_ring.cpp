@@ -7,20 +7,20 @@
 
 #include "os/files.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
-Result<StagingRing> StagingRing::create(platform::Device& device, std::size_t slot_bytes, std::size_t slots,
-                                        bool direct, MemoryOptions options, policy::Time pin_deadline, bool ahead) {
-  if (slot_bytes % platform::kBlock) throw std::logic_error("a ring's slots are multiples of 4096 bytes");
+Result<StagingRing> StagingRing::create(device::Device& device, std::size_t slot_bytes, std::size_t slots, bool direct,
+                                        MemoryOptions options, planner::Time pin_deadline, bool ahead) {
+  if (slot_bytes % os::kBlock) throw std::logic_error("a ring's slots are multiples of 4096 bytes");
   if (slots && slot_bytes > SIZE_MAX / 2 / slots) {
     return Error{Errc::out_of_memory, "a staging ring of " + std::to_string(slots) + " slots of " +
                                           std::to_string(slot_bytes) + " bytes fits no memory"};
   }
   const std::size_t bytes = 2 * slot_bytes * slots;
-  policy::ProvisionSpec spec;
+  planner::ProvisionSpec spec;
   spec.piece = spec.largest_piece = slot_bytes;
   spec.touchers = 1;
-  spec.lead = policy::kAllAhead;
+  spec.lead = planner::kAllAhead;
   spec.pin_deadline = pin_deadline;
   options.whole = true;
   // Ordinary memory is not registered, so touching it blocks none of the program's work.
@@ -50,4 +50,4 @@ void StagingRing::stop() {
   if (memory_) memory_->stop();
 }
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

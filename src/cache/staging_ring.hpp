@@ -4,7 +4,7 @@
 
 #include "cache/tier_memory.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
 /// The slots through which bytes pass between places that no link joins. Only memory: which slot is whose, the planner
 /// says (it counts offsets from the first byte; slots of one direction, then those of the other). The slots come one
@@ -16,9 +16,9 @@ class StagingRing {
   StagingRing() = default;
   /// `slots` slots of `slot_bytes` (a multiple of 4096) for each of the two directions; `direct`: all of them before it
   /// returns; not `ahead`: ordinary memory that is touched only as it is used. Error out_of_memory.
-  static Result<StagingRing> create(platform::Device& device, std::size_t slot_bytes, std::size_t slots, bool direct,
+  static Result<StagingRing> create(device::Device& device, std::size_t slot_bytes, std::size_t slots, bool direct,
                                     MemoryOptions options = {},
-                                    policy::Time pin_deadline = policy::ProvisionSpec{}.pin_deadline,
+                                    planner::Time pin_deadline = planner::ProvisionSpec{}.pin_deadline,
                                     bool ahead = true);
 
   std::size_t size() const noexcept { return memory_ ? memory_->size() : 0; }
@@ -38,4 +38,4 @@ class StagingRing {
   std::size_t slot_bytes_ = 0, slots_ = 0;
 };
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

@@ -5,13 +5,13 @@
 #include "os/files.hpp"
 #include "os/pages.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 namespace {
 
 /// Memory that is allocated completely at the start.
 class DirectMemory final : public TierMemory {
  public:
-  DirectMemory(platform::Device& device, std::byte* memory, std::size_t bytes, bool host)
+  DirectMemory(device::Device& device, std::byte* memory, std::size_t bytes, bool host)
       : TierMemory("direct", bytes), device_(device), host_(host) {
     data_ = memory;
     ready_ = limit_ = bytes;
@@ -28,7 +28,7 @@ class DirectMemory final : public TierMemory {
   }
 
  private:
-  platform::Device& device_;
+  device::Device& device_;
   const bool host_;
 };
 
@@ -38,14 +38,14 @@ class UntouchedMemory final : public TierMemory {
     data_ = memory;
     ready_ = limit_ = bytes;
   }
-  ~UntouchedMemory() override { platform::unmap_pages(data_, size_); }
+  ~UntouchedMemory() override { os::unmap_pages(data_, size_); }
 };
 
-MadeMemory direct(platform::Device& device, std::size_t bytes, bool host) {
-  if (bytes > SIZE_MAX - platform::kBlock) {
+MadeMemory direct(device::Device& device, std::size_t bytes, bool host) {
+  if (bytes > SIZE_MAX - os::kBlock) {
     return Error{Errc::out_of_memory, std::to_string(bytes) + " bytes exceed the address space"};
   }
-  bytes = platform::round_up(bytes);
+  bytes = os::round_up(bytes);
   std::byte* memory = nullptr;
   if (bytes > 0) {
     const Result<std::byte*> had = host ? device.allocate_host(bytes) : device.allocate(bytes);
@@ -57,12 +57,12 @@ MadeMemory direct(platform::Device& device, std::size_t bytes, bool host) {
 
 }  // namespace
 
-MadeMemory direct_host_memory(platform::Device& device, std::size_t bytes) { return direct(device, bytes, true); }
-MadeMemory direct_device_memory(platform::Device& device, std::size_t bytes) { return direct(device, bytes, false); }
+MadeMemory direct_host_memory(device::Device& device, std::size_t bytes) { return direct(device, bytes, true); }
+MadeMemory direct_device_memory(device::Device& device, std::size_t bytes) { return direct(device, bytes, false); }
 
 MadeMemory untouched_host_memory(std::size_t bytes) {
-  bytes = platform::round_up(bytes);
-  const Result<std::byte*> had = platform::map_pages(bytes);
+  bytes = os::round_up(bytes);
+  const Result<std::byte*> had = os::map_pages(bytes);
   if (!had) return had.error();
   return std::unique_ptr<TierMemory>(std::make_unique<UntouchedMemory>(*had, bytes));
 }
@@ -76,4 +76,4 @@ MemoryReport TierMemory::report() const {
   return report;
 }
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

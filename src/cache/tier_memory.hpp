@@ -16,7 +16,7 @@
 #include "os/pin_queue.hpp"
 #include "planner/provisioner.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
 struct MemoryOptions {
   /// ready() grew or limit() fell. Called from provisioning threads with no lock held, perhaps several at once, and
@@ -26,13 +26,13 @@ struct MemoryOptions {
   /// `changed` is.
   std::function<void(const std::string&)> trouble;
   /// The time of its provisioning.
-  std::shared_ptr<platform::Clock> clock = std::make_shared<platform::SteadyClock>();
+  std::shared_ptr<os::Clock> clock = std::make_shared<os::SteadyClock>();
   /// What a provisioner gave for an event, every one of them in order. Called with a lock of the memory's held, and
   /// perhaps the caller's: it must call nothing of either.
-  std::function<void(const policy::Provisioner&, const policy::ProvisionEvent&, const policy::ProvisionCommands&)>
+  std::function<void(const planner::Provisioner&, const planner::ProvisionEvent&, const planner::ProvisionCommands&)>
       record;
   /// Orders registrations with those of other processes; null: no order.
-  std::unique_ptr<platform::PinQueue> queue;
+  std::unique_ptr<os::PinQueue> queue;
   /// Addresses of host memory that the caller provides, of the whole size; held as long as the memory. It is used only
   /// after it was touched. Null: anonymous pages.
   std::shared_ptr<std::byte> addresses = {};
@@ -43,7 +43,7 @@ struct MemoryOptions {
   /// and an eighth of them, which becomes the limit.
   bool whole = false;
   /// Makes pages present and keeps their contents; called from several threads.
-  std::function<Result<void>(std::byte*, std::size_t)> touch = platform::populate;
+  std::function<Result<void>(std::byte*, std::size_t)> touch = os::populate;
   /// Whether this many more bytes of ordinary memory, which is used before it is touched, are available. On an error
   /// the memory ends before them. Called from the threads that call want().
   std::function<Result<void>(std::size_t)> left = [](std::size_t) { return Result<void>(); };
@@ -118,17 +118,17 @@ using MadeMemory = Result<std::unique_ptr<TierMemory>>;
 // `bytes` are rounded up to 4096; 0 gives memory of no bytes. Error out_of_memory.
 
 /// Memory that is all there when these return: from Device::allocate_host() and Device::allocate().
-MadeMemory direct_host_memory(platform::Device& device, std::size_t bytes);
-MadeMemory direct_device_memory(platform::Device& device, std::size_t bytes);
+MadeMemory direct_host_memory(device::Device& device, std::size_t bytes);
+MadeMemory direct_device_memory(device::Device& device, std::size_t bytes);
 /// Ordinary memory whose pages come as they are written.
 MadeMemory untouched_host_memory(std::size_t bytes);
 /// The usual spec, with as many touching threads as do not hold up a program on this machine.
-policy::ProvisionSpec usual_provision();
+planner::ProvisionSpec usual_provision();
 /// Addresses at once. Pages are touched and registered with the device in the background, as far as they are needed;
 /// memory of a device that is ordinary memory is used before that. Of `spec`, capacity and used_when are set here.
-MadeMemory incremental_host_memory(platform::Device& device, std::size_t bytes, MemoryOptions options = {},
-                                   policy::ProvisionSpec spec = usual_provision());
+MadeMemory incremental_host_memory(device::Device& device, std::size_t bytes, MemoryOptions options = {},
+                                   planner::ProvisionSpec spec = usual_provision());
 /// Addresses and the first piece at once, the other pieces in the background (hipc22 sec. IV-A).
-MadeMemory mapped_device_memory(platform::Device& device, std::size_t bytes, MemoryOptions options = {});
+MadeMemory mapped_device_memory(device::Device& device, std::size_t bytes, MemoryOptions options = {});
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

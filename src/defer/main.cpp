@@ -15,7 +15,7 @@
 namespace {
 
 using namespace ebb::defer;
-using ebb::platform::describe_errno;
+using ebb::os::describe_errno;
 constexpr int kRefused = 2, kNotStored = 1, kNotFound = 127, kNotRun = 126;
 
 int say(int status, const std::string& line) {
@@ -89,7 +89,7 @@ int main(int count, char** words) {
     ::execvp(words[4], words + 4);
     return say(errno == ENOENT ? kNotFound : kNotRun, std::string(words[4]) + ": " + describe_errno(errno));
   }
-  Writer writer(*memory, root, given ? given : ebb::platform::available_host_memory() / 4);
+  Writer writer(*memory, root, given ? given : ebb::os::available_host_memory() / 4);
   const int status = wait_for(program, taken);
   const auto ended = std::chrono::steady_clock::now();
   for (const timespec none{}; ::sigtimedwait(&taken, nullptr, &none) > 0;) continue;  // meant for the program

@@ -16,7 +16,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace ebb::platform {
+namespace ebb::device {
 
 #ifdef EBB_STREAMS
 namespace {
@@ -61,4 +61,4 @@ void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
 }
 #endif
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

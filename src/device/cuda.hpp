@@ -12,7 +12,7 @@
 #include "device/peer_pairs.hpp"
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 struct CudaFound {
   int ordinal = 0;
@@ -46,4 +46,4 @@ Result<std::unique_ptr<PeerFabric>> make_cuda_fabric(int ordinal);
 /// The way from one GPU to another, as the driver describes it. Opens no context.
 PeerLink cuda_peer_link(int from, int to);
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -13,7 +13,7 @@
 #include "device/zones.hpp"
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 // On a GPU, the driver's own handles: application streams and ours are named alike.
 using StreamId = std::uintptr_t;
@@ -126,4 +126,4 @@ class Device {
 /// Ordinary memory; each stream is a thread that copies in order.
 std::unique_ptr<Device> make_host_device();
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

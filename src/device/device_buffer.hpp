@@ -4,7 +4,7 @@
 
 #include "device/device.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 /// Memory of a device, or of the host for its copies, for as long as this lasts. Move-only; moved-from is empty.
 class DeviceBuffer {
@@ -43,4 +43,4 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

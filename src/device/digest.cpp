@@ -6,7 +6,7 @@
 
 #include "device/digest_mix.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -41,4 +41,4 @@ void put_parts(Digest* parts, const Digest& whole) noexcept {
   std::fill_n(parts + 1, kDigestParts - 1, Digest());
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

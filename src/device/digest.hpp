@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ebb::platform {
+namespace ebb::device {
 
 /// 128 bits that show whether memory was written to since. Not cryptographic: it detects accidents, not attackers.
 ///
@@ -27,4 +27,4 @@ Digest sum_of(const Digest* parts) noexcept;
 /// All parts of a digest that was computed at once.
 void put_parts(Digest* parts, const Digest& whole) noexcept;
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -4,7 +4,7 @@
 
 #include "device/on_both.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 inline constexpr std::uint64_t kDigestStep = 0x9E3779B97F4A7C15u, kDigestStart = 0xD1B54A32D192ED03u;
 
@@ -26,4 +26,4 @@ EBB_ON_BOTH void digest_add(std::uint64_t& low, std::uint64_t& high, std::uint64
 #endif
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

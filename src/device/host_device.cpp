@@ -15,7 +15,7 @@
 #include "os/memory_guard.hpp"
 #include "os/pages.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 /// Thread safety: as Device.
@@ -31,27 +31,27 @@ class HostDevice final : public Device {
   std::string_view name() const noexcept override { return "host memory"; }
   bool host_memory() const noexcept override { return true; }
   Result<std::byte*> allocate(std::size_t bytes) override {
-    Result<std::byte*> memory = map_pages(bytes);
-    if (memory) touch_pages(*memory, bytes);
+    Result<std::byte*> memory = os::map_pages(bytes);
+    if (memory) os::touch_pages(*memory, bytes);
     return memory;
   }
-  void free(std::byte* memory, std::size_t bytes) noexcept override { unmap_pages(memory, bytes); }
+  void free(std::byte* memory, std::size_t bytes) noexcept override { os::unmap_pages(memory, bytes); }
   Result<std::byte*> allocate_host(std::size_t bytes) override { return allocate(bytes); }
   void free_host(std::byte* memory, std::size_t bytes) noexcept override { free(memory, bytes); }
-  std::uint64_t free_bytes() noexcept override { return free_host_memory(); }
+  std::uint64_t free_bytes() noexcept override { return os::free_host_memory(); }
 
   // Reserved addresses are ordinary untouched memory: a copy that comes before map() finds memory all the same.
   Result<std::byte*> reserve(std::size_t bytes) override {
-    if (bytes > SIZE_MAX - kHugePage) return map_pages(bytes);  // which refuses it by name
-    return map_pages(round_up(bytes, kHugePage));
+    if (bytes > SIZE_MAX - os::kHugePage) return os::map_pages(bytes);  // which refuses it by name
+    return os::map_pages(os::round_up(bytes, os::kHugePage));
   }
   Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
-    if (at % kBlock) throw std::logic_error("a piece to be mapped does not begin at a multiple of map_granule()");
-    return populate(range + at, bytes);
+    if (at % os::kBlock) throw std::logic_error("a piece to be mapped does not begin at a multiple of map_granule()");
+    return os::populate(range + at, bytes);
   }
-  std::size_t map_granule() const noexcept override { return kBlock; }
+  std::size_t map_granule() const noexcept override { return os::kBlock; }
   void unreserve(std::byte* range, std::size_t bytes) noexcept override {
-    unmap_pages(range, round_up(bytes, kHugePage));
+    os::unmap_pages(range, os::round_up(bytes, os::kHugePage));
   }
   Result<void> pin(std::byte*, std::size_t) override { return {}; }
   void unpin(std::byte*, std::size_t) noexcept override {}
@@ -95,7 +95,7 @@ class HostDevice final : public Device {
 
   Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override {
     if (stream == kInlineStream) {
-      if (try_touch([&] { copy_bytes(to, from, bytes); })) return {};
+      if (os::try_touch([&] { copy_bytes(to, from, bytes); })) return {};
       return Error{Errc::invalid_argument, "the system refused memory that was copied from or to"};
     }
     std::lock_guard lock(mutex_);
@@ -273,4 +273,4 @@ class HostDevice final : public Device {
 
 std::unique_ptr<Device> make_host_device() { return std::make_unique<HostDevice>(); }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

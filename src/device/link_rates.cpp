@@ -5,7 +5,7 @@
 #include <chrono>
 #include <functional>
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 constexpr int kRepeats = 5;
@@ -101,4 +101,4 @@ Result<machine::LinkRates> measure_links(Device& device, std::size_t span) {
   return rates;
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

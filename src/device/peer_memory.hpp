@@ -8,7 +8,7 @@
 #include "ebbtide/error.hpp"
 #include "os/own_descriptors.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 /// Physical memory that a device lends. It has no address: who wants to touch it maps it, the lender too. It is freed
 /// when this object, all descriptors of it and all its mappings are gone, in every process: a lender that ends or is
@@ -20,7 +20,7 @@ class LentMemory {
   virtual std::size_t bytes() const noexcept = 0;
   /// A new descriptor of the memory, to be sent (LocalConnection::send()). It keeps the memory allocated
   /// until it is closed. Error io_error.
-  virtual Result<OwnDescriptor> descriptor() const = 0;
+  virtual Result<os::OwnDescriptor> descriptor() const = 0;
 };
 
 /// One device's end of the links to its peers.
@@ -60,4 +60,4 @@ std::unique_ptr<PeerFabric> make_host_fabric();
 /// The fabric of a GPU's device; of any other, make_host_fabric().
 Result<std::unique_ptr<PeerFabric>> make_peer_fabric(const Device& device);
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -6,7 +6,7 @@
 
 #include "device/cuda.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 constexpr std::size_t kProbed = std::size_t{8} << 20;  // bytes; the host draws and compares them
@@ -70,4 +70,4 @@ std::vector<PeerPair> cuda_peer_pairs(std::size_t bytes) {
   return pairs;
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

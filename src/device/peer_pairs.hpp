@@ -8,7 +8,7 @@
 #include "device/peer_probe.hpp"
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 /// What the driver says of the way from one GPU to another.
 struct PeerLink {
@@ -40,4 +40,4 @@ struct PeerPair {
 /// Every ordered pair of the GPUs that this process may use, tried one after another. Opens a context on each.
 std::vector<PeerPair> cuda_peer_pairs(std::size_t bytes);
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

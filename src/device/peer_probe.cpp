@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 constexpr int kPeerRuns = 5;
@@ -158,4 +158,4 @@ Result<PeerRates> measure_peer(PeerView view, std::size_t bytes) {
   return PeerRates{*store, *load};
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

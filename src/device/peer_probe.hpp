@@ -6,7 +6,7 @@
 #include "device/device.hpp"
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 /// Where a device has mapped peer memory (PeerFabric::map()).
 struct PeerView {
@@ -28,4 +28,4 @@ struct PeerRates {
 /// Medians of a few copies of `bytes`. Overwrites the memory. Errors: out_of_memory, io_error.
 Result<PeerRates> measure_peer(PeerView view, std::size_t bytes);
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

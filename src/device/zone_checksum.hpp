@@ -7,7 +7,7 @@
 #include "device/digest.hpp"
 #include "device/on_both.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 inline constexpr unsigned kSumLanes = 8, kSumBlock = 1024, kSumStripes = kSumBlock / 64;
 
@@ -91,4 +91,4 @@ EBB_ON_BOTH std::uint64_t sum_end(const std::uint64_t* states, const std::uint64
   return sum ^ (sum >> 32);
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 bool zone_aligned(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory) % kZoneAlignment == 0; }
@@ -76,4 +76,4 @@ Result<void> ZoneTracker::settle(StreamId stream, const PlacedZone* list, std::u
   return run(stream, SettleZones{zones_, tables_, list, n});
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

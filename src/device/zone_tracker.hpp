@@ -6,7 +6,7 @@
 #include "device/device.hpp"
 #include "device/zones.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 /// Finds which zones of one piece of device memory changed, by their digests, packs those, and puts packed zones back.
 /// No page of a GPU can be protected against writes: reading everything, at the memory's bandwidth, is how writes show.
@@ -61,4 +61,4 @@ class ZoneTracker {
   bool first_ = true;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

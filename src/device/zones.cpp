@@ -3,7 +3,7 @@
 #include <cstring>
 #include <xxhash.h>  // compiled into this file (ebb_xxhash): there is nothing to link
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 Digest zone_digest(const Zones& zones, std::uint64_t number) {
@@ -59,4 +59,4 @@ void do_zones(const ZoneJob& job) noexcept {
   std::visit([](const auto& one) { do_job(one); }, job);
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

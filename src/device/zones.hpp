@@ -8,7 +8,7 @@
 #include "device/digest.hpp"
 #include "device/on_both.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 inline constexpr std::uint32_t kLeastZone = 4096, kMostZone = 1 << 20;
 /// Packed zones begin at multiples of this, and so does the memory that has zones.
@@ -124,4 +124,4 @@ EBB_ON_BOTH ZonePacking packing_of(const GatherZones& job) {
   return {packed, begin, begin + bytes};
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -95,8 +95,8 @@ Result<void> Directory::drop_left_over(const FileName& writing) const {
 
 void Directory::begin_retention() const {
   if (engine_->retention().keep_last == 0) return;
-  engine_->on_files_durable([](runtime::Engine& engine, const std::optional<std::string>& history) {
-    const Directory files(std::shared_ptr<runtime::Engine>(std::shared_ptr<void>(), &engine));  // does not keep it
+  engine_->on_files_durable([](store::Engine& engine, const std::optional<std::string>& history) {
+    const Directory files(std::shared_ptr<store::Engine>(std::shared_ptr<void>(), &engine));  // does not keep it
     const auto part = history ? parse_history(*history) : std::nullopt;
     const auto parts = files.parts(part ? std::optional(part->file.name) : std::nullopt);
     if (!parts) return;
@@ -115,8 +115,8 @@ void Directory::begin_retention() const {
 
 // Drops what newer files make up for. What is not safe yet makes up for nothing.
 void Directory::retire(const Parts& of_one_name) const {
-  std::vector<policy::Retained> newest_first;
-  std::vector<std::pair<std::vector<std::string>, runtime::Engine::Standing>> files;
+  std::vector<planner::Retained> newest_first;
+  std::vector<std::pair<std::vector<std::string>, store::Engine::Standing>> files;
   std::uint64_t last_write = 0;
   for (auto at = of_one_name.rbegin(); at != of_one_name.rend(); ++at) {
     if (!has_record(at->second)) continue;
@@ -126,7 +126,7 @@ void Directory::retire(const Parts& of_one_name) const {
     last_write = std::max(last_write, standing.order);
     files.emplace_back(std::move(names), standing);
   }
-  for (const auto& [place, goes] : policy::dispensable(engine_->retention(), newest_first))
+  for (const auto& [place, goes] : planner::dispensable(engine_->retention(), newest_first))
     if (goes) engine_->drop_unchanged(files[place].first, files[place].second);
 }
 

@@ -20,7 +20,7 @@ class Directory {
   /// The parts of each file that has versions: names of its histories behind FileName::prefix().
   using Parts = std::map<std::pair<std::string, Version>, std::vector<std::string>>;
 
-  explicit Directory(std::shared_ptr<runtime::Engine> engine) : engine_(std::move(engine)) {}
+  explicit Directory(std::shared_ptr<store::Engine> engine) : engine_(std::move(engine)) {}
 
   History history(std::string name) const { return engine_->view(std::move(name)); }
   /// Why a call of the program may not begin, if so.
@@ -45,7 +45,7 @@ class Directory {
  private:
   void retire(const Parts& of_one_name) const;
 
-  std::shared_ptr<runtime::Engine> engine_;
+  std::shared_ptr<store::Engine> engine_;
 };
 
 }  // namespace ebb::files

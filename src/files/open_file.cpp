@@ -75,7 +75,7 @@ Result<std::uint64_t> OpenFile::read(std::span<std::byte> to, const Interrupt& i
       window_ = std::move(window);
       window_at_ = position_;
     }
-    if (!platform::try_copy(to.data(), window_.data() + (position_ - window_at_), wanted)) return unusable(false);
+    if (!os::try_copy(to.data(), window_.data() + (position_ - window_at_), wanted)) return unusable(false);
   }
   position_ += wanted;
   return wanted;
@@ -96,11 +96,11 @@ Result<void> OpenFile::read_at(std::uint64_t position, std::span<std::byte> to, 
         give_back();
         return bytes.error();
       }
-      if (!platform::try_copy(to.data(), *bytes + from, length)) {
+      if (!os::try_copy(to.data(), *bytes + from, length)) {
         give_back();
         return unusable(false);
       }
-    } else if (!platform::try_touch([&] { std::memset(to.data(), 0, length); })) {
+    } else if (!os::try_touch([&] { std::memset(to.data(), 0, length); })) {
       give_back();
       return unusable(false);
     }
@@ -113,7 +113,7 @@ Result<void> OpenFile::read_at(std::uint64_t position, std::span<std::byte> to, 
 
 void OpenFile::give_back() {
   std::erase_if(loaded_, [&](std::uint64_t index) {
-    std::optional<runtime::LoadedPiece>& loaded = pieces_.at(index).loaded;
+    std::optional<store::LoadedPiece>& loaded = pieces_.at(index).loaded;
     if (!loaded->lent()) return false;
     loaded.reset();
     return true;
@@ -134,7 +134,7 @@ Result<void> OpenFile::write(std::span<const std::byte> from, const Interrupt& i
     const std::uint64_t length = std::min<std::uint64_t>(from.size(), place.bytes - at);
     std::byte* const memory = filling.memory->data();
     if (at > filling.filled) std::memset(memory + filling.filled, 0, at - filling.filled);
-    if (!platform::try_copy(memory + at, from.data(), length)) return unusable(true);
+    if (!os::try_copy(memory + at, from.data(), length)) return unusable(true);
     filling.filled = std::max(filling.filled, at + length);
     position_ += length;
     size_ = std::max(size_, position_);
@@ -210,8 +210,7 @@ Result<OpenFile::Piece*> OpenFile::to_fill(PieceLayout::Place place, const Inter
       if (auto there = load(place.index, piece, interrupted); !there) return there;
     }
     History history = history_of(place.index);
-    auto memory =
-        runtime::PieceMemory::make(history, piece.next, place.bytes, lent(place.bytes), timeout_, interrupted);
+    auto memory = store::PieceMemory::make(history, piece.next, place.bytes, lent(place.bytes), timeout_, interrupted);
     if (!memory) return memory.error();
     piece.next += 2;
     if (piece.filled > 0) std::memcpy(memory->data(), piece.loaded->data(), piece.filled);
@@ -255,7 +254,7 @@ Result<void> OpenFile::load(std::uint64_t index, Piece& piece, const Interrupt& 
   if (auto way = make_way(loaded_, interrupted); !way) return way;
   if (!writable_) hint_after(index);
   History history = history_of(index);
-  auto loaded = runtime::LoadedPiece::load(history, piece.version, piece.stored, lent(piece.stored), interrupted);
+  auto loaded = store::LoadedPiece::load(history, piece.version, piece.stored, lent(piece.stored), interrupted);
   if (!loaded) return loaded.error();
   piece.hinted = false;
   piece.loaded = std::move(*loaded);
@@ -306,7 +305,7 @@ Result<void> OpenFile::close(const Interrupt& interrupted) {
     for (const auto& [index, piece] : pieces_) record.pieces.push_back({index, piece.stored, piece.version});
     const std::vector<std::byte> bytes = encode(record);
     History history = directory_.history(name_.record());
-    auto memory = runtime::PieceMemory::make(history, 0, bytes.size(), lent(bytes.size()), timeout_, interrupted);
+    auto memory = store::PieceMemory::make(history, 0, bytes.size(), lent(bytes.size()), timeout_, interrupted);
     if (!memory) return memory.error();
     std::ranges::copy(bytes, memory->data());
     if (auto stored = memory->store(history, bytes.size(), interrupted); !stored) return stored.error();

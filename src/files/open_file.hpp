@@ -45,11 +45,11 @@ class OpenFile {
 
   struct Piece {
     std::uint64_t filled = 0;
-    std::uint64_t stored = 0;                      // bytes; 0: it is not
-    Version version = 0;                           // under which it is
-    Version next = 0;                              // no version from here on was used for this file
-    std::optional<runtime::PieceMemory> memory{};  // to be filled
-    std::optional<runtime::LoadedPiece> loaded{};  // as it is stored
+    std::uint64_t stored = 0;                    // bytes; 0: it is not
+    Version version = 0;                         // under which it is
+    Version next = 0;                            // no version from here on was used for this file
+    std::optional<store::PieceMemory> memory{};  // to be filled
+    std::optional<store::LoadedPiece> loaded{};  // as it is stored
     bool hinted = false;
   };
 

@@ -9,17 +9,18 @@ namespace ebb::admin {
 
 Result<std::vector<Lender>> lenders() {
   const node::NodeSeams seams = node::NodeSeams::usual();
-  platform::PosixFiles files;
+  os::PosixFiles files;
   const auto names = leases::find_lenders(*seams.memory, files);
   if (!names) return names.error();
   std::vector<Lender> all;
   for (const leases::LenderName& name : *names) {
     const auto state = leases::read_lender(*seams.memory, name);
     if (!state || !*state) continue;  // it is gone since, or begins
-    Lender lender{name.group, name.process.pid, (*state)->gpu, (*state)->offered, policy::share_of((*state)->link), {}};
+    Lender lender{name.group, name.process.pid, (*state)->gpu, (*state)->offered, planner::share_of((*state)->link),
+                  {}};
     lender.leases_not_shown = (*state)->not_shown;
     for (const leases::LeaseRow& lease : (*state)->leases) {
-      lender.leases.push_back({lender.pid, lease.borrower, lease.bytes, policy::name_of(lease.state)});
+      lender.leases.push_back({lender.pid, lease.borrower, lease.bytes, planner::name_of(lease.state)});
     }
     all.push_back(std::move(lender));
   }

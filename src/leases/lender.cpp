@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMostMessages = 64;                    // of one process in a row
 constexpr milliseconds kLook{1000};                          // when no descriptor tells anything
 constexpr std::chrono::nanoseconds kAsk = milliseconds{50};  // whether a call that waits is to go on
-constexpr std::uint64_t kUnit = policy::kSmallestLease;
+constexpr std::uint64_t kUnit = planner::kSmallestLease;
 
 }  // namespace
 
@@ -26,10 +26,9 @@ std::uint64_t piece_of(std::uint64_t bytes) {
   return std::max<std::uint64_t>(bytes / (8 * kUnit) + (bytes % (8 * kUnit) != 0), 1) * kUnit;
 }
 
-Result<std::unique_ptr<Lender>> Lender::open(const node::NodeSeams& seams, platform::Files& files,
-                                             platform::Clock& clock, platform::PeerFabric& fabric,
-                                             LenderOptions options) {
-  const auto process = platform::this_process(files);
+Result<std::unique_ptr<Lender>> Lender::open(const node::NodeSeams& seams, os::Files& files, os::Clock& clock,
+                                             device::PeerFabric& fabric, LenderOptions options) {
+  const auto process = os::this_process(files);
   if (!process) return process.error();
   remove_dead_lenders(seams, files);
   auto file = LenderFile::create(seams.memory, {options.group, *process, options.number});
@@ -43,8 +42,8 @@ Result<std::unique_ptr<Lender>> Lender::open(const node::NodeSeams& seams, platf
   return lender;
 }
 
-Lender::Lender(const node::NodeSeams& seams, platform::Clock& clock, platform::PeerFabric& fabric,
-               LenderOptions options, LenderFile file, std::unique_ptr<platform::LocalListener> listener)
+Lender::Lender(const node::NodeSeams& seams, os::Clock& clock, device::PeerFabric& fabric, LenderOptions options,
+               LenderFile file, std::unique_ptr<os::LocalListener> listener)
     : seams_(seams),
       clock_(clock),
       fabric_(fabric),
@@ -57,7 +56,7 @@ Lender::Lender(const node::NodeSeams& seams, platform::Clock& clock, platform::P
   submit(what_is_offered());
 }
 
-policy::lease_event::Offer Lender::what_is_offered() const {
+planner::lease_event::Offer Lender::what_is_offered() const {
   return {.lender = kSelf, .bytes = offered_, .piece = piece_of(offered_), .link = options_.link};
 }
 
@@ -74,9 +73,9 @@ Lender::~Lender() {
 
 Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted) {
   std::unique_lock lock(mutex_);
-  const std::int64_t until = clock_.now() + std::clamp<policy::Time>(within.count(), 0, policy::kNever / 2);
+  const std::int64_t until = clock_.now() + std::clamp<planner::Time>(within.count(), 0, planner::kNever / 2);
   offered_ = bytes;
-  policy::lease_event::Offer offer = what_is_offered();
+  planner::lease_event::Offer offer = what_is_offered();
   offer.deadline = until;
   submit(offer);
   ring();
@@ -104,7 +103,7 @@ LenderState Lender::state() const {
 
 LenderState Lender::state_now() const {
   LenderState state{options_.gpu, offered_, options_.link};
-  for (const policy::Lease& lease : ledger_.leases() | std::views::values) {
+  for (const planner::Lease& lease : ledger_.leases() | std::views::values) {
     state.leases.push_back({lease.id, pid_of(lease.borrower), lease.bytes, lease.state});
   }
   return state;
@@ -112,8 +111,8 @@ LenderState Lender::state_now() const {
 
 std::string Lender::what_is_missing() const {
   std::map<pid_t, std::uint64_t> kept;
-  for (const policy::Lease& lease : ledger_.leases() | std::views::values) {
-    if (lease.state != policy::LeaseState::lent) kept[pid_of(lease.borrower)] += lease.bytes;
+  for (const planner::Lease& lease : ledger_.leases() | std::views::values) {
+    if (lease.state != planner::LeaseState::lent) kept[pid_of(lease.borrower)] += lease.bytes;
   }
   std::string text;
   for (const auto& [pid, bytes] : kept) {
@@ -131,7 +130,7 @@ void Lender::ring() const {
 
 void Lender::run() {
   for (;;) {
-    std::vector<platform::Waiting> all;
+    std::vector<os::Waiting> all;
     milliseconds limit{};
     {
       const Lock lock(mutex_);
@@ -153,8 +152,8 @@ void Lender::run() {
   }
 }
 
-std::vector<platform::Waiting> Lender::awaited() const {
-  std::vector<platform::Waiting> all{{bell_.fd()}, {listener_->fd()}};
+std::vector<os::Waiting> Lender::awaited() const {
+  std::vector<os::Waiting> all{{bell_.fd()}, {listener_->fd()}};
   for (const Peer& peer : peers_) {
     if (peer.connection) all.push_back({peer.connection->fd(), !peer.outgoing.empty()});
     if (peer.lifeline) all.push_back({.fd = peer.lifeline.fd(), .to_receive = false});
@@ -163,8 +162,8 @@ std::vector<platform::Waiting> Lender::awaited() const {
 }
 
 milliseconds Lender::until_deadline() const {
-  const policy::Time next = ledger_.next_deadline();
-  if (next == policy::kNever) return kLook;
+  const planner::Time next = ledger_.next_deadline();
+  if (next == planner::kNever) return kLook;
   const auto left = std::chrono::nanoseconds(std::max<std::int64_t>(next - clock_.now(), 0));
   return std::min(kLook, std::chrono::ceil<milliseconds>(left));
 }
@@ -178,9 +177,9 @@ void Lender::look_around() {
     receive(peer);  // what it said last
     disconnect(peer);
     peer.lifeline = {};
-    submit(policy::lease_event::BorrowerEnded{peer.party});
+    submit(planner::lease_event::BorrowerEnded{peer.party});
   }
-  submit(policy::lease_event::Tick{});
+  submit(planner::lease_event::Tick{});
   std::erase_if(peers_, [](const Peer& peer) { return !peer.connection && !peer.lifeline; });
 }
 
@@ -196,11 +195,11 @@ void Lender::accept() {
 }
 
 void Lender::receive(Peer& peer) {
-  std::array<std::byte, platform::kMaxMessage> buffer;
+  std::array<std::byte, os::kMaxMessage> buffer;
   for (std::size_t n = 0; n < kMostMessages && peer.connection; ++n) {
     auto received = peer.connection->receive(buffer);
-    if (received && received->kind == platform::Received::Kind::nothing) return;
-    if (!received || received->kind == platform::Received::Kind::closed) return disconnect(peer);
+    if (received && received->kind == os::Received::Kind::nothing) return;
+    if (!received || received->kind == os::Received::Kind::closed) return disconnect(peer);
     const auto message = message::parse({buffer.data(), received->bytes});
     if (!message) return disconnect(peer);
     on(peer, *message, std::move(received->descriptor));
@@ -212,10 +211,10 @@ void Lender::disconnect(Peer& peer) {
   if (!peer.connection) return;
   peer.connection.reset();
   peer.outgoing.clear();
-  if (peer.lifeline) submit(policy::lease_event::BorrowerDied{peer.party});
+  if (peer.lifeline) submit(planner::lease_event::BorrowerDied{peer.party});
 }
 
-void Lender::on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor) {
+void Lender::on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor) {
   if (const auto* hello = std::get_if<message::Lifeline>(&message)) {
     const bool right = hello->version == node::kPoolVersion && hello->process.pid == peer.connection->peer() &&
                        descriptor && !peer.lifeline;
@@ -226,38 +225,39 @@ void Lender::on(Peer& peer, const message::Any& message, platform::OwnDescriptor
   }
   if (!peer.lifeline) return disconnect(peer);
   if (const auto* request = std::get_if<message::Request>(&message)) {
-    submit(policy::lease_event::Request{peer.party, request->bytes, std::max(request->piece, policy::kSmallestLease)});
+    submit(
+        planner::lease_event::Request{peer.party, request->bytes, std::max(request->piece, planner::kSmallestLease)});
   } else if (const auto* returned = std::get_if<message::ReturnLease>(&message)) {
     const auto found = ledger_.leases().find(returned->lease);
     if (found == ledger_.leases().end() || found->second.borrower != peer.party) return;
-    submit(policy::lease_event::Return{returned->lease, returned->unusable});
+    submit(planner::lease_event::Return{returned->lease, returned->unusable});
   }
 }
 
-void Lender::submit(const policy::lease_event::Any& event) {
-  const std::vector<policy::LeaseCommand> commands = ledger_.on(clock_.now(), event);
+void Lender::submit(const planner::lease_event::Any& event) {
+  const std::vector<planner::LeaseCommand> commands = ledger_.on(clock_.now(), event);
   tell_shares();
-  for (const policy::LeaseCommand& command : commands) carry_out(command);
+  for (const planner::LeaseCommand& command : commands) carry_out(command);
   file_.write(state_now());
 }
 
-void Lender::carry_out(const policy::LeaseCommand& command) {
-  const policy::Lease& lease = command.lease;
+void Lender::carry_out(const planner::LeaseCommand& command) {
+  const planner::Lease& lease = command.lease;
   switch (command.kind) {
-    case policy::LeaseCommand::grant: return grant(lease);
-    case policy::LeaseCommand::recall:
+    case planner::LeaseCommand::grant: return grant(lease);
+    case planner::LeaseCommand::recall:
       if (lent_.contains(lease.id)) tell(lease.borrower, message::RecallLease{lease.id});
       return;
-    case policy::LeaseCommand::overdue:
+    case planner::LeaseCommand::overdue:
       return options_.warn("process " + std::to_string(pid_of(lease.borrower)) + " has not returned " +
                            std::to_string(lease.bytes) + " bytes of memory that it was lent");
-    case policy::LeaseCommand::free: lent_.erase(lease.id); returned_.notify_all();
+    case planner::LeaseCommand::free: lent_.erase(lease.id); returned_.notify_all();
   }
 }
 
 // To those who have leases, what they may use of the bandwidth; nothing, if all of it is theirs.
 void Lender::tell_shares() {
-  if (options_.link >= policy::kWholeLink) return;
+  if (options_.link >= planner::kWholeLink) return;
   for (Peer& peer : peers_) {
     const std::uint32_t link = ledger_.link_of(kSelf, peer.party);
     if (link == 0 || link == std::exchange(peer.link, link)) continue;
@@ -266,20 +266,20 @@ void Lender::tell_shares() {
 }
 
 // Where there is less memory than was offered, no more is offered than there is: nothing is granted in its place.
-void Lender::grant(const policy::Lease& lease) {
+void Lender::grant(const planner::Lease& lease) {
   auto made = fabric_.lend(lease.bytes);
   if (!made) {
     offered_ = ledger_.lent_by(kSelf) - lease.bytes;
-    submit(policy::lease_event::Recall{lease.id});
+    submit(planner::lease_event::Recall{lease.id});
     submit(what_is_offered());
-    submit(policy::lease_event::Return{lease.id});
+    submit(planner::lease_event::Return{lease.id});
     return options_.warn("no more than " + std::to_string(offered_) + " bytes can be lent: " + made.error().message);
   }
   lent_[lease.id] = std::move(*made);
   tell(lease.borrower, message::Granted{lease.id, lease.bytes}, lease.id);
 }
 
-void Lender::tell(policy::PartyId borrower, const message::Any& message, std::optional<policy::LeaseId> lease) {
+void Lender::tell(planner::PartyId borrower, const message::Any& message, std::optional<planner::LeaseId> lease) {
   for (Peer& peer : peers_) {
     if (peer.party != borrower || !peer.connection) continue;
     peer.outgoing.push_back({message::encode(message), lease});
@@ -290,7 +290,7 @@ void Lender::tell(policy::PartyId borrower, const message::Any& message, std::op
 void Lender::flush(Peer& peer) {
   while (peer.connection && !peer.outgoing.empty()) {
     const Outgoing& next = peer.outgoing.front();
-    platform::OwnDescriptor memory;
+    os::OwnDescriptor memory;
     const auto lent = next.lease ? lent_.find(*next.lease) : lent_.end();
     if (lent != lent_.end()) {
       auto copied = lent->second->descriptor();
@@ -305,7 +305,7 @@ void Lender::flush(Peer& peer) {
   }
 }
 
-pid_t Lender::pid_of(policy::PartyId borrower) const {
+pid_t Lender::pid_of(planner::PartyId borrower) const {
   const auto found = std::ranges::find(peers_, borrower, &Peer::party);
   return found == peers_.end() ? 0 : found->process.pid;
 }

@@ -33,7 +33,7 @@ struct LenderOptions {
   std::string group;         // node::lending_group()
   std::uint32_t number = 0;  // of the store in its process
   std::uint64_t bytes = 0;
-  std::uint32_t link = policy::kWholeLink;                           // of its bandwidth, in millionths
+  std::uint32_t link = planner::kWholeLink;                          // of its bandwidth, in millionths
   std::optional<int> gpu = {};                                       // whose memory it is; none: ordinary memory
   std::chrono::nanoseconds recall_within = std::chrono::seconds(5);  // of what is recalled when it ends
   /// Told on a thread of the lender's: a borrower has not returned in time what was recalled, or there is less memory
@@ -52,9 +52,8 @@ struct LenderOptions {
 class Lender {
  public:
   /// Errors: those of the socket and of shared memory, io_error.
-  static Result<std::unique_ptr<Lender>> open(const node::NodeSeams& seams, platform::Files& files,
-                                              platform::Clock& clock, platform::PeerFabric& fabric,
-                                              LenderOptions options);
+  static Result<std::unique_ptr<Lender>> open(const node::NodeSeams& seams, os::Files& files, os::Clock& clock,
+                                              device::PeerFabric& fabric, LenderOptions options);
   /// As offer(0), but for the error; what has not come back then stays with its borrower.
   ~Lender();
   Lender(const Lender&) = delete;
@@ -68,56 +67,56 @@ class Lender {
  private:
   struct Outgoing {
     std::vector<std::byte> message;
-    std::optional<policy::LeaseId> lease = {};  // whose descriptor goes with it
+    std::optional<planner::LeaseId> lease = {};  // whose descriptor goes with it
   };
   struct Peer {
-    policy::PartyId party = 0;
-    std::unique_ptr<platform::LocalConnection> connection;  // null: it is closed
-    platform::ProcessId process;
-    platform::OwnDescriptor lifeline;         // none: it has not said who it is
-    std::uint32_t link = policy::kWholeLink;  // what it was told that it may use
+    planner::PartyId party = 0;
+    std::unique_ptr<os::LocalConnection> connection;  // null: it is closed
+    os::ProcessId process;
+    os::OwnDescriptor lifeline;                // none: it has not said who it is
+    std::uint32_t link = planner::kWholeLink;  // what it was told that it may use
     std::deque<Outgoing> outgoing;
   };
   using Lock = std::lock_guard<std::mutex>;
 
-  Lender(const node::NodeSeams& seams, platform::Clock& clock, platform::PeerFabric& fabric, LenderOptions options,
-         LenderFile file, std::unique_ptr<platform::LocalListener> listener);
+  Lender(const node::NodeSeams& seams, os::Clock& clock, device::PeerFabric& fabric, LenderOptions options,
+         LenderFile file, std::unique_ptr<os::LocalListener> listener);
   void run();
-  std::vector<platform::Waiting> awaited() const;
+  std::vector<os::Waiting> awaited() const;
   std::chrono::milliseconds until_deadline() const;
   void look_around();
   void accept();
   void receive(Peer& peer);
-  void on(Peer& peer, const node::message::Any& message, platform::OwnDescriptor descriptor);
+  void on(Peer& peer, const node::message::Any& message, os::OwnDescriptor descriptor);
   void disconnect(Peer& peer);
   void flush(Peer& peer);
-  void submit(const policy::lease_event::Any& event);
-  void carry_out(const policy::LeaseCommand& command);
+  void submit(const planner::lease_event::Any& event);
+  void carry_out(const planner::LeaseCommand& command);
   void tell_shares();
-  void grant(const policy::Lease& lease);
-  policy::lease_event::Offer what_is_offered() const;
-  void tell(policy::PartyId borrower, const node::message::Any& message, std::optional<policy::LeaseId> lease = {});
-  pid_t pid_of(policy::PartyId borrower) const;
+  void grant(const planner::Lease& lease);
+  planner::lease_event::Offer what_is_offered() const;
+  void tell(planner::PartyId borrower, const node::message::Any& message, std::optional<planner::LeaseId> lease = {});
+  pid_t pid_of(planner::PartyId borrower) const;
   std::string what_is_missing() const;
   LenderState state_now() const;
   void ring() const;
 
-  static constexpr policy::PartyId kSelf = 1;
+  static constexpr planner::PartyId kSelf = 1;
   const node::NodeSeams seams_;
-  platform::Clock& clock_;
-  platform::PeerFabric& fabric_;
+  os::Clock& clock_;
+  device::PeerFabric& fabric_;
   const LenderOptions options_;
-  const platform::OwnDescriptor bell_;  // an eventfd
-  const std::unique_ptr<platform::LocalListener> listener_;
+  const os::OwnDescriptor bell_;  // an eventfd
+  const std::unique_ptr<os::LocalListener> listener_;
 
   mutable std::mutex mutex_;
   std::condition_variable returned_;
   LenderFile file_;
-  policy::LeaseLedger ledger_;
+  planner::LeaseLedger ledger_;
   std::uint64_t offered_ = 0;
-  std::map<policy::LeaseId, std::unique_ptr<platform::LentMemory>> lent_;
+  std::map<planner::LeaseId, std::unique_ptr<device::LentMemory>> lent_;
   std::deque<Peer> peers_;
-  policy::PartyId last_party_ = kSelf;
+  planner::PartyId last_party_ = kSelf;
   bool no_descriptors_ = false;  // this process has too many open for what its thread was to do
   bool stopping_ = false;
   std::thread thread_;

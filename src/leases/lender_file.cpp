@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".lends.";
 constexpr std::uint64_t kMagic = 0x3253444e454c4245;  // "EBLENDS2"
-constexpr std::size_t kLine = 8, kWords = platform::kBlock / sizeof(std::uint64_t), kMostRows = kWords / kLine - 1;
+constexpr std::size_t kLine = 8, kWords = os::kBlock / sizeof(std::uint64_t), kMostRows = kWords / kLine - 1;
 
 std::optional<std::uint64_t> number_in(std::string_view text) {
   std::uint64_t number = 0;
@@ -43,14 +43,14 @@ std::optional<LenderName> LenderName::of_file(std::string_view name) {
       std::string(name.substr(0, at)), {static_cast<pid_t>(*pid), *start}, static_cast<std::uint32_t>(*number)};
 }
 
-Result<LenderFile> LenderFile::create(std::shared_ptr<platform::SharedMemory> memory, LenderName name) {
+Result<LenderFile> LenderFile::create(std::shared_ptr<os::SharedMemory> memory, LenderName name) {
   for (;; ++name.number) {
     auto file = memory->create(name.file());
     if (!file) return file.error();
     if (!*file) continue;  // another store of this process
-    const platform::FileRange all{0, platform::kBlock};
+    const os::FileRange all{0, os::kBlock};
     const auto there = (*file)->allocate(all);
-    auto mapped = there ? (*file)->map(std::array{all}) : Result<platform::SharedMapping>(there.error());
+    auto mapped = there ? (*file)->map(std::array{all}) : Result<os::SharedMapping>(there.error());
     if (mapped) return LenderFile(std::move(memory), std::move(name), std::move(*mapped));
     static_cast<void>(memory->remove(name.file()));
     return mapped.error();
@@ -82,18 +82,18 @@ void LenderFile::write(const LenderState& state) {
   put(0, kMagic);
 }
 
-Result<std::vector<LenderName>> find_lenders(platform::SharedMemory& memory, platform::Files& files) {
+Result<std::vector<LenderName>> find_lenders(os::SharedMemory& memory, os::Files& files) {
   const auto names = memory.list();
   if (!names) return names.error();
   std::vector<LenderName> found;
   for (const std::string& name : *names) {
     auto lender = LenderName::of_file(name);
-    if (lender && platform::is_running(files, lender->process)) found.push_back(std::move(*lender));
+    if (lender && os::is_running(files, lender->process)) found.push_back(std::move(*lender));
   }
   return found;
 }
 
-Result<std::optional<LenderState>> read_lender(platform::SharedMemory& memory, const LenderName& name) {
+Result<std::optional<LenderState>> read_lender(os::SharedMemory& memory, const LenderName& name) {
   const auto file = memory.open(name.file());
   if (!file) return file.error();
   if (!*file) return std::optional<LenderState>();
@@ -109,19 +109,19 @@ Result<std::optional<LenderState>> read_lender(platform::SharedMemory& memory, c
   state.not_shown = words[3] - rows;
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t at = (row + 1) * kLine;
-    if (words[at + 3] > static_cast<std::uint64_t>(policy::LeaseState::orphaned)) continue;
-    state.leases.push_back({static_cast<policy::LeaseId>(words[at]), static_cast<pid_t>(words[at + 1]), words[at + 2],
-                            static_cast<policy::LeaseState>(words[at + 3])});
+    if (words[at + 3] > static_cast<std::uint64_t>(planner::LeaseState::orphaned)) continue;
+    state.leases.push_back({static_cast<planner::LeaseId>(words[at]), static_cast<pid_t>(words[at + 1]), words[at + 2],
+                            static_cast<planner::LeaseState>(words[at + 3])});
   }
   return std::optional(std::move(state));
 }
 
-void remove_dead_lenders(const node::NodeSeams& seams, platform::Files& files) {
+void remove_dead_lenders(const node::NodeSeams& seams, os::Files& files) {
   const auto names = seams.memory->list();
   if (!names) return;
   for (const std::string& name : *names) {
     const auto lender = LenderName::of_file(name);
-    if (!lender || platform::is_running(files, lender->process)) continue;
+    if (!lender || os::is_running(files, lender->process)) continue;
     static_cast<void>(seams.sockets->listen(lender->socket()));  // what is left of its name goes with this
     static_cast<void>(seams.memory->remove(name));
   }

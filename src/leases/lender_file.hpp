@@ -14,7 +14,7 @@ namespace ebb::leases {
 /// A store that lends memory: of a process, which may have several.
 struct LenderName {
   std::string group;  // node::lending_group()
-  platform::ProcessId process;
+  os::ProcessId process;
   std::uint32_t number = 0;
   std::string file() const;
   std::string socket() const;
@@ -25,16 +25,16 @@ struct LenderName {
 
 /// A lease, as the lender's file says.
 struct LeaseRow {
-  policy::LeaseId lease = 0;
+  planner::LeaseId lease = 0;
   pid_t borrower = 0;
   std::uint64_t bytes = 0;
-  policy::LeaseState state = policy::LeaseState::lent;
+  planner::LeaseState state = planner::LeaseState::lent;
 };
 
 struct LenderState {
   std::optional<int> gpu = {};  // none: ordinary memory
   std::uint64_t offered = 0;
-  std::uint32_t link = policy::kWholeLink;  // what all borrowers may use of its bandwidth, in millionths
+  std::uint32_t link = planner::kWholeLink;  // what all borrowers may use of its bandwidth, in millionths
   std::vector<LeaseRow> leases = {};
   std::uint64_t not_shown = 0;  // leases that its file has no room for
 };
@@ -45,25 +45,25 @@ struct LenderState {
 class LenderFile {
  public:
   /// `wanted`: its number, or the next one that is free.
-  static Result<LenderFile> create(std::shared_ptr<platform::SharedMemory> memory, LenderName wanted);
+  static Result<LenderFile> create(std::shared_ptr<os::SharedMemory> memory, LenderName wanted);
   LenderFile(LenderFile&&) = default;
   ~LenderFile();
   const LenderName& name() const { return name_; }
   void write(const LenderState& state);
 
  private:
-  LenderFile(std::shared_ptr<platform::SharedMemory> memory, LenderName name, platform::SharedMapping words)
+  LenderFile(std::shared_ptr<os::SharedMemory> memory, LenderName name, os::SharedMapping words)
       : memory_(std::move(memory)), name_(std::move(name)), words_(std::move(words)) {}
-  std::shared_ptr<platform::SharedMemory> memory_;
+  std::shared_ptr<os::SharedMemory> memory_;
   LenderName name_;
-  platform::SharedMapping words_;
+  os::SharedMapping words_;
 };
 
 /// Of this user on this node whose processes run. Files of those that have ended are left alone.
-Result<std::vector<LenderName>> find_lenders(platform::SharedMemory& memory, platform::Files& files);
+Result<std::vector<LenderName>> find_lenders(os::SharedMemory& memory, os::Files& files);
 /// Nothing: it is gone, or not written yet.
-Result<std::optional<LenderState>> read_lender(platform::SharedMemory& memory, const LenderName& name);
+Result<std::optional<LenderState>> read_lender(os::SharedMemory& memory, const LenderName& name);
 /// Removes the files and sockets that lenders left which have ended.
-void remove_dead_lenders(const node::NodeSeams& seams, platform::Files& files);
+void remove_dead_lenders(const node::NodeSeams& seams, os::Files& files);
 
 }  // namespace ebb::leases

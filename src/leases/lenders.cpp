@@ -22,11 +22,10 @@ constexpr std::size_t kProbed = std::size_t{4} << 20;
 
 }  // namespace
 
-Result<std::shared_ptr<Lenders>> Lenders::open(const node::NodeSeams& seams, std::shared_ptr<platform::Files> files,
-                                               std::shared_ptr<platform::Clock> clock,
-                                               std::shared_ptr<platform::Device> device,
-                                               std::shared_ptr<platform::PeerFabric> fabric, BorrowOptions options) {
-  const auto process = platform::this_process(*files);
+Result<std::shared_ptr<Lenders>> Lenders::open(const node::NodeSeams& seams, std::shared_ptr<os::Files> files,
+                                               std::shared_ptr<os::Clock> clock, std::shared_ptr<device::Device> device,
+                                               std::shared_ptr<device::PeerFabric> fabric, BorrowOptions options) {
+  const auto process = os::this_process(*files);
   if (!process) return process.error();
   std::shared_ptr<Lenders> lenders(new Lenders(seams, std::move(files), std::move(clock), std::move(device),
                                                std::move(fabric), std::move(options), *process));
@@ -35,10 +34,9 @@ Result<std::shared_ptr<Lenders>> Lenders::open(const node::NodeSeams& seams, std
   return lenders;
 }
 
-Lenders::Lenders(const node::NodeSeams& seams, std::shared_ptr<platform::Files> files,
-                 std::shared_ptr<platform::Clock> clock, std::shared_ptr<platform::Device> device,
-                 std::shared_ptr<platform::PeerFabric> fabric, BorrowOptions options,
-                 const platform::ProcessId& process)
+Lenders::Lenders(const node::NodeSeams& seams, std::shared_ptr<os::Files> files, std::shared_ptr<os::Clock> clock,
+                 std::shared_ptr<device::Device> device, std::shared_ptr<device::PeerFabric> fabric,
+                 BorrowOptions options, const os::ProcessId& process)
     : seams_(seams),
       files_(std::move(files)),
       clock_(std::move(clock)),
@@ -64,7 +62,7 @@ void Lenders::borrow(LoanNews news) {
   const Lock lock(mutex_);
   news_ = std::move(news);
   const bool takes = static_cast<bool>(news_);
-  submit(policy::lease_event::Request{kSelf, takes ? options_.bytes : 0});
+  submit(planner::lease_event::Request{kSelf, takes ? options_.bytes : 0});
   for (Peer& peer : peers_) ask(peer);
   if (!takes) {
     std::vector<std::uint32_t> idle;
@@ -86,11 +84,11 @@ Lenders::Terms Lenders::terms(std::uint32_t loan) const {
   const auto taken = taken_.find(loan);
   if (taken == taken_.end()) return {};
   const auto of = std::ranges::find(peers_, taken->second.lender, &Peer::party);
-  return {taken->second.lender, of == peers_.end() ? policy::kWholeLink : of->link, taken->second.owner};
+  return {taken->second.lender, of == peers_.end() ? planner::kWholeLink : of->link, taken->second.owner};
 }
 
 Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
-  platform::OwnDescriptor descriptor;
+  os::OwnDescriptor descriptor;
   std::uint64_t bytes = 0;
   bool probed = false;
   {
@@ -106,8 +104,8 @@ Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
   auto mapped = fabric_->map(descriptor.fd(), bytes);
   Result<void> right = mapped ? Result<void>() : mapped.error();
   if (right && !probed) {
-    const platform::PeerView view{*device_, mapped->get()};
-    right = platform::probe(view, view, kProbed);
+    const device::PeerView view{*device_, mapped->get()};
+    right = device::probe(view, view, kProbed);
     if (!right) mapped->reset();
   }
   if (!right) {
@@ -145,7 +143,7 @@ void Lenders::end_loan(std::uint32_t loan, bool usable) {
 std::vector<Lenders::Loan> Lenders::loans() const {
   const Lock lock(mutex_);
   std::vector<Loan> all;
-  for (const policy::Lease& lease : ledger_.leases() | std::views::values) {
+  for (const planner::Lease& lease : ledger_.leases() | std::views::values) {
     const auto of = std::ranges::find(peers_, lease.lender, &Peer::party);
     all.push_back({of == peers_.end() ? 0 : of->name.process.pid, lease.bytes, lease.state});
   }
@@ -162,7 +160,7 @@ void Lenders::ring() const {
 void Lenders::run() {
   std::int64_t looked_at = INT64_MIN / 2;
   for (;;) {
-    std::vector<platform::Waiting> all{{bell_.fd()}};
+    std::vector<os::Waiting> all{{bell_.fd()}};
     News news;
     LoanNews tell;
     {
@@ -178,7 +176,7 @@ void Lenders::run() {
         if (peer.connection) all.push_back({peer.connection->fd(), !peer.outgoing.empty()});
       }
       forget_those_gone();
-      submit(policy::lease_event::Tick{});
+      submit(planner::lease_event::Tick{});
       news = std::exchange(to_tell_, {});
       tell = news_;
     }
@@ -233,24 +231,24 @@ void Lenders::ask(Peer& peer) {
 }
 
 void Lenders::hear(Peer& peer) {
-  std::array<std::byte, platform::kMaxMessage> buffer;
+  std::array<std::byte, os::kMaxMessage> buffer;
   while (peer.connection) {
     auto received = peer.connection->receive(buffer);
-    if (received && received->kind == platform::Received::Kind::nothing) return;
-    if (!received || received->kind == platform::Received::Kind::closed) return lost(peer);
+    if (received && received->kind == os::Received::Kind::nothing) return;
+    if (!received || received->kind == os::Received::Kind::closed) return lost(peer);
     const auto message = message::parse({buffer.data(), received->bytes});
     if (!message) return lost(peer);
     on(peer, *message, std::move(received->descriptor));
   }
 }
 
-void Lenders::on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor) {
+void Lenders::on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor) {
   if (const auto* lease = std::get_if<message::Granted>(&message)) return granted(peer, *lease, std::move(descriptor));
   if (const auto* share = std::get_if<message::Share>(&message)) return limited(peer, share->link);
   if (const auto* recall = std::get_if<message::RecallLease>(&message)) {
     for (const auto& [loan, taken] : taken_) {
       if (taken.lender != peer.party || taken.lease != recall->lease) continue;
-      submit(policy::lease_event::Recall{loan});
+      submit(planner::lease_event::Recall{loan});
       return;
     }
   }
@@ -258,19 +256,20 @@ void Lenders::on(Peer& peer, const message::Any& message, platform::OwnDescripto
 
 // Into its own ledger, which grants it to this process unless that has as much as it wants. There a lender offers what
 // it has lent, and no more: nothing is granted but what came.
-void Lenders::granted(Peer& peer, const message::Granted& granted, platform::OwnDescriptor descriptor) {
-  if (descriptor && granted.bytes >= policy::kSmallestLease && granted.bytes < UINT64_MAX / 2) {
-    const policy::Bytes lent = ledger_.lent_by(peer.party);
-    const policy::lease_event::Offer offer{.lender = peer.party, .bytes = lent + granted.bytes, .piece = granted.bytes};
-    for (const policy::LeaseCommand& command : submit(offer)) {
-      if (command.kind != policy::LeaseCommand::grant) continue;
+void Lenders::granted(Peer& peer, const message::Granted& granted, os::OwnDescriptor descriptor) {
+  if (descriptor && granted.bytes >= planner::kSmallestLease && granted.bytes < UINT64_MAX / 2) {
+    const planner::Bytes lent = ledger_.lent_by(peer.party);
+    const planner::lease_event::Offer offer{
+        .lender = peer.party, .bytes = lent + granted.bytes, .piece = granted.bytes};
+    for (const planner::LeaseCommand& command : submit(offer)) {
+      if (command.kind != planner::LeaseCommand::grant) continue;
       Taken taken{.lender = peer.party, .lease = granted.lease, .descriptor = std::move(descriptor)};
       taken_.insert_or_assign(command.lease.id, std::move(taken));
       to_tell_.emplace_back(command.lease.id, true);
       for (Peer& other : peers_) ask(other);
       return;
     }
-    submit(policy::lease_event::Offer{.lender = peer.party, .bytes = lent});
+    submit(planner::lease_event::Offer{.lender = peer.party, .bytes = lent});
   }
   ask(peer);
   send(peer, message::ReturnLease{granted.lease, false});
@@ -288,34 +287,34 @@ void Lenders::lost(Peer& peer) {
   peer.connection.reset();
   peer.outgoing.clear();
   std::erase(met_, peer.name);  // another store of that process may have it next
-  const policy::Time deadline = clock_->now() + options_.return_within.count();
-  submit(policy::lease_event::LenderDied{peer.party, deadline});
+  const planner::Time deadline = clock_->now() + options_.return_within.count();
+  submit(planner::lease_event::LenderDied{peer.party, deadline});
 }
 
 void Lenders::give_back(std::uint32_t loan, bool usable) {
   const auto found = taken_.find(loan);
   const Taken taken = std::move(found->second);
   taken_.erase(found);
-  const policy::Time now = clock_->now();
-  const policy::Bytes others = ledger_.lent_by(taken.lender) - ledger_.leases().at(loan).bytes;
-  ledger_.on(now, policy::lease_event::Recall{loan});
-  ledger_.on(now, policy::lease_event::Offer{.lender = taken.lender, .bytes = others});
-  ledger_.on(now, policy::lease_event::Return{loan, !usable});
+  const planner::Time now = clock_->now();
+  const planner::Bytes others = ledger_.lent_by(taken.lender) - ledger_.leases().at(loan).bytes;
+  ledger_.on(now, planner::lease_event::Recall{loan});
+  ledger_.on(now, planner::lease_event::Offer{.lender = taken.lender, .bytes = others});
+  ledger_.on(now, planner::lease_event::Return{loan, !usable});
   if (Peer* const peer = peer_of(taken.lender)) {
     send(*peer, message::ReturnLease{taken.lease, !usable});
     if (!stopping_) ask(*peer);
   }
 }
 
-std::vector<policy::LeaseCommand> Lenders::submit(const policy::lease_event::Any& event) {
+std::vector<planner::LeaseCommand> Lenders::submit(const planner::lease_event::Any& event) {
   auto commands = ledger_.on(clock_->now(), event);
-  for (const policy::LeaseCommand& command : commands) {
-    if (command.kind == policy::LeaseCommand::recall) to_tell_.emplace_back(command.lease.id, false);
+  for (const planner::LeaseCommand& command : commands) {
+    if (command.kind == planner::LeaseCommand::recall) to_tell_.emplace_back(command.lease.id, false);
   }
   return commands;
 }
 
-Lenders::Peer* Lenders::peer_of(policy::PartyId party) {
+Lenders::Peer* Lenders::peer_of(planner::PartyId party) {
   const auto found = std::ranges::find(peers_, party, &Peer::party);
   return found == peers_.end() ? nullptr : &*found;
 }

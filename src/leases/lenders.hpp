@@ -38,10 +38,9 @@ struct BorrowOptions {
 ///    lender knows that nothing of its is in use, whatever of their messages was not received.
 class Lenders final : public node::LoanSource, public std::enable_shared_from_this<Lenders> {
  public:
-  static Result<std::shared_ptr<Lenders>> open(const node::NodeSeams& seams, std::shared_ptr<platform::Files> files,
-                                               std::shared_ptr<platform::Clock> clock,
-                                               std::shared_ptr<platform::Device> device,
-                                               std::shared_ptr<platform::PeerFabric> fabric, BorrowOptions options);
+  static Result<std::shared_ptr<Lenders>> open(const node::NodeSeams& seams, std::shared_ptr<os::Files> files,
+                                               std::shared_ptr<os::Clock> clock, std::shared_ptr<device::Device> device,
+                                               std::shared_ptr<device::PeerFabric> fabric, BorrowOptions options);
   ~Lenders() override;
   Lenders(const Lenders&) = delete;
 
@@ -57,71 +56,71 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
   struct Loan {
     pid_t lender = 0;
     std::uint64_t bytes = 0;
-    policy::LeaseState state = policy::LeaseState::lent;
+    planner::LeaseState state = planner::LeaseState::lent;
   };
   std::vector<Loan> loans() const;
 
  private:
   struct Peer {
-    policy::PartyId party = 0;
+    planner::PartyId party = 0;
     LenderName name;
-    std::unique_ptr<platform::LocalConnection> connection;  // null: it is gone
+    std::unique_ptr<os::LocalConnection> connection;  // null: it is gone
     Lifeline lifeline;
     std::uint64_t asked = 0;
-    bool probed = false;                      // what is copied there arrives
-    std::uint32_t link = policy::kWholeLink;  // what this process may use of its bandwidth
+    bool probed = false;                       // what is copied there arrives
+    std::uint32_t link = planner::kWholeLink;  // what this process may use of its bandwidth
     std::deque<std::vector<std::byte>> outgoing;
   };
   struct Taken {
-    policy::PartyId lender = 0;
-    policy::LeaseId lease = 0;  // the lender's number
-    platform::OwnDescriptor descriptor;
-    Result<std::shared_ptr<platform::Device>> owner = std::shared_ptr<platform::Device>();  // of its Terms
-    bool mapped = false;                                                                    // or is being mapped
+    planner::PartyId lender = 0;
+    planner::LeaseId lease = 0;  // the lender's number
+    os::OwnDescriptor descriptor;
+    Result<std::shared_ptr<device::Device>> owner = std::shared_ptr<device::Device>();  // of its Terms
+    bool mapped = false;                                                                // or is being mapped
   };
   using News = std::vector<std::pair<std::uint32_t, bool>>;
   using Lock = std::unique_lock<std::mutex>;
 
-  Lenders(const node::NodeSeams& seams, std::shared_ptr<platform::Files> files, std::shared_ptr<platform::Clock> clock,
-          std::shared_ptr<platform::Device> device, std::shared_ptr<platform::PeerFabric> fabric, BorrowOptions options,
-          const platform::ProcessId& process);
+  Lenders(const node::NodeSeams& seams, std::shared_ptr<os::Files> files, std::shared_ptr<os::Clock> clock,
+          std::shared_ptr<device::Device> device, std::shared_ptr<device::PeerFabric> fabric, BorrowOptions options,
+          const os::ProcessId& process);
   void run();
   void find();
   void meet(const LenderName& name);
   void hear(Peer& peer);
-  void on(Peer& peer, const node::message::Any& message, platform::OwnDescriptor descriptor);
-  void granted(Peer& peer, const node::message::Granted& granted, platform::OwnDescriptor descriptor);
+  void on(Peer& peer, const node::message::Any& message, os::OwnDescriptor descriptor);
+  void granted(Peer& peer, const node::message::Granted& granted, os::OwnDescriptor descriptor);
   void limited(Peer& peer, std::uint32_t link);
   void lost(Peer& peer);
   void ask(Peer& peer);
   void end_loan(std::uint32_t loan, bool usable);
   void give_back(std::uint32_t loan, bool usable = true);
   void unmapped(std::uint32_t loan);
-  std::vector<policy::LeaseCommand> submit(const policy::lease_event::Any& event);
-  Peer* peer_of(policy::PartyId party);
+  std::vector<planner::LeaseCommand> submit(const planner::lease_event::Any& event);
+  Peer* peer_of(planner::PartyId party);
   void send(Peer& peer, const node::message::Any& message);
   void flush(Peer& peer);
   void forget_those_gone();
   void ring() const;
 
-  static constexpr policy::PartyId kSelf = 1;
+  static constexpr planner::PartyId kSelf = 1;
   const node::NodeSeams seams_;
-  const std::shared_ptr<platform::Files> files_;
-  const std::shared_ptr<platform::Clock> clock_;
-  const std::shared_ptr<platform::Device> device_;
-  const std::shared_ptr<platform::PeerFabric> fabric_;
+  const std::shared_ptr<os::Files> files_;
+  const std::shared_ptr<os::Clock> clock_;
+  const std::shared_ptr<device::Device> device_;
+  const std::shared_ptr<device::PeerFabric> fabric_;
   const BorrowOptions options_;
-  const platform::ProcessId process_;
-  const platform::OwnDescriptor bell_;  // an eventfd
+  const os::ProcessId process_;
+  const os::OwnDescriptor bell_;  // an eventfd
 
   mutable std::mutex mutex_;
   LoanNews news_;
   News to_tell_;
-  policy::LeaseLedger ledger_;
+  planner::LeaseLedger ledger_;
   std::deque<Peer> peers_;
   std::vector<LenderName> met_;
   std::map<std::uint32_t, Taken> taken_;  // by the number of the lease in ledger_
-  policy::PartyId last_party_ = kSelf;
+  planner::PartyId last_party_ = kSelf;
   bool stopping_ = false;
   std::thread thread_;
 };

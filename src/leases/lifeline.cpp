@@ -10,15 +10,15 @@
 
 namespace ebb::leases {
 
-Result<std::pair<Lifeline, platform::OwnDescriptor>> Lifeline::make() {
+Result<std::pair<Lifeline, os::OwnDescriptor>> Lifeline::make() {
   Lifeline held;
-  platform::OwnDescriptor lenders([&] {
+  os::OwnDescriptor lenders([&] {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return -1;
     held.fd_ = ends[1];
     return ends[0];
   });
-  if (!lenders) return platform::system_error("a pipe cannot be made", errno);
+  if (!lenders) return os::system_error("a pipe cannot be made", errno);
   return std::pair(std::move(held), std::move(lenders));
 }
 
@@ -26,7 +26,7 @@ Lifeline::~Lifeline() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-bool has_ended(const platform::OwnDescriptor& lifeline) {
+bool has_ended(const os::OwnDescriptor& lifeline) {
   struct stat found{};
   if (::fstat(lifeline.fd(), &found) != 0 || !S_ISFIFO(found.st_mode)) return true;
   pollfd end{lifeline.fd(), 0, 0};

@@ -14,7 +14,7 @@ namespace ebb::leases {
 class Lifeline {
  public:
   /// With the other end, which is for the lender: there the pipe ends once all that had this one are gone.
-  static Result<std::pair<Lifeline, platform::OwnDescriptor>> make();
+  static Result<std::pair<Lifeline, os::OwnDescriptor>> make();
   Lifeline() = default;
   Lifeline(Lifeline&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Lifeline& operator=(Lifeline&& other) noexcept {
@@ -28,6 +28,6 @@ class Lifeline {
 };
 
 /// Of the lender's end: all that had the other one are gone. A descriptor that is no pipe's has ended.
-bool has_ended(const platform::OwnDescriptor& lifeline);
+bool has_ended(const os::OwnDescriptor& lifeline);
 
 }  // namespace ebb::leases

@@ -34,7 +34,7 @@ Pool pool_of(const node::Survey& survey) {
 
 Result<std::vector<Pool>> pools() {
   const node::NodeSeams seams = node::NodeSeams::usual();
-  platform::PosixFiles files;
+  os::PosixFiles files;
   auto names = seams.memory->list();
   if (!names) return names.error();
   std::vector<Pool> all;
@@ -46,7 +46,7 @@ Result<std::vector<Pool>> pools() {
     Pool pool = survey ? pool_of(**survey) : Pool{};
     if (!survey) pool.error = survey.error();
     pool.job = node::job_of_pool(name);
-    pool.file = platform::TmpfsSharedMemory::usual_directory() / name;
+    pool.file = os::TmpfsSharedMemory::usual_directory() / name;
     all.push_back(std::move(pool));
   }
   return all;
@@ -56,8 +56,8 @@ Result<Drained> drain(const std::string& job, std::chrono::milliseconds timeout,
   if (!node::is_pool_name(node::pool_name(job))) {
     return Error{Errc::invalid_argument, "\"" + job + "\" is no job's name: expected letters, digits and \"._-%\""};
   }
-  platform::PosixFiles files;
-  platform::SteadyClock clock;
+  os::PosixFiles files;
+  os::SteadyClock clock;
   return node::drain_pool(node::NodeSeams::usual(), files, clock, job, timeout, go_on);
 }
 

@@ -19,8 +19,8 @@ constexpr milliseconds kNoOne{20}, kLook{200};        // between looks for what 
 // A pool's file may be of anyone's making that is this user.
 Result<void> check_store(const PoolStore& store) {
   if (store.none()) return {};
-  const bool blocks = store.block_bytes != 0 && store.block_bytes % platform::kBlock == 0 &&
-                      store.block_bytes <= ObjectWriter::kPutBytes;
+  const bool blocks =
+      store.block_bytes != 0 && store.block_bytes % os::kBlock == 0 && store.block_bytes <= ObjectWriter::kPutBytes;
   if (blocks && std::filesystem::path(store.directory).is_absolute()) return {};
   return Error{Errc::damaged, "the pool's header names a store that no process opens: directory \"" + store.directory +
                                   "\", blocks of " + std::to_string(store.block_bytes) + " bytes"};
@@ -50,8 +50,8 @@ PoolStore pool_store(const storage::PersistentOptions& options) {
           static_cast<std::uint8_t>(options.engine.kind)};
 }
 
-Agent::Agent(const NodeSeams& seams, platform::Files& files, platform::Clock& clock, PoolFile pool,
-             std::unique_ptr<platform::LocalListener> listener, bool program)
+Agent::Agent(const NodeSeams& seams, os::Files& files, os::Clock& clock, PoolFile pool,
+             std::unique_ptr<os::LocalListener> listener, bool program)
     : seams_(seams),
       files_(files),
       clock_(clock),
@@ -212,7 +212,7 @@ void Agent::look_for_the_pool() {
 }
 
 bool Agent::is_gone(const Peer& peer) {
-  if (!peer.pidfd) return !platform::is_running(files_, peer.process->process);
+  if (!peer.pidfd) return !os::is_running(files_, peer.process->process);
   const auto gone = seams_.sockets->gone(peer.pidfd);
   return gone && *gone;
 }

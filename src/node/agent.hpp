@@ -38,8 +38,8 @@ PoolStore pool_store(const storage::PersistentOptions& options);
 class Agent {
  public:
   /// `listener`: null to finish what dead processes left, and no more.
-  Agent(const NodeSeams& seams, platform::Files& files, platform::Clock& clock, PoolFile pool,
-        std::unique_ptr<platform::LocalListener> listener, bool program);
+  Agent(const NodeSeams& seams, os::Files& files, os::Clock& clock, PoolFile pool,
+        std::unique_ptr<os::LocalListener> listener, bool program);
   ~Agent();
   Agent(const Agent&) = delete;
 
@@ -57,17 +57,17 @@ class Agent {
     std::optional<std::uint64_t> drops = {};  // of the storage, with this one
   };
   struct Peer {
-    std::unique_ptr<platform::LocalConnection> connection;  // null: it is gone, or its connection is
-    platform::OwnDescriptor pidfd;                          // none: of a process that an earlier agent admitted
-    std::optional<message::Hello> hello;                    // to be answered
-    std::optional<PoolProcess> process;                     // a member
+    std::unique_ptr<os::LocalConnection> connection;  // null: it is gone, or its connection is
+    os::OwnDescriptor pidfd;                          // none: of a process that an earlier agent admitted
+    std::optional<message::Hello> hello;              // to be answered
+    std::optional<PoolProcess> process;               // a member
     std::uint64_t rank = 0;
     std::uint32_t first = 0, count = 0, claimed = 0, wanted = 0;  // slabs of its run
     std::int64_t grew_at = 0;                                     // when it came, or last wanted more
     bool borrows = false;                                         // it could use more than that
     std::optional<MappedList> list;
     std::set<std::uint64_t> taken;  // entries that are being written
-    platform::SharedMapping stage;
+    os::SharedMapping stage;
     std::deque<std::vector<std::byte>> outgoing;
     std::vector<UnansweredDrop> drops;
     bool look = false;   // its list may have new entries
@@ -80,7 +80,7 @@ class Agent {
   void accept();
   bool receive(Peer& peer);
   void answer_drops(Peer& peer);
-  void on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor);
+  void on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor);
   void answer(Peer& peer);
   Result<message::Welcome> admit(Peer& peer, const message::Hello& hello);
   Peer* member_of(const message::Hello& hello);
@@ -109,17 +109,17 @@ class Agent {
   void remove_pool();
 
   const NodeSeams seams_;
-  platform::Files& files_;
-  platform::Clock& clock_;
+  os::Files& files_;
+  os::Clock& clock_;
   PoolFile pool_;
-  std::unique_ptr<platform::LocalListener> listener_;
+  std::unique_ptr<os::LocalListener> listener_;
   const bool serves_;
   const bool program_;
-  platform::SharedMapping slabs_;
+  os::SharedMapping slabs_;
   std::optional<ObjectWriter> writer_;
   std::optional<Error> refused_;  // why the store could not be opened
-  platform::NodePinQueue queue_;
-  platform::OwnDescriptor bell_;  // an eventfd
+  os::NodePinQueue queue_;
+  os::OwnDescriptor bell_;  // an eventfd
   std::deque<Peer> peers_;
   std::uint32_t share_ = 0;  // slabs of each process; 0: none was admitted yet
   std::uint64_t number_ = 0;

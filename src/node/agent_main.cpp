@@ -27,8 +27,8 @@ int serve(const char* job, int listens) {
   static_cast<void>(::nice(kNice));
   try {
     const node::NodeSeams seams = node::NodeSeams::usual();
-    platform::PosixFiles files;
-    platform::SteadyClock clock;
+    os::PosixFiles files;
+    os::SteadyClock clock;
     auto opened = seams.memory->open(node::pool_name(job));
     if (!opened || !*opened) return 3;
     auto pool = node::PoolFile::open(std::move(*opened));

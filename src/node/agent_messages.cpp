@@ -24,7 +24,7 @@ bool is_stage(int fd, std::uint64_t bytes) {
 }  // namespace
 
 bool Agent::wait(milliseconds limit) {
-  std::vector<platform::Waiting> all{{bell_.fd()}};
+  std::vector<os::Waiting> all{{bell_.fd()}};
   if (listener_) all.push_back({listener_->fd()});
   for (const Peer& peer : peers_) {
     if (peer.connection) {
@@ -57,16 +57,16 @@ void Agent::accept() {
 
 // False: nothing came.
 bool Agent::receive(Peer& peer) {
-  std::array<std::byte, platform::kMaxMessage> buffer;
+  std::array<std::byte, os::kMaxMessage> buffer;
   auto received = peer.connection->receive(buffer);
-  if (!received || received->kind == platform::Received::Kind::closed) {
+  if (!received || received->kind == os::Received::Kind::closed) {
     peer.connection.reset();
     peer.outgoing.clear();
     peer.drops.clear();  // it says them to the next one
     peer.look = peer.process.has_value();
     return false;
   }
-  if (received->kind == platform::Received::Kind::nothing) return false;
+  if (received->kind == os::Received::Kind::nothing) return false;
   const auto message = message::parse({buffer.data(), received->bytes});
   if (!message) {
     send(peer, message::Refused{message.error()});
@@ -77,7 +77,7 @@ bool Agent::receive(Peer& peer) {
   return true;
 }
 
-void Agent::on(Peer& peer, const message::Any& message, platform::OwnDescriptor descriptor) {
+void Agent::on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor) {
   if (const auto* hello = std::get_if<message::Hello>(&message)) {
     if (peer.process) return;
     if (peer.connection->peer() == 0) {
@@ -85,7 +85,7 @@ void Agent::on(Peer& peer, const message::Any& message, platform::OwnDescriptor 
       peer.connection.reset();
       return;
     }
-    const auto process = platform::LocalSockets::process_of(descriptor);
+    const auto process = os::LocalSockets::process_of(descriptor);
     if (!process || *process != peer.connection->peer()) {
       send(peer, message::Refused{{Errc::invalid_argument,
                                    "process " + std::to_string(peer.connection->peer()) +
@@ -112,13 +112,12 @@ void Agent::on(Peer& peer, const message::Any& message, platform::OwnDescriptor 
     peer.drops.push_back({drop->number, drop->object});
   } else if (const auto* stage = std::get_if<message::Stage>(&message)) {
     if (!descriptor || !is_stage(descriptor.fd(), stage->bytes)) return;
-    platform::DescriptorSharedFile file(std::move(descriptor), "the stage of a process");
-    auto mapped = file.map(std::array{platform::FileRange{0, stage->bytes}});
+    os::DescriptorSharedFile file(std::move(descriptor), "the stage of a process");
+    auto mapped = file.map(std::array{os::FileRange{0, stage->bytes}});
     if (mapped && peer.stage.size() == 0) peer.stage = std::move(*mapped);
   } else if (const auto* piece = std::get_if<message::Piece>(&message)) {
-    const bool inside = !pool_.header().store.none() && piece->at % platform::kBlock == 0 &&
-                        piece->at <= peer.stage.size() &&
-                        platform::round_up(piece->bytes) <= peer.stage.size() - piece->at;
+    const bool inside = !pool_.header().store.none() && piece->at % os::kBlock == 0 && piece->at <= peer.stage.size() &&
+                        os::round_up(piece->bytes) <= peer.stage.size() - piece->at;
     if (inside && stop_ && !writer_->has(member, piece->object)) return;  // its process gives it to the next agent
     if (inside) return writer_->add_piece(member, *piece, peer.stage.data() + piece->at);
     send(peer, message::Moved{piece->object, piece->offset, {Errc::damaged, "a piece is not in the process's stage"}});

@@ -5,8 +5,7 @@
 
 namespace ebb::node {
 
-Result<bool> finish_if_dead(const NodeSeams& seams, platform::Files& files, platform::Clock& clock,
-                            const std::string& name) {
+Result<bool> finish_if_dead(const NodeSeams& seams, os::Files& files, os::Clock& clock, const std::string& name) {
   auto file = seams.memory->open(name);
   if (!file) return file.error();
   if (!*file) return false;
@@ -23,7 +22,7 @@ Result<bool> finish_if_dead(const NodeSeams& seams, platform::Files& files, plat
   if (*agent) return false;
   for (std::uint32_t slot = 0; slot < pool->shape().processes; ++slot) {
     const auto process = pool->tables().process(slot);
-    if (process && platform::is_running(files, process->process)) return false;
+    if (process && os::is_running(files, process->process)) return false;
   }
   Agent last(seams, files, clock, std::move(*pool), nullptr, false);
   if (auto done = last.run(); !done) return done.error();

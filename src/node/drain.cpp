@@ -53,9 +53,8 @@ Error no_pool(const NodeSeams& seams, const std::string& job) {
 
 }  // namespace
 
-Result<admin::Drained> drain_pool(const NodeSeams& seams, platform::Files& files, platform::Clock& clock,
-                                  const std::string& job, std::chrono::milliseconds timeout,
-                                  const std::function<bool()>& go_on) {
+Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::Clock& clock, const std::string& job,
+                                  std::chrono::milliseconds timeout, const std::function<bool()>& go_on) {
   const std::string name = pool_name(job);
   const std::int64_t until = clock.now() + timeout.count() * 1'000'000;
   std::optional<Waiting> first;

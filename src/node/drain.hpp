@@ -10,8 +10,7 @@
 namespace ebb::node {
 
 /// As admin::drain(), for any seams.
-Result<admin::Drained> drain_pool(const NodeSeams& seams, platform::Files& files, platform::Clock& clock,
-                                  const std::string& job, std::chrono::milliseconds timeout,
-                                  const std::function<bool()>& go_on);
+Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::Clock& clock, const std::string& job,
+                                  std::chrono::milliseconds timeout, const std::function<bool()>& go_on);
 
 }  // namespace ebb::node

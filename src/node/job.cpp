@@ -12,7 +12,7 @@
 namespace ebb::node {
 namespace {
 
-using runtime::Environment;
+using options::Environment;
 
 constexpr std::size_t kMaxId = 64;
 
@@ -52,15 +52,13 @@ std::string escaped(std::string_view text) {
 
 Result<std::string> named(const std::string& kind, const char* variable, std::string_view id, std::string_view index) {
   const std::string text = std::string(id) + (index.empty() ? "" : ":") + std::string(index);
-  if (text.size() > kMaxId) return runtime::wrong_value(variable, id, "at most " + std::to_string(kMaxId) + " bytes");
+  if (text.size() > kMaxId) return base::wrong_value(variable, id, "at most " + std::to_string(kMaxId) + " bytes");
   return kind + "-" + escaped(text);
 }
 
 }  // namespace
 
-Ancestry Ancestry::of_process() {
-  return {::getppid(), ::getpgrp(), ::getsid(0), ::getpid(), platform::pid_namespace()};
-}
+Ancestry Ancestry::of_process() { return {::getppid(), ::getpgrp(), ::getsid(0), ::getpid(), os::pid_namespace()}; }
 
 namespace {
 
@@ -82,8 +80,8 @@ Result<std::string> given_job(const Environment& environment) {
 }
 
 // Empty: it has ended, or belongs to another PID namespace.
-std::string process_name(platform::Files& files, pid_t pid, std::uint64_t pid_namespace) {
-  const auto found = pid > 0 ? platform::process_id(files, pid) : Error{Errc::lost, {}};
+std::string process_name(os::Files& files, pid_t pid, std::uint64_t pid_namespace) {
+  const auto found = pid > 0 ? os::process_id(files, pid) : Error{Errc::lost, {}};
   if (!found) return {};
   return "process-" + std::to_string((*found).pid) + "-" + std::to_string((*found).start) +
          (pid_namespace == 0 ? "" : "-in-" + std::to_string(pid_namespace));
@@ -96,9 +94,9 @@ Result<std::string> lending_group(const Environment& environment) {
   return job && (*job).empty() ? Result<std::string>("all") : job;
 }
 
-Result<std::string> job_identity(const Environment& environment, platform::Files& files, Ancestry ancestry) {
+Result<std::string> job_identity(const Environment& environment, os::Files& files, Ancestry ancestry) {
   if (auto job = given_job(environment); !job || !(*job).empty()) return job;
-  const auto ranks = runtime::local_ranks(environment);
+  const auto ranks = options::local_ranks(environment);
   if (!ranks) return ranks.error();
   const auto process = [&](pid_t pid) { return process_name(files, pid, ancestry.pid_namespace); };
   if (*ranks > 1) {

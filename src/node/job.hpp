@@ -30,10 +30,10 @@ struct Ancestry {
 /// Processes are named with their start and PID namespace. Letters, digits and "._-%" only; different jobs differ.
 /// Errors: invalid_argument (an id of more than 64 bytes), unsupported (nothing tells which of a launcher's processes
 /// belong together: EBBTIDE_JOB is needed).
-Result<std::string> job_identity(const runtime::Environment& environment, platform::Files& files, Ancestry ancestry);
+Result<std::string> job_identity(const options::Environment& environment, os::Files& files, Ancestry ancestry);
 /// The processes of one user on a node that may lend memory to one another: those of the scheduler's job, or of
 /// `EBBTIDE_JOB`, or else all. Error invalid_argument: an id of more than 64 bytes.
-Result<std::string> lending_group(const runtime::Environment& environment);
+Result<std::string> lending_group(const options::Environment& environment);
 /// Whether a text has the form of a job's identity.
 bool is_job_identity(std::string_view text);
 

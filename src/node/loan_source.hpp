@@ -7,9 +7,9 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 class Device;
-}  // namespace ebb::platform
+}  // namespace ebb::device
 
 namespace ebb::node {
 
@@ -29,7 +29,7 @@ class LoanSource {
     std::uint32_t link = 1'000'000;
     // Whose own link copies between it, while it is mapped, and the host can take; null: they take this process's, as
     // where there is an error.
-    Result<std::shared_ptr<platform::Device>> owner = std::shared_ptr<platform::Device>();
+    Result<std::shared_ptr<device::Device>> owner = std::shared_ptr<device::Device>();
   };
   virtual Terms terms(std::uint32_t /*loan*/) const { return {}; }
   /// Its memory, mapped as long as the pointer is held.

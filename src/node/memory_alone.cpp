@@ -44,8 +44,8 @@ void MemoryAlone::run() {
   }
 }
 
-Result<std::unique_ptr<NodeMemory>> open_node_memory(const NodeSeams& seams, platform::Files& files,
-                                                     platform::Clock& clock, const PoolOptions& options) {
+Result<std::unique_ptr<NodeMemory>> open_node_memory(const NodeSeams& seams, os::Files& files, os::Clock& clock,
+                                                     const PoolOptions& options) {
   NodeStorageOptions all;
   all.pool = options;
   auto member = PoolMember::join(seams, files, clock, all);

@@ -20,7 +20,7 @@ class MemoryAlone final : public PoolMemory {
   bool stopping();
 
   const std::shared_ptr<PoolMember> member_;
-  const platform::OwnDescriptor bell_;  // an eventfd
+  const os::OwnDescriptor bell_;  // an eventfd
   std::mutex mutex_;
   bool stopping_ = false;
   std::thread thread_;

@@ -46,7 +46,7 @@ struct Reader {
 
 // The fields of each message and of what is in it, in the order of its bytes.
 auto fields(Member& m) { return std::tie(m.slot, m.generation); }
-auto fields(platform::ProcessId& id) { return std::tie(id.pid, id.start); }
+auto fields(os::ProcessId& id) { return std::tie(id.pid, id.start); }
 auto fields(PoolShape& s) { return std::tie(s.budget, s.chunk_bytes, s.slab_chunks, s.processes, s.list_entries); }
 auto fields(PoolStore& s) { return std::tie(s.directory, s.capacity, s.block_bytes, s.synced, s.direct, s.engine); }
 auto fields(PoolHeader& h) { return std::tie(h.shape, h.job, h.store); }

@@ -20,7 +20,7 @@ namespace ebb::node::message {
 struct Hello {
   std::uint32_t version = kPoolVersion;
   PoolHeader wanted;
-  platform::ProcessId process;
+  os::ProcessId process;
   std::uint64_t rank = 0;
   std::uint64_t ranks = 1;
   Member member{};  // that it is already, of an agent before; generation 0: none
@@ -114,7 +114,7 @@ struct Moved {
 /// other end as long as they may use what they borrow.
 struct Lifeline {
   std::uint32_t version = kPoolVersion;
-  platform::ProcessId process;
+  os::ProcessId process;
 };
 /// What the borrower takes of this lender in all, at most, in leases of at most `piece` bytes.
 struct Request {

@@ -6,10 +6,10 @@
 
 namespace ebb::node {
 
-Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, platform::Files& files,
-                                                       platform::Clock& clock, const NodeStorageOptions& options,
-                                                       storage::Done done, storage::Persisted persisted, Listed listed,
-                                                       Delayed delayed, storage::BytesRead bytes_read) {
+Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, os::Files& files, os::Clock& clock,
+                                                       const NodeStorageOptions& options, storage::Done done,
+                                                       storage::Persisted persisted, Listed listed, Delayed delayed,
+                                                       storage::BytesRead bytes_read) {
   auto member = PoolMember::join(seams, files, clock, options);
   if (!member) return member.error();
   storage::PersistentOptions reading = options.store;

@@ -20,8 +20,8 @@ namespace ebb::node {
 
 /// What the processes of a node meet in. Tests put doubles, or other directories, here.
 struct NodeSeams {
-  std::shared_ptr<platform::SharedMemory> memory;
-  std::shared_ptr<platform::LocalSockets> sockets;
+  std::shared_ptr<os::SharedMemory> memory;
+  std::shared_ptr<os::LocalSockets> sockets;
   std::vector<std::filesystem::path> queue_directories;  // of the queue of the node's processes
   static NodeSeams usual();
 };
@@ -97,13 +97,13 @@ struct NodeStorageOptions {
 /// in the store. Errors: invalid_argument (a pool below two chunks a process; another budget, chunk or directory than
 /// the pool has; all shares taken), in_use (the rank is taken; an agent of another job owns the store), unsupported
 /// (an agent of another version), and those of open_persistent_storage().
-Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, platform::Files& files,
-                                                       platform::Clock& clock, const NodeStorageOptions& options,
-                                                       storage::Done done, storage::Persisted persisted, Listed listed,
-                                                       Delayed delayed, storage::BytesRead bytes_read = {});
+Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, os::Files& files, os::Clock& clock,
+                                                       const NodeStorageOptions& options, storage::Done done,
+                                                       storage::Persisted persisted, Listed listed, Delayed delayed,
+                                                       storage::BytesRead bytes_read = {});
 
 /// The same without a store, for processes whose checkpoints end with them: memory alone.
-Result<std::unique_ptr<NodeMemory>> open_node_memory(const NodeSeams& seams, platform::Files& files,
-                                                     platform::Clock& clock, const PoolOptions& options);
+Result<std::unique_ptr<NodeMemory>> open_node_memory(const NodeSeams& seams, os::Files& files, os::Clock& clock,
+                                                     const PoolOptions& options);
 
 }  // namespace ebb::node

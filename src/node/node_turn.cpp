@@ -4,7 +4,7 @@
 #include <thread>
 
 namespace ebb::node {
-Result<void> NodeTurn::wait(platform::Clock& clock, std::int64_t limit_ns) {
+Result<void> NodeTurn::wait(os::Clock& clock, std::int64_t limit_ns) {
   if (auto entered = queue_.enter(); !entered) return entered;
   const std::int64_t until = clock.now() + limit_ns;
   while (!queue_.poll()) {

@@ -11,10 +11,10 @@ class NodeTurn {
   explicit NodeTurn(const NodeSeams& seams) : queue_("node", seams.queue_directories) {}
   /// Waits until this process is called, which lasts until the destructor. Errors: timed_out, unsupported (there is no
   /// queue).
-  Result<void> wait(platform::Clock& clock, std::int64_t limit_ns = 60'000'000'000);
+  Result<void> wait(os::Clock& clock, std::int64_t limit_ns = 60'000'000'000);
 
  private:
-  platform::NodePinQueue queue_;  // its destructor leaves
+  os::NodePinQueue queue_;  // its destructor leaves
 };
 
 }  // namespace ebb::node

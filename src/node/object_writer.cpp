@@ -23,7 +23,7 @@ std::uint64_t bits(Member member) { return std::uint64_t{member.slot} << 32 | me
 
 }  // namespace
 
-Result<void> ObjectWriter::open(platform::Files& files, const storage::PersistentOptions& options) {
+Result<void> ObjectWriter::open(os::Files& files, const storage::PersistentOptions& options) {
   block_bytes_ = options.block_bytes;
   auto storage = storage::open_persistent_storage(
       files, clock_, options,
@@ -52,8 +52,7 @@ Result<std::vector<ObjectWriter::Extent>> ObjectWriter::extents_of(const WholeOb
     const std::byte* const at = slabs_ + part.part.slab * shape_.slab_bytes() + part.part.offset;
     if (!extents.empty() && extents.back().memory + extents.back().bytes == at) {
       extents.back().bytes += part.part.bytes;
-    } else if (part.part.offset % platform::kBlock != 0 ||
-               (!extents.empty() && extents.back().bytes % block_bytes_ != 0)) {
+    } else if (part.part.offset % os::kBlock != 0 || (!extents.empty() && extents.back().bytes % block_bytes_ != 0)) {
       return Error{Errc::damaged, "a checkpoint in the pool is in pieces that no process hands over"};
     } else {
       extents.push_back({at, part.part.bytes});

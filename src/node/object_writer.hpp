@@ -37,13 +37,13 @@ class ObjectWriter {
   static constexpr std::uint64_t kCommitPart = 8, kCommitLeast = 128 << 20;
 
   /// `slabs`: all slabs of the pool, at one address.
-  ObjectWriter(const std::byte* slabs, const PoolShape& shape, platform::Clock& clock, std::function<void()> wake)
+  ObjectWriter(const std::byte* slabs, const PoolShape& shape, os::Clock& clock, std::function<void()> wake)
       : slabs_(slabs), shape_(shape), clock_(clock), wake_(std::move(wake)) {}
   ~ObjectWriter() { stop(); }
   ObjectWriter(const ObjectWriter&) = delete;
 
   /// A pool of memory alone is never opened: then add(), add_piece() and drop() are not called.
-  Result<void> open(platform::Files& files, const storage::PersistentOptions& options);
+  Result<void> open(os::Files& files, const storage::PersistentOptions& options);
 
   /// An object that is complete and durable, or has failed: `error`. With `piece`, only that piece of it was written.
   /// With `delayed`, it has not ended: the disk refused it, for now.
@@ -132,7 +132,7 @@ class ObjectWriter {
 
   const std::byte* const slabs_;
   const PoolShape shape_;
-  platform::Clock& clock_;
+  os::Clock& clock_;
   const std::function<void()> wake_;
   std::unique_ptr<storage::PersistentStorage> storage_;
   std::uint32_t block_bytes_ = 0;

@@ -13,9 +13,9 @@
 namespace ebb::node {
 namespace {
 
-using platform::FileRange;
-using platform::SharedFile;
-using platform::SharedMapping;
+using os::FileRange;
+using os::SharedFile;
+using os::SharedMapping;
 
 constexpr std::string_view kEnding = ".pool";
 
@@ -64,7 +64,7 @@ Result<PoolFile> PoolFile::create(std::unique_ptr<SharedFile> file, const PoolHe
   if (auto done = file->allocate(tables); !done) return done.error();
   // Its last page makes the file as long as it will ever be, so that slabs can be mapped before they have memory.
   const FileRange last = header.shape.slab(header.shape.slabs() - 1);
-  if (auto done = file->allocate({last.offset + last.bytes - platform::kBlock, platform::kBlock}); !done) {
+  if (auto done = file->allocate({last.offset + last.bytes - os::kBlock, os::kBlock}); !done) {
     return done.error();
   }
   auto mapped = file->map(std::array{tables});
@@ -82,7 +82,7 @@ Result<PoolFile> PoolFile::create(std::unique_ptr<SharedFile> file, const PoolHe
 Result<PoolFile> PoolFile::open(std::unique_ptr<SharedFile> file) {
   const Result<std::uint64_t> size = file->size();
   if (!size) return size.error();
-  std::vector<std::byte> first(std::min(*size, platform::kBlock));
+  std::vector<std::byte> first(std::min(*size, os::kBlock));
   if (auto read = file->read(0, first); !read) return read.error();
   auto header = parse_pool_header(first);
   if (!header) return header.error();
@@ -95,7 +95,7 @@ Result<PoolFile> PoolFile::open(std::unique_ptr<SharedFile> file) {
   return PoolFile(std::move(file), std::move(header).value(), std::move(mapped).value());
 }
 
-Result<Member> PoolFile::admit(const platform::ProcessId& process, std::uint64_t share, std::uint64_t rank) {
+Result<Member> PoolFile::admit(const os::ProcessId& process, std::uint64_t share, std::uint64_t rank) {
   const Result<Member> member = tables_.next_member();
   if (!member) return member;
   const FileRange list = shape().list((*member).slot);

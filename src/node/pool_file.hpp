@@ -26,7 +26,7 @@ std::string job_of_pool(std::string_view name);
 
 /// A mapped list, and the view of it. Move-only; the pool's file must outlive it.
 struct MappedList {
-  platform::SharedMapping memory;
+  os::SharedMapping memory;
   HandoverList list;
 };
 
@@ -41,10 +41,10 @@ class PoolFile {
  public:
   /// Makes a pool of a file that is empty, or that a creator left when it was killed. Error no_space, and those of
   /// SharedFile.
-  static Result<PoolFile> create(std::unique_ptr<platform::SharedFile> file, const PoolHeader& header);
+  static Result<PoolFile> create(std::unique_ptr<os::SharedFile> file, const PoolHeader& header);
   /// Errors: lost (its creator was killed before any process joined), damaged, unsupported (another version), and
   /// those of SharedFile.
-  static Result<PoolFile> open(std::unique_ptr<platform::SharedFile> file);
+  static Result<PoolFile> open(std::unique_ptr<os::SharedFile> file);
 
   const PoolHeader& header() const noexcept { return header_; }
   /// Whether its name still leads to it: false once the pool was removed.
@@ -54,7 +54,7 @@ class PoolFile {
   const PoolTables& tables() const noexcept { return tables_; }
 
   /// Makes a process a member, with an empty list. Errors: no_space (of the table, or of memory for the list).
-  Result<Member> admit(const platform::ProcessId& process, std::uint64_t share, std::uint64_t rank = 0);
+  Result<Member> admit(const os::ProcessId& process, std::uint64_t share, std::uint64_t rank = 0);
   /// Ends a membership whose slabs are free and whose list no process maps, and returns the list's memory. Error
   /// invalid_argument: there is no such member.
   Result<void> dismiss(Member member);
@@ -66,13 +66,13 @@ class PoolFile {
   /// Returns a slab's memory to the system. No process has it mapped.
   Result<void> punch(std::uint32_t slab);
   /// Maps slabs next to each other, in this order.
-  Result<platform::SharedMapping> map(std::span<const std::uint32_t> slabs) const;
+  Result<os::SharedMapping> map(std::span<const std::uint32_t> slabs) const;
 
  private:
-  PoolFile(std::unique_ptr<platform::SharedFile> file, PoolHeader header, platform::SharedMapping tables);
-  std::unique_ptr<platform::SharedFile> file_;
+  PoolFile(std::unique_ptr<os::SharedFile> file, PoolHeader header, os::SharedMapping tables);
+  std::unique_ptr<os::SharedFile> file_;
   PoolHeader header_;
-  platform::SharedMapping mapped_;
+  os::SharedMapping mapped_;
   PoolTables tables_;
 };
 

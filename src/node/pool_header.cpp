@@ -21,14 +21,14 @@ Error damaged(const std::string& why) { return {Errc::damaged, "the pool's heade
 
 }  // namespace
 
-platform::FileRange PoolShape::slab(std::uint32_t index) const {
+os::FileRange PoolShape::slab(std::uint32_t index) const {
   // On a boundary of huge pages.
-  const std::uint64_t first = platform::round_up(tables_end() + processes * list_bytes(), 2 << 20);
+  const std::uint64_t first = os::round_up(tables_end() + processes * list_bytes(), 2 << 20);
   return {first + index * slab_bytes(), slab_bytes()};
 }
 
 Result<PoolShape> choose_shape(std::uint64_t budget, std::uint64_t chunk_bytes, std::uint64_t ranks) {
-  if (!std::has_single_bit(chunk_bytes) || chunk_bytes < platform::kBlock || chunk_bytes > kMaxChunk) {
+  if (!std::has_single_bit(chunk_bytes) || chunk_bytes < os::kBlock || chunk_bytes > kMaxChunk) {
     return Error{Errc::invalid_argument, "a pool's chunk of " + std::to_string(chunk_bytes) +
                                              " bytes is not valid: expected a power of two from 4096 to " +
                                              std::to_string(kMaxChunk)};
@@ -51,8 +51,8 @@ std::uint64_t cache_share(const PoolShape& shape, std::uint64_t ranks) {
   return (shape.slabs() / std::max<std::uint64_t>(ranks, 1) - 1) * shape.slab_bytes();
 }
 
-std::array<std::byte, platform::kBlock> encode(const PoolHeader& header) {
-  std::array<std::byte, platform::kBlock> block{};
+std::array<std::byte, os::kBlock> encode(const PoolHeader& header) {
+  std::array<std::byte, os::kBlock> block{};
   BytesWriter out(block.data());
   out.text(kMagic);
   out.number(kPoolVersion);
@@ -101,7 +101,7 @@ Result<PoolStore> parse_store_of_pool(std::span<const std::byte> bytes) {
 }  // namespace
 
 Result<PoolHeader> parse_pool_header(std::span<const std::byte> bytes) {
-  const bool whole = bytes.size() >= platform::kBlock;
+  const bool whole = bytes.size() >= os::kBlock;
   if (bytes.empty() || (whole && storage::all_zero(bytes.first(kMagic.size())))) {
     return Error{Errc::lost, "the pool's header was never written"};
   }

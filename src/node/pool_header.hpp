@@ -33,14 +33,14 @@ struct PoolShape {
 
   std::uint64_t slab_bytes() const { return chunk_bytes * slab_chunks; }
   std::uint32_t slabs() const { return static_cast<std::uint32_t>(budget / slab_bytes()); }
-  std::uint64_t process_at(std::uint32_t slot) const { return platform::kBlock + kLine + std::uint64_t{slot} * kLine; }
+  std::uint64_t process_at(std::uint32_t slot) const { return os::kBlock + kLine + std::uint64_t{slot} * kLine; }
   std::uint64_t slab_word_at(std::uint32_t slab) const { return process_at(processes) + std::uint64_t{slab} * 8; }
-  std::uint64_t tables_end() const { return platform::round_up(slab_word_at(slabs())); }
+  std::uint64_t tables_end() const { return os::round_up(slab_word_at(slabs())); }
   std::uint64_t marks_at() const { return list_entries * kEntryBytes; }  // in a list
-  std::uint64_t list_bytes() const { return platform::round_up(marks_at() + std::uint64_t{list_entries} * 8); }
-  platform::FileRange tables() const { return {0, tables_end()}; }
-  platform::FileRange list(std::uint32_t slot) const { return {tables_end() + slot * list_bytes(), list_bytes()}; }
-  platform::FileRange slab(std::uint32_t index) const;
+  std::uint64_t list_bytes() const { return os::round_up(marks_at() + std::uint64_t{list_entries} * 8); }
+  os::FileRange tables() const { return {0, tables_end()}; }
+  os::FileRange list(std::uint32_t slot) const { return {tables_end() + slot * list_bytes(), list_bytes()}; }
+  os::FileRange slab(std::uint32_t index) const;
   bool operator==(const PoolShape&) const = default;
 };
 
@@ -72,7 +72,7 @@ struct PoolHeader {
 };
 
 /// The first block of the file.
-std::array<std::byte, platform::kBlock> encode(const PoolHeader& header);
+std::array<std::byte, os::kBlock> encode(const PoolHeader& header);
 /// No field is trusted before the checksum matches, and none that choose_shape() could not have chosen. Errors:
 /// damaged, unsupported (another version; names both).
 Result<PoolHeader> parse_pool_header(std::span<const std::byte> bytes);

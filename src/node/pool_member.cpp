@@ -24,12 +24,12 @@ constexpr milliseconds kPause{10};                    // longer each time, befor
 }  // namespace
 
 NodeSeams NodeSeams::usual() {
-  return {std::make_shared<platform::TmpfsSharedMemory>(), std::make_shared<platform::UnixSockets>(),
-          platform::NodePinQueue::usual_directories()};
+  return {std::make_shared<os::TmpfsSharedMemory>(), std::make_shared<os::UnixSockets>(),
+          os::NodePinQueue::usual_directories()};
 }
 
-Result<std::shared_ptr<PoolMember>> PoolMember::join(const NodeSeams& seams, platform::Files& files,
-                                                     platform::Clock& clock, const NodeStorageOptions& options) {
+Result<std::shared_ptr<PoolMember>> PoolMember::join(const NodeSeams& seams, os::Files& files, os::Clock& clock,
+                                                     const NodeStorageOptions& options) {
   std::shared_ptr<PoolMember> member(new PoolMember(seams, files, clock, options));
   if (auto joined = member->rejoin(); !joined) return joined.error();
   return member;
@@ -147,13 +147,13 @@ Error PoolMember::leave(Error why) {
 
 std::optional<std::string> PoolMember::stopped_agent() {
   const std::lock_guard lock(mutex_);
-  if (!connection_ || !platform::is_stopped(files_, connection_->peer())) return {};
+  if (!connection_ || !os::is_stopped(files_, connection_->peer())) return {};
   return "the agent of this job's pool, process " + std::to_string(connection_->peer()) +
          ", does not answer: it is stopped, and goes on with SIGCONT";
 }
 
 // An agent that died before it could say so may have admitted this process, which then comes as the member that it is.
-void PoolMember::look_for_membership(const platform::ProcessId& process) {
+void PoolMember::look_for_membership(const os::ProcessId& process) {
   welcome_.member = {};
   std::vector<Member> mine;
   const PoolShape& shape = pool_->shape();
@@ -180,7 +180,7 @@ Result<void> PoolMember::connect() {
                                              std::to_string(header.store.directory.size()) +
                                              " bytes: expected at most " + std::to_string(kMaxDirectory)};
   }
-  const auto process = platform::this_process(files_);
+  const auto process = os::this_process(files_);
   if (!process) return process.error();
   auto pidfd = seams_.sockets->this_process();
   if (!pidfd) return pidfd.error();
@@ -219,7 +219,7 @@ Result<PoolFile> PoolMember::open_pool(const PoolHeader& header) {
   return PoolFile::open(std::move(*file));
 }
 
-Result<std::unique_ptr<platform::LocalConnection>> PoolMember::start(const PoolHeader& header) {
+Result<std::unique_ptr<os::LocalConnection>> PoolMember::start(const PoolHeader& header) {
   if (auto finished = finish_dead_jobs(); !finished) return finished.error();
   const std::string name = pool_name(header.job);
   auto file = seams_.memory->open(name);
@@ -276,7 +276,7 @@ Result<void> PoolMember::finish_dead_jobs() {
   return {};
 }
 
-Result<platform::SharedMapping> PoolMember::map(std::uint32_t first, std::uint32_t slabs) const {
+Result<os::SharedMapping> PoolMember::map(std::uint32_t first, std::uint32_t slabs) const {
   if (first >= pool_->shape().slabs() || slabs > pool_->shape().slabs() - first) {
     return Error{Errc::damaged, "the agent of this job's pool lends slabs that the pool does not have"};
   }
@@ -304,7 +304,7 @@ bool PoolMember::send(const message::Any& message, int descriptor) {
 }
 
 Result<std::optional<message::Any>> PoolMember::receive() {
-  std::array<std::byte, platform::kMaxMessage> buffer;
+  std::array<std::byte, os::kMaxMessage> buffer;
   const std::lock_guard lock(mutex_);
   const Error gone{Errc::closed, "the agent of this job's pool is gone"};
   if (!connection_) return gone;
@@ -314,15 +314,15 @@ Result<std::optional<message::Any>> PoolMember::receive() {
     outgoing_.pop_front();
   }
   auto received = connection_->receive(buffer);
-  if (!received || received->kind == platform::Received::Kind::closed) return gone;
-  if (received->kind == platform::Received::Kind::nothing) return std::optional<message::Any>();
+  if (!received || received->kind == os::Received::Kind::closed) return gone;
+  if (received->kind == os::Received::Kind::nothing) return std::optional<message::Any>();
   auto parsed = message::parse({buffer.data(), received->bytes});
   if (!parsed) return gone;
   return std::optional<message::Any>(std::move(*parsed));
 }
 
 void PoolMember::wait(int bell, milliseconds limit) {
-  std::vector<platform::Waiting> all;
+  std::vector<os::Waiting> all;
   {
     const std::lock_guard lock(mutex_);
     if (connection_) all.push_back({connection_->fd(), !outgoing_.empty()});

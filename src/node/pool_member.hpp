@@ -29,8 +29,8 @@ namespace ebb::node {
 /// 3. Nothing but the first message goes to an agent that has not admitted this process: it would be ignored.
 class PoolMember {
  public:
-  static Result<std::shared_ptr<PoolMember>> join(const NodeSeams& seams, platform::Files& files,
-                                                  platform::Clock& clock, const NodeStorageOptions& options);
+  static Result<std::shared_ptr<PoolMember>> join(const NodeSeams& seams, os::Files& files, os::Clock& clock,
+                                                  const NodeStorageOptions& options);
   ~PoolMember();
   PoolMember(const PoolMember&) = delete;
 
@@ -43,7 +43,7 @@ class PoolMember {
   bool is_member() const { return is_member(welcome_.member); }
   HandoverList& list() { return list_->list; }
   /// Slabs of other runs that were lent to this process.
-  Result<platform::SharedMapping> map(std::uint32_t first, std::uint32_t slabs) const;
+  Result<os::SharedMapping> map(std::uint32_t first, std::uint32_t slabs) const;
   std::uint32_t agents() const { return agents_; }
   bool program() const { return program_; }
   std::string describe() const;
@@ -62,33 +62,33 @@ class PoolMember {
   std::optional<std::string> stopped_agent();
 
  private:
-  PoolMember(const NodeSeams& seams, platform::Files& files, platform::Clock& clock, const NodeStorageOptions& options)
+  PoolMember(const NodeSeams& seams, os::Files& files, os::Clock& clock, const NodeStorageOptions& options)
       : seams_(seams), files_(files), clock_(clock), options_(options) {}
   Result<void> join_once();
   Result<void> connect();
   Result<message::Welcome> await_welcome();
   Error leave(Error why);
-  void look_for_membership(const platform::ProcessId& process);
+  void look_for_membership(const os::ProcessId& process);
   Result<void> finish_dead_jobs();
   Result<PoolFile> open_pool(const PoolHeader& header);
-  Result<std::unique_ptr<platform::LocalConnection>> start(const PoolHeader& header);
+  Result<std::unique_ptr<os::LocalConnection>> start(const PoolHeader& header);
   void stop_own_agent();
   bool is_member(Member member) const;
 
   const NodeSeams seams_;
-  platform::Files& files_;
-  platform::Clock& clock_;
+  os::Files& files_;
+  os::Clock& clock_;
   const NodeStorageOptions options_;
   std::optional<PoolFile> pool_;
   message::Welcome welcome_{};
   std::optional<std::vector<Member>> known_;  // of this process and rank, before an agent was asked
   std::atomic<std::uint32_t> agents_{0};
   std::atomic<bool> program_{false};  // the present agent
-  platform::SharedMapping memory_;
+  os::SharedMapping memory_;
   std::optional<MappedList> list_;
 
   std::mutex mutex_;
-  std::unique_ptr<platform::LocalConnection> connection_;
+  std::unique_ptr<os::LocalConnection> connection_;
   bool admitted_ = false;  // by the agent at its other end
   std::deque<std::vector<std::byte>> outgoing_;
 

@@ -112,7 +112,7 @@ void PoolMemory::hear_of_loan(std::uint32_t loan, bool lent) {
 Result<std::shared_ptr<std::byte>> PoolMemory::use_loan(std::uint32_t loan) {
   struct Use {
     std::shared_ptr<PoolMember> member;  // which leaves the pool after this is unmapped
-    platform::SharedMapping memory;
+    os::SharedMapping memory;
   };
   auto mapped = member_->map(loan, Quarters(member_->slabs()).slabs());
   if (!mapped) return mapped.error();

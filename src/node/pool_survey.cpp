@@ -10,7 +10,7 @@ namespace ebb::node {
 namespace {
 
 // A copy of a part of the file, aligned as the views of it need.
-Result<std::vector<std::uint64_t>> copy_of(const platform::SharedFile& file, platform::FileRange range) {
+Result<std::vector<std::uint64_t>> copy_of(const os::SharedFile& file, os::FileRange range) {
   std::vector<std::uint64_t> words(range.bytes / 8);
   if (auto read = file.read(range.offset, std::as_writable_bytes(std::span(words))); !read) return read.error();
   return words;
@@ -18,12 +18,12 @@ Result<std::vector<std::uint64_t>> copy_of(const platform::SharedFile& file, pla
 
 std::byte* bytes_at(std::vector<std::uint64_t>& words) { return reinterpret_cast<std::byte*>(words.data()); }
 
-Result<void> find_agent(const NodeSeams& seams, platform::Files& files, Survey& survey) {
+Result<void> find_agent(const NodeSeams& seams, os::Files& files, Survey& survey) {
   const auto connection = seams.sockets->connect(socket_name(survey.header.job));
   if (!connection) return connection.error();
   if (!*connection) return {};
   survey.agent_pid = (*connection)->peer();
-  const auto name = platform::read_text(files, "/proc/" + std::to_string(survey.agent_pid) + "/comm");
+  const auto name = os::read_text(files, "/proc/" + std::to_string(survey.agent_pid) + "/comm");
   const bool program = name && (*name).starts_with("ebbtide-agent");
   survey.agent = program ? admin::Pool::Agent::program : admin::Pool::Agent::thread;
   return {};
@@ -39,13 +39,13 @@ std::uint64_t bytes_of(const WholeObject& object) {
   return bytes;
 }
 
-Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, platform::Files& files, const std::string& name) {
+Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, os::Files& files, const std::string& name) {
   auto file = seams.memory->open(name);
   if (!file) return file.error();
   if (!*file) return std::optional<Survey>();
   const auto size = (*file)->size();
   if (!size) return size.error();
-  std::vector<std::byte> block(std::min(*size, platform::kBlock));
+  std::vector<std::byte> block(std::min(*size, os::kBlock));
   if (auto read = (*file)->read(0, block); !read) return read.error();
   auto header = parse_pool_header(block);
   if (!header) return header.error();
@@ -60,7 +60,7 @@ Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, platform::File
     if (!process) continue;
     auto words = copy_of(**file, shape.list(slot));
     if (!words) return words.error();
-    SurveyedProcess found{*process, platform::is_running(files, process->process), 0, {}};
+    SurveyedProcess found{*process, os::is_running(files, process->process), 0, {}};
     found.waiting = whole_objects(HandoverList(bytes_at(*words), shape, tables, process->member).unfinished());
     for (std::uint32_t slab = 0; slab < shape.slabs(); ++slab) {
       const auto owned = tables.slab(slab);

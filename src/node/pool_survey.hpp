@@ -30,6 +30,6 @@ struct Survey {
 std::uint64_t bytes_of(const WholeObject& object);
 
 /// Null: there is no such pool. Errors: damaged, unsupported (another version), those of SharedFile and of the socket.
-Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, platform::Files& files, const std::string& name);
+Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, os::Files& files, const std::string& name);
 
 }  // namespace ebb::node

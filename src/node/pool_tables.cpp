@@ -17,11 +17,9 @@ std::uint64_t word_of(const Slab& slab) {
 
 }  // namespace
 
-std::uint64_t PoolTables::agent() const noexcept { return word(platform::kBlock).load(std::memory_order_acquire); }
+std::uint64_t PoolTables::agent() const noexcept { return word(os::kBlock).load(std::memory_order_acquire); }
 
-std::uint64_t PoolTables::take_over() noexcept {
-  return word(platform::kBlock).fetch_add(1, std::memory_order_acq_rel) + 1;
-}
+std::uint64_t PoolTables::take_over() noexcept { return word(os::kBlock).fetch_add(1, std::memory_order_acq_rel) + 1; }
 
 std::optional<PoolProcess> PoolTables::process(std::uint32_t slot) const noexcept {
   const std::uint64_t at = shape_.process_at(slot);

@@ -20,7 +20,7 @@ struct Member {
 
 struct PoolProcess {
   Member member;
-  platform::ProcessId process;
+  os::ProcessId process;
   std::uint64_t share = 0;  // bytes that it is sure of
   std::uint64_t rank = 0;
   bool operator==(const PoolProcess&) const = default;

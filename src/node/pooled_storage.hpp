@@ -118,7 +118,7 @@ class PooledStorage final : public NodeStorage {
   const storage::Persisted persisted_;
   const Listed listed_;
   const Delayed delayed_;
-  const platform::OwnDescriptor bell_;
+  const os::OwnDescriptor bell_;
   RankRecords records_;
   // By mutex_: the highest sequence that was heard of, and whether a dropped object may have a higher one.
   std::uint64_t newest_sequence_;

@@ -32,9 +32,9 @@ class Stage {
   void clear();
 
  private:
-  platform::OwnDescriptor descriptor_;
-  std::optional<platform::DescriptorSharedFile> file_;  // over a copy of it
-  platform::SharedMapping memory_;
+  os::OwnDescriptor descriptor_;
+  std::optional<os::DescriptorSharedFile> file_;  // over a copy of it
+  os::SharedMapping memory_;
   std::vector<std::uint64_t> free_;
 };
 

@@ -57,12 +57,12 @@ Result<void> start_agent(const std::filesystem::path& program, const std::string
   const auto failed = [&](const std::string& why) {
     return Error{Errc::io_error, path + " cannot be started: " + why};
   };
-  if (error != 0) return failed(platform::describe_errno(error));
+  if (error != 0) return failed(os::describe_errno(error));
   // The agent is not a child of this process. The child exits once the agent listens, or has exited.
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
     if (errno == ECHILD) return {};  // the program ignores its children's ends
-    if (errno != EINTR) return failed(platform::describe_errno(errno));
+    if (errno != EINTR) return failed(os::describe_errno(errno));
   }
   if (WIFSIGNALED(status)) return Error{Errc::closed, path + " was killed while it was started"};
   if (WEXITSTATUS(status) != 0) return failed("it ended with status " + std::to_string(WEXITSTATUS(status)));

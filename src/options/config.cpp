@@ -24,13 +24,13 @@ struct Choice {
 template <class T, std::size_t n>
 Result<void> choose(std::optional<T>& field, std::string_view key, std::string_view text,
                     const std::array<Choice<T>, n>& choices) {
-  const std::string wanted = runtime::lower(runtime::trimmed(text));
+  const std::string wanted = base::lower(base::trimmed(text));
   std::string right;
   for (const auto& choice : choices) {
     if (choice.name == wanted) return field = choice.value, Result<void>{};
     right += (right.empty() ? "\"" : ", \"") + std::string(choice.name) + "\"";
   }
-  return runtime::wrong_value(key, text, "one of " + right);
+  return base::wrong_value(key, text, "one of " + right);
 }
 
 template <class T>
@@ -49,38 +49,38 @@ Result<void> refuse_nul(std::string_view key, std::string_view text) {
 }
 
 Result<void> store_path(std::optional<std::filesystem::path>& field, std::string_view key, std::string_view text) {
-  if (runtime::trimmed(text).empty()) return runtime::wrong_value(key, text, "the path of a directory or file");
+  if (base::trimmed(text).empty()) return base::wrong_value(key, text, "the path of a directory or file");
   field = std::filesystem::path(std::string(text));
   return {};
 }
 
 Result<std::uint64_t> parse_count(std::string_view key, std::string_view text) {
-  const std::string_view digits = runtime::trimmed(text);
+  const std::string_view digits = base::trimmed(text);
   std::uint64_t count = 0;
   const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   const bool whole = failed == std::errc{} && end == digits.data() + digits.size() && count <= INT64_MAX;
-  if (!whole) return runtime::wrong_value(key, text, "a number of versions below 2**63, or 0 for no limit");
+  if (!whole) return base::wrong_value(key, text, "a number of versions below 2**63, or 0 for no limit");
   return count;
 }
 
 Result<std::uint64_t> parse_borrowed(std::string_view key, std::string_view text) {
-  if (runtime::lower(runtime::trimmed(text)) == "auto") return kBorrowAll;
+  if (base::lower(base::trimmed(text)) == "auto") return kBorrowAll;
   if (auto bytes = parse_bytes(key, text)) return bytes;
-  return runtime::wrong_value(key, text, "\"auto\", or a size such as \"8GiB\"");
+  return base::wrong_value(key, text, "\"auto\", or a size such as \"8GiB\"");
 }
 
 Result<double> parse_share(std::string_view key, std::string_view text) {
-  const std::string_view digits = runtime::trimmed(text);
+  const std::string_view digits = base::trimmed(text);
   double share = 0;
   const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), share);
   const bool whole = failed == std::errc{} && end == digits.data() + digits.size();
-  if (!whole || !(share > 0 && share <= 1)) return runtime::wrong_value(key, text, runtime::kShares);
+  if (!whole || !(share > 0 && share <= 1)) return base::wrong_value(key, text, options::kShares);
   return share;
 }
 
 Result<void> store_device(std::optional<std::string>& field, std::string_view key, std::string_view text) {
-  const std::string wanted = runtime::lower(runtime::trimmed(text));
-  if (!runtime::parse_device(wanted)) return runtime::wrong_value(key, text, runtime::kDevices);
+  const std::string wanted = base::lower(base::trimmed(text));
+  if (!options::parse_device(wanted)) return base::wrong_value(key, text, options::kDevices);
   field = wanted;
   return {};
 }
@@ -204,10 +204,10 @@ Result<void> set_option(Options& options, std::string_view key, std::string_view
 }
 
 Result<Options> with_environment(Options options) {
-  return runtime::with_environment(std::move(options), runtime::process_environment());
+  return options::with_environment(std::move(options), options::process_environment());
 }
 
-namespace runtime {
+namespace options {
 
 Environment process_environment() {
   Environment environment;
@@ -230,13 +230,13 @@ Result<Options> with_environment(Options options, const Environment& environment
   for (auto it = environment.lower_bound(prefix); it != environment.end() && it->first.starts_with(prefix); ++it) {
     const auto& [name, text] = *it;
     if (name == "EBBTIDE_LOG") {
-      const std::string level = lower(trimmed(text));
+      const std::string level = base::lower(base::trimmed(text));
       if (level == "info") {
         found.log = log_to_stderr;
       } else if (level == "off") {
         found.log = [](std::string_view) {};
       } else if (!level.empty()) {
-        return wrong_value(name, text, "one of \"info\", \"off\"");
+        return base::wrong_value(name, text, "one of \"info\", \"off\"");
       }
       continue;
     }
@@ -244,7 +244,8 @@ Result<Options> with_environment(Options options, const Environment& environment
     if (name == "EBBTIDE_RANK") continue;        // the process's in its job: defaults.hpp
     if (name == "EBBTIDE_CUDA_PLAIN") continue;  // for memory checkers: device/cuda.hpp
     if (name == "EBBTIDE_DIR" && environment.contains("EBBTIDE_DIRECTORY")) continue;  // the full name takes precedence
-    const std::string key = name == "EBBTIDE_DIR" ? "directory" : lower(std::string_view(name).substr(prefix.size()));
+    const std::string key =
+        name == "EBBTIDE_DIR" ? "directory" : base::lower(std::string_view(name).substr(prefix.size()));
     if (auto done = set(found, key, name, text); !done) return done.error();
   }
   // `memory` sizes the host cache too: of the two, the caller's takes precedence.
@@ -254,5 +255,5 @@ Result<Options> with_environment(Options options, const Environment& environment
   return found;
 }
 
-}  // namespace runtime
+}  // namespace options
 }  // namespace ebb

@@ -14,7 +14,7 @@
 #include "planner/topology.hpp"
 #include "storage/scan/segment_scan.hpp"
 
-namespace ebb::runtime {
+namespace ebb::options {
 namespace {
 
 constexpr std::uint64_t kGranule = 4096;
@@ -22,7 +22,7 @@ constexpr std::uint64_t kMostDeviceCache = std::uint64_t{4} << 30;
 
 Result<std::uint64_t> given_size(std::string_view key, std::uint64_t bytes) {
   if (bytes > 0 && bytes < kGranule) {
-    return wrong_value(key, std::to_string(bytes), "0 (no such tier) or at least 4096 bytes");
+    return base::wrong_value(key, std::to_string(bytes), "0 (no such tier) or at least 4096 bytes");
   }
   return bytes / kGranule * kGranule;
 }
@@ -34,11 +34,11 @@ std::filesystem::path directory_of(const Options& options, const Environment& en
   return temporary != environment.end() && !temporary->second.empty() ? temporary->second : "/tmp";
 }
 
-Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesystem::path& directory) {
-  platform::FileSystem found;
+Result<os::FileSystem> disk_of(os::Files& files, const std::filesystem::path& directory) {
+  os::FileSystem found;
   const std::string shown = "directory=\"" + directory.string() + "\"";
   if (const auto done = files.describe(directory, found); !done) {
-    return Error{Errc::invalid_argument, shown + " cannot be used: " + platform::describe_errno(done.error) +
+    return Error{Errc::invalid_argument, shown + " cannot be used: " + os::describe_errno(done.error) +
                                              "; expected a directory on a disk (directory=, or EBBTIDE_DIR)"};
   }
   if (found.in_memory) {
@@ -54,11 +54,11 @@ Result<platform::FileSystem> disk_of(platform::Files& files, const std::filesyst
 Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   setup.durability = options.durability.value_or(Durability::ephemeral);
   setup.readonly = options.readonly.value_or(false);
-  policy::Retention& retention = setup.machine.retention;
+  planner::Retention& retention = setup.machine.retention;
   retention = {options.keep_last.value_or(0), options.keep_every.value_or(0)};
   setup.close_timeout = options.close_timeout;
   if (setup.readonly && options.durability == Durability::ephemeral) {
-    return wrong_value("durability", "ephemeral", "none with readonly: the store has its own durability");
+    return base::wrong_value("durability", "ephemeral", "none with readonly: the store has its own durability");
   }
   const bool kept = setup.readonly || setup.durability != Durability::ephemeral;
   if (kept && !options.directory) {
@@ -67,15 +67,15 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
                  "(directory=, or EBBTIDE_DIR)"};
   }
   if (kept && options.disk && *options.disk == 0)
-    return wrong_value("disk", "0", "a size: a persistent store needs the disk");
+    return base::wrong_value("disk", "0", "a size: a persistent store needs the disk");
   if ((retention.keep_last > 0 || retention.keep_every > 0) && (!kept || setup.readonly)) {
     return Error{Errc::unsupported,
                  std::string("keep_last and keep_every are for persistent stores, and this one is ") +
                      (setup.readonly ? "readonly" : "ephemeral") + ": give durability=\"process\" or \"storage\" too"};
   }
   if (retention.keep_every > 0 && retention.keep_last == 0) {
-    return wrong_value("keep_every", std::to_string(retention.keep_every),
-                       "keep_last with it: how many of the newest to keep");
+    return base::wrong_value("keep_every", std::to_string(retention.keep_every),
+                             "keep_last with it: how many of the newest to keep");
   }
   return {};
 }
@@ -84,30 +84,31 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
 Result<void> choose_pool(const Options& options, const Environment& environment, EngineSetup& setup) {
   if (!options.node_pool || *options.node_pool == 0) {
     if (setup.durability == Durability::node) {
-      return wrong_value("durability", "node", "node_pool with it: the memory that the processes of the node share");
+      return base::wrong_value("durability", "node",
+                               "node_pool with it: the memory that the processes of the node share");
     }
     const char* const expected = "node_pool with it (0: no pool): it says something of that pool alone";
     if (!options.node_pool && options.node_chunk) {
-      return wrong_value("node_chunk", std::to_string(*options.node_chunk), expected);
+      return base::wrong_value("node_chunk", std::to_string(*options.node_chunk), expected);
     }
     if (!options.node_pool && options.node_agent) {
-      return wrong_value("node_agent", *options.node_agent ? "true" : "false", expected);
+      return base::wrong_value("node_agent", *options.node_agent ? "true" : "false", expected);
     }
     return {};
   }
   const std::string shown = std::to_string(*options.node_pool);
   if (setup.readonly) {
-    return wrong_value("node_pool", shown, "a store that is written with it, and this one is readonly");
+    return base::wrong_value("node_pool", shown, "a store that is written with it, and this one is readonly");
   }
   if (options.host_cache && *options.host_cache > 0) {
-    return wrong_value("host_cache", std::to_string(*options.host_cache),
-                       "none with node_pool=" + shown + ": the host cache is this process's share of the pool");
+    return base::wrong_value("host_cache", std::to_string(*options.host_cache),
+                             "none with node_pool=" + shown + ": the host cache is this process's share of the pool");
   }
   if (options.host_arena == HostArena::direct) {
-    return wrong_value("host_arena", "direct", "\"incremental\" with node_pool");
+    return base::wrong_value("host_arena", "direct", "\"incremental\" with node_pool");
   }
   if (options.warm.value_or(false)) {
-    return wrong_value("warm", "true", "false with node_pool: its memory is taken as it is used");
+    return base::wrong_value("warm", "true", "false with node_pool: its memory is taken as it is used");
   }
   PoolSetup pool;
   pool.budget = *options.node_pool;
@@ -122,7 +123,7 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
 
 constexpr std::string_view kSmallest = "0, or at least 67108864 bytes (64 MiB), which is the smallest lease";
 
-bool too_small_to_lend(std::uint64_t bytes) { return bytes > 0 && bytes < policy::kSmallestLease; }
+bool too_small_to_lend(std::uint64_t bytes) { return bytes > 0 && bytes < planner::kSmallestLease; }
 
 // Memory that is lent to other processes, and borrowed of them.
 Result<void> choose_leases(const Options& options, std::uint64_t device_cache, EngineSetup& setup) {
@@ -130,34 +131,34 @@ Result<void> choose_leases(const Options& options, std::uint64_t device_cache, E
   setup.borrow = options.borrow.value_or(0);
   setup.lend_share = options.lend_share.value_or(1);
   if (!(setup.lend_share > 0 && setup.lend_share <= 1)) {
-    return wrong_value("lend_share", std::to_string(setup.lend_share), kShares);
+    return base::wrong_value("lend_share", std::to_string(setup.lend_share), kShares);
   }
   if (auto possible = check_offer("lend", setup.lend); !possible) return possible;
   if (too_small_to_lend(setup.borrow)) {
-    return wrong_value("borrow", std::to_string(setup.borrow), "\"auto\", " + std::string(kSmallest));
+    return base::wrong_value("borrow", std::to_string(setup.borrow), "\"auto\", " + std::string(kSmallest));
   }
   if (setup.borrow > 0 && device_cache == 0) {
     const std::string shown = setup.borrow == kBorrowAll ? "auto" : std::to_string(setup.borrow);
-    return wrong_value("borrow", shown, "0 without a device cache: it holds what that cannot");
+    return base::wrong_value("borrow", shown, "0 without a device cache: it holds what that cannot");
   }
   return {};
 }
 
 // What the store's checkpoints occupy already; the free space comes on top of that.
-std::uint64_t held_in_store(platform::Files& files, const std::filesystem::path& directory) {
+std::uint64_t held_in_store(os::Files& files, const std::filesystem::path& directory) {
   std::vector<std::string> names;
   if (!files.list(directory, names)) return 0;
   std::uint64_t held = 0;
   for (const std::string& name : names) {
-    platform::FileStatus status;
+    os::FileStatus status;
     if (storage::segment_number(name) && files.status(directory / name, status)) held += status.allocated;
   }
   return held;
 }
 
 // Of a directory that may not exist yet, and (at level process) may be in memory.
-Result<platform::FileSystem> disk_of_store(platform::Files& files, const EngineSetup& setup) {
-  platform::FileSystem found;
+Result<os::FileSystem> disk_of_store(os::Files& files, const EngineSetup& setup) {
+  os::FileSystem found;
   auto done = files.describe(setup.directory, found);
   if (done.error == ENOENT) {
     const auto parent = std::filesystem::absolute(setup.directory).lexically_normal().parent_path();
@@ -165,21 +166,21 @@ Result<platform::FileSystem> disk_of_store(platform::Files& files, const EngineS
   }
   if (!done) {
     return Error{Errc::invalid_argument, "directory=\"" + setup.directory.string() +
-                                             "\" cannot be used: " + platform::describe_errno(done.error) +
+                                             "\" cannot be used: " + os::describe_errno(done.error) +
                                              "; expected a store, or a name in a "
                                              "directory that exists"};
   }
   return found;
 }
 
-policy::EvictionPolicy eviction_of(Eviction eviction) {
+planner::EvictionPolicy eviction_of(Eviction eviction) {
   switch (eviction) {
-    case Eviction::score: return policy::EvictionPolicy::score;
-    case Eviction::score_paper: return policy::EvictionPolicy::score_paper;
-    case Eviction::lru: return policy::EvictionPolicy::lru;
-    case Eviction::fifo: return policy::EvictionPolicy::fifo;
+    case Eviction::score: return planner::EvictionPolicy::score;
+    case Eviction::score_paper: return planner::EvictionPolicy::score_paper;
+    case Eviction::lru: return planner::EvictionPolicy::lru;
+    case Eviction::fifo: return planner::EvictionPolicy::fifo;
   }
-  return policy::EvictionPolicy::score;
+  return planner::EvictionPolicy::score;
 }
 
 const char* name_of_eviction(Eviction eviction) {
@@ -194,34 +195,34 @@ constexpr double kPcieRate = 50e9, kPeerRate = 300e9;
 
 // The application's copies are one command each: only background copies must let others overtake. On a GPU they are
 // enqueued, on as many streams as there are callers, and none may wait for another's.
-void tune(const policy::Machine& machine, policy::LinkSpec& link, bool host_memory, bool kept) {
+void tune(const planner::Machine& machine, planner::LinkSpec& link, bool host_memory, bool kept) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kAll = kMiB << 20;
-  if (link.from == policy::kApplication || link.to == policy::kApplication) {
+  if (link.from == planner::kApplication || link.to == planner::kApplication) {
     link.chunk = host_memory ? 256 * kMiB : kAll;
     if (host_memory) return;
     link.depth = 1 << 12;
     // Not measured, since a stream says late what has ended: within the GPU, and over PCIe.
-    const bool over_pcie = link.from == policy::kHost || link.to == policy::kHost;
+    const bool over_pcie = link.from == planner::kHost || link.to == planner::kHost;
     link.bytes_per_s = over_pcie ? kPcieRate : 1e12;
     return;
   }
   // Files. Two requests keep the disks of machines without a GPU busy; with checksums, as many as the disk can queue.
-  if (policy::on_file(machine, link.from) || policy::on_file(machine, link.to)) {
+  if (planner::on_file(machine, link.from) || planner::on_file(machine, link.to)) {
     if (!kept && host_memory) return;
     link.depth = kept ? 16 : 8;
     link.window = 16'000'000;
     return;
   }
   if (host_memory || link.from == link.to) return;
-  const bool of_peers = link.from != policy::kHost && link.to != policy::kHost;
+  const bool of_peers = link.from != planner::kHost && link.to != planner::kHost;
   link.chunk = 16 * kMiB;  // smaller PCIe transfers are slower
   link.bytes_per_s = of_peers ? kPeerRate : kPcieRate;
 }
 // What is in a node's pool is handed over with a message: its agent decides when it is written.
-void hand_over(policy::Machine& machine) {
-  for (policy::LinkSpec& link : machine.links) {
-    if (!policy::on_file(machine, link.to)) continue;
-    link.depth = policy::kTakesAll;
+void hand_over(planner::Machine& machine) {
+  for (planner::LinkSpec& link : machine.links) {
+    if (!planner::on_file(machine, link.to)) continue;
+    link.depth = planner::kTakesAll;
     link.window = 0;
     link.resources.clear();
   }
@@ -243,18 +244,20 @@ Result<void> check_memory(const Options& options, bool on_processors) {
   if (!options.memory) return {};
   const std::string none = "none with memory=" + std::to_string(*options.memory) + ": ";
   if (options.host_cache) {
-    return wrong_value("host_cache", std::to_string(*options.host_cache), none + "the host cache is a part of it");
+    return base::wrong_value("host_cache", std::to_string(*options.host_cache),
+                             none + "the host cache is a part of it");
   }
   if (on_processors && options.device_cache) {
-    return wrong_value("device_cache", std::to_string(*options.device_cache),
-                       none + "without a GPU the device cache is host memory too");
+    return base::wrong_value("device_cache", std::to_string(*options.device_cache),
+                             none + "without a GPU the device cache is host memory too");
   }
   if (options.node_pool && *options.node_pool > 0) {
-    return wrong_value("node_pool", std::to_string(*options.node_pool), none + "the host cache is a part of both");
+    return base::wrong_value("node_pool", std::to_string(*options.node_pool),
+                             none + "the host cache is a part of both");
   }
   if (*options.memory < kLeastMemory) {
-    return wrong_value("memory", std::to_string(*options.memory),
-                       "at least " + std::to_string(kLeastMemory) + " bytes (1 MiB)");
+    return base::wrong_value("memory", std::to_string(*options.memory),
+                             "at least " + std::to_string(kLeastMemory) + " bytes (1 MiB)");
   }
   return {};
 }
@@ -271,13 +274,13 @@ Result<std::optional<std::uint64_t>> first_number(const Environment& environment
                                                   const Number& wanted) {
   for (const char* name : names) {
     const auto found = environment.find(name);
-    if (found == environment.end() || trimmed(found->second).empty()) continue;
-    const std::string_view text = trimmed(found->second);
+    if (found == environment.end() || base::trimmed(found->second).empty()) continue;
+    const std::string_view text = base::trimmed(found->second);
     std::uint64_t number = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool whole = end == text.data() + text.size() || wanted.more.find(*end) != std::string_view::npos;
     if (failed == std::errc{} && whole && number >= wanted.least) return std::optional(number);
-    return wrong_value(name, found->second, wanted.right);
+    return base::wrong_value(name, found->second, wanted.right);
   }
   return std::optional<std::uint64_t>();
 }
@@ -286,7 +289,7 @@ Result<std::optional<std::uint64_t>> first_number(const Environment& environment
 
 Result<void> check_offer(std::string_view key, std::uint64_t bytes) {
   if (!too_small_to_lend(bytes) && bytes <= INT64_MAX) return {};
-  return wrong_value(key, std::to_string(bytes), std::string(kSmallest) + ", and below 8 EiB");
+  return base::wrong_value(key, std::to_string(bytes), std::string(kSmallest) + ", and below 8 EiB");
 }
 
 std::string_view name_of(Durability durability) {
@@ -315,7 +318,7 @@ Result<std::uint64_t> rank_in_job(const Environment& environment) {
   return (*found).value_or(0);
 }
 
-Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
+Result<EngineSetup> choose_setup(const Options& options, os::Files& files, device::Device& on,
                                  const Environment& environment) {
   const auto counted = local_ranks(environment);
   if (!counted) return counted.error();
@@ -323,9 +326,9 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   if (auto refused = check_memory(options, on.host_memory()); !refused) return refused.error();
   std::uint64_t device = 0, host = 0, disk = 0;
   if (!options.device_cache || !options.host_cache) {
-    auto available = platform::available_memory(files);
+    auto available = os::available_memory(files);
     if (!available) return available.error();
-    const auto group = platform::cgroup_memory(files);
+    const auto group = os::cgroup_memory(files);
     const std::uint64_t limit = group ? std::min(*available, group->left) : *available;
     // Without a GPU the device's free memory is this process's share of what the host has left.
     const std::uint64_t on_device = on.host_memory() ? limit / ranks : on.free_bytes();
@@ -369,7 +372,7 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
       disk = *size;
     }
   }
-  policy::Machine& machine = setup.machine;
+  planner::Machine& machine = setup.machine;
   if (options.memory) {
     machine.ring_slot = slot_within(*options.memory);
     // Without a disk nothing passes the ring, and there is none.
@@ -378,22 +381,22 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
     // One cache of ordinary memory holds larger checkpoints than two, and saves a copy between them.
     if (on.host_memory()) device = 0;
   }
-  const auto add = [&](const char* name, policy::Medium medium, std::uint64_t bytes) {
+  const auto add = [&](const char* name, planner::Medium medium, std::uint64_t bytes) {
     if (bytes > 0) machine.tiers.push_back({name, medium, bytes, kGranule});
   };
   if (auto refused = choose_leases(options, device, setup); !refused) return refused.error();
-  add("device", policy::Medium::device, device);
-  if (setup.borrow > 0) machine.tiers.push_back({std::string(kPeerTier), policy::Medium::device, 0, kGranule});
-  add("host", policy::Medium::host, host);
-  add("local", policy::Medium::file, disk);
+  add("device", planner::Medium::device, device);
+  if (setup.borrow > 0) machine.tiers.push_back({std::string(kPeerTier), planner::Medium::device, 0, kGranule});
+  add("host", planner::Medium::host, host);
+  add("local", planner::Medium::file, disk);
   if (machine.tiers.empty()) {
     return Error{Errc::invalid_argument,
                  "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
   }
-  policy::connect(machine, kRingSlots);
-  for (const policy::TierSpec& tier : machine.tiers)
+  planner::connect(machine, kRingSlots);
+  for (const planner::TierSpec& tier : machine.tiers)
     if (tier.name == kPeerTier) machine.nodes[static_cast<std::size_t>(tier.node)].staging = kRingSlots;
-  for (policy::LinkSpec& link : machine.links) tune(machine, link, on.host_memory(), kept);
+  for (planner::LinkSpec& link : machine.links) tune(machine, link, on.host_memory(), kept);
   if (setup.pool && kept) hand_over(machine);
   const Eviction eviction = options.eviction.value_or(Eviction::score);
   machine.eviction = eviction_of(eviction);
@@ -432,4 +435,4 @@ Result<EngineSetup> choose_setup(const Options& options, platform::Files& files,
   return setup;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::options

@@ -16,22 +16,22 @@ namespace ebb::node {
 struct NodeSeams;
 }  // namespace ebb::node
 
-namespace ebb::memory {
+namespace ebb::cache {
 class TierMemory;
 struct MemoryOptions;
-}  // namespace ebb::memory
+}  // namespace ebb::cache
 
-namespace ebb::runtime {
+namespace ebb::options {
 
 /// The machinery below the store. Tests put doubles here.
 struct Seams {
-  std::shared_ptr<platform::Files> files;
-  std::shared_ptr<platform::Clock> clock;
-  std::shared_ptr<platform::Device> device;                                     // the application's
-  std::map<policy::NodeIndex, std::shared_ptr<platform::Device>> devices = {};  // of nodes that have one of their own
-  std::shared_ptr<const node::NodeSeams> node = nullptr;                        // of a node's pool; null: the real ones
+  std::shared_ptr<os::Files> files;
+  std::shared_ptr<os::Clock> clock;
+  std::shared_ptr<device::Device> device;                                      // the application's
+  std::map<planner::NodeIndex, std::shared_ptr<device::Device>> devices = {};  // of nodes that have one of their own
+  std::shared_ptr<const node::NodeSeams> node = nullptr;                       // of a node's pool; null: the real ones
 
-  const std::shared_ptr<platform::Device>& device_of(policy::NodeIndex node) const {
+  const std::shared_ptr<device::Device>& device_of(planner::NodeIndex node) const {
     const auto own = devices.find(node);
     return own == devices.end() ? device : own->second;
   }
@@ -50,7 +50,7 @@ struct PoolSetup {
 
 /// Everything that an engine needs to start.
 struct EngineSetup {
-  policy::Machine machine;
+  planner::Machine machine;
   std::filesystem::path directory;  // of the file tier, if there is one
   Io io = Io::automatic;
   bool direct_io = true;
@@ -60,13 +60,13 @@ struct EngineSetup {
   bool verify_all = false;  // not with a GPU
   std::optional<Seconds> close_timeout;
   std::optional<std::filesystem::path> event_log;
-  Log log;
+  base::Log log;
   std::string settings;  // one line for a person
   DeviceArena device_arena = DeviceArena::mapped;
   HostArena host_arena = HostArena::incremental;
-  std::optional<policy::ProvisionSpec> provision;  // of incremental host memory, for tests
+  std::optional<planner::ProvisionSpec> provision;  // of incremental host memory, for tests
   // In place of `host_arena`: how a benchmark makes the host cache.
-  std::function<Result<std::unique_ptr<memory::TierMemory>>(platform::Device&, std::size_t, memory::MemoryOptions&&)>
+  std::function<Result<std::unique_ptr<cache::TierMemory>>(device::Device&, std::size_t, cache::MemoryOptions&&)>
       make_host_memory;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
   std::optional<PoolSetup> pool = {};
@@ -98,7 +98,7 @@ Result<void> check_offer(std::string_view key, std::uint64_t bytes);
 
 /// Chooses what `options` leaves out, after the environment was applied. Errors: invalid_argument (all tiers of size 0,
 /// a size below 4096, no such directory), unsupported (a directory in memory), io_error.
-Result<EngineSetup> choose_setup(const Options& options, platform::Files& files, platform::Device& on,
+Result<EngineSetup> choose_setup(const Options& options, os::Files& files, device::Device& on,
                                  const Environment& environment);
 
-}  // namespace ebb::runtime
+}  // namespace ebb::options

@@ -5,7 +5,7 @@
 #include "base/text.hpp"
 #include "device/cuda.hpp"
 
-namespace ebb::runtime {
+namespace ebb::options {
 
 std::optional<DeviceChoice> parse_device(std::string_view text) {
   using Kind = DeviceChoice::Kind;
@@ -21,22 +21,22 @@ std::optional<DeviceChoice> parse_device(std::string_view text) {
   return choice;
 }
 
-Result<std::shared_ptr<platform::Device>> open_device(const std::optional<std::string>& text) {
+Result<std::shared_ptr<device::Device>> open_device(const std::optional<std::string>& text) {
   using Kind = DeviceChoice::Kind;
   auto choice = parse_device(text.value_or("auto"));
-  if (!choice) return wrong_value("device", *text, kDevices);
+  if (!choice) return base::wrong_value("device", *text, kDevices);
   if (choice->kind == Kind::automatic || choice->kind == Kind::current_gpu) {
-    if (const std::optional<int> current = platform::current_cuda_device()) {
+    if (const std::optional<int> current = device::current_cuda_device()) {
       *choice = {Kind::gpu, *current};
     } else if (choice->kind == Kind::automatic) {
       choice->kind = Kind::memory;
     } else {
-      return Error{Errc::unsupported, "device=\"cuda\": there is no GPU: " + platform::cuda_absent_reason() +
+      return Error{Errc::unsupported, "device=\"cuda\": there is no GPU: " + device::cuda_absent_reason() +
                                           "; device=\"cpu\" uses ordinary memory"};
     }
   }
-  if (choice->kind == Kind::memory) return std::shared_ptr<platform::Device>(platform::make_host_device());
-  return platform::make_cuda_device(choice->ordinal);
+  if (choice->kind == Kind::memory) return std::shared_ptr<device::Device>(device::make_host_device());
+  return device::make_cuda_device(choice->ordinal);
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::options

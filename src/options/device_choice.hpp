@@ -8,7 +8,7 @@
 #include "device/device.hpp"
 #include "ebbtide/error.hpp"
 
-namespace ebb::runtime {
+namespace ebb::options {
 
 struct DeviceChoice {
   enum class Kind { automatic, memory, current_gpu, gpu } kind = Kind::automatic;
@@ -21,6 +21,6 @@ inline constexpr std::string_view kDevices = "one of \"auto\", \"cpu\", \"cuda\"
 std::optional<DeviceChoice> parse_device(std::string_view text);
 
 /// The device that `text` names (none: "auto"). Errors: invalid_argument, unsupported (no such GPU, with the reason).
-Result<std::shared_ptr<platform::Device>> open_device(const std::optional<std::string>& text);
+Result<std::shared_ptr<device::Device>> open_device(const std::optional<std::string>& text);
 
-}  // namespace ebb::runtime
+}  // namespace ebb::options

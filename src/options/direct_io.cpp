@@ -9,15 +9,15 @@
 
 #include "storage/scan/segment_scan.hpp"
 
-namespace ebb::runtime {
+namespace ebb::options {
 namespace {
 
-using platform::kBlock;
+using os::kBlock;
 
-bool is_refusal(const platform::SysResult& call) { return call.error == EINVAL || call.error == EOPNOTSUPP; }
+bool is_refusal(const os::SysResult& call) { return call.error == EINVAL || call.error == EOPNOTSUPP; }
 
 // Not the first block: it may be aligned to more than 4096 in the file and in memory.
-bool refuses_transfers(platform::Files& files, int fd, bool write) {
+bool refuses_transfers(os::Files& files, int fd, bool write) {
   const std::unique_ptr<std::byte, decltype(&std::free)> blocks(
       static_cast<std::byte*>(std::aligned_alloc(kBlock, 2 * kBlock)), std::free);
   if (!blocks) return false;
@@ -29,7 +29,7 @@ bool refuses_transfers(platform::Files& files, int fd, bool write) {
 
 }  // namespace
 
-bool refuses_direct_io(platform::Files& files, const std::filesystem::path& directory) {
+bool refuses_direct_io(os::Files& files, const std::filesystem::path& directory) {
   std::filesystem::path there = directory;
   auto opened = files.open_unlinked(there, true);
   if (opened.error == ENOENT) {
@@ -41,11 +41,11 @@ bool refuses_direct_io(platform::Files& files, const std::filesystem::path& dire
   if (!made && !is_refusal(opened) && files.list(there, names)) {
     const auto segment =
         std::ranges::find_if(names, [](const auto& name) { return storage::segment_number(name).has_value(); });
-    if (segment != names.end()) opened = files.open(there / *segment, platform::Open::read, true);
+    if (segment != names.end()) opened = files.open(there / *segment, os::Open::read, true);
   }
   if (!opened) return is_refusal(opened);
-  const platform::File file(files, static_cast<int>(opened.value), there.string(), true);
+  const os::File file(files, static_cast<int>(opened.value), there.string(), true);
   return refuses_transfers(files, file.fd(), made);
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::options

@@ -5,7 +5,7 @@
 
 #include "ebbtide/options.hpp"
 
-namespace ebb::runtime {
+namespace ebb::options {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
@@ -16,4 +16,4 @@ Environment process_environment();
 /// names that begin with `EBBTIDE_` and wrong values are refused.
 Result<Options> with_environment(Options options, const Environment& environment);
 
-}  // namespace ebb::runtime
+}  // namespace ebb::options

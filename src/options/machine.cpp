@@ -14,22 +14,22 @@ namespace ebb::machine {
 
 std::vector<Gpu> gpus(bool open) {
   std::vector<Gpu> all;
-  for (platform::CudaFound& found : platform::find_cuda_devices(open)) {
+  for (device::CudaFound& found : device::find_cuda_devices(open)) {
     const auto free_bytes = found.free_bytes > 0 ? std::optional(found.free_bytes) : std::nullopt;
     all.push_back({found.ordinal, std::move(found.name), found.total_bytes, free_bytes, std::move(found.pci)});
   }
   return all;
 }
 
-void copy(void* to, const void* from, std::size_t bytes) noexcept { platform::copy_bytes(to, from, bytes); }
+void copy(void* to, const void* from, std::size_t bytes) noexcept { device::copy_bytes(to, from, bytes); }
 
-std::string gpu_absent_reason() { return platform::cuda_absent_reason(); }
+std::string gpu_absent_reason() { return device::cuda_absent_reason(); }
 
-std::optional<int> gpu_of(const void* pointer) { return platform::device_of_pointer(pointer); }
+std::optional<int> gpu_of(const void* pointer) { return device::device_of_pointer(pointer); }
 
 Result<void> finish(int gpu, StreamHandle stream) {
-  if (stream == 0) stream = platform::kLegacyStream;
-  const auto device = platform::make_cuda_device(gpu);
+  if (stream == 0) stream = device::kLegacyStream;
+  const auto device = device::make_cuda_device(gpu);
   if (!device) return device.error();
   const std::string name = "cuda:" + std::to_string(gpu);
   if ((*device)->capturing(stream)) {
@@ -49,14 +49,14 @@ Result<void> finish(int gpu, StreamHandle stream) {
 }
 
 Result<LinkRates> link_rates(const std::string& device, std::size_t span) {
-  auto opened = runtime::open_device(device);
+  auto opened = options::open_device(device);
   if (!opened) return opened.error();
-  return platform::measure_links(**opened, span);
+  return device::measure_links(**opened, span);
 }
 
 std::vector<PeerLink> peer_links(std::size_t span) {
   std::vector<PeerLink> all;
-  for (const platform::PeerPair& pair : platform::cuda_peer_pairs(span)) {
+  for (const device::PeerPair& pair : device::cuda_peer_pairs(span)) {
     PeerLink link{.from = pair.from, .to = pair.to, .usable = static_cast<bool>(pair.rates), .reason = {}};
     if (link.usable) {
       link.store = pair.rates->store;
@@ -71,35 +71,35 @@ std::vector<PeerLink> peer_links(std::size_t span) {
 }
 
 std::string io_uring_absent_reason() {
-  const auto ring = platform::PosixFiles().open_ring(8);
+  const auto ring = os::PosixFiles().open_ring(8);
   return ring ? std::string() : ring.error().message;
 }
 
 WriteTracking write_tracking() {
-  const auto abilities = platform::SystemWriteWatches().abilities();
-  WriteTracking found{.watches = {}, .automatic = platform::automatic_track(abilities)};
-  for (const platform::WatchAbility& one : abilities)
+  const auto abilities = os::SystemWriteWatches().abilities();
+  WriteTracking found{.watches = {}, .automatic = os::automatic_track(abilities)};
+  for (const os::WatchAbility& one : abilities)
     found.watches.push_back({std::string(name_of(one.form)), one.usable, one.user_faults_only, one.note});
   return found;
 }
 
 Result<FileSystem> file_system(const std::filesystem::path& directory) {
-  platform::FileSystem found;
-  if (const auto done = platform::PosixFiles().describe(directory, found); !done) {
+  os::FileSystem found;
+  if (const auto done = os::PosixFiles().describe(directory, found); !done) {
     return Error{Errc::invalid_argument,
-                 "\"" + directory.string() + "\" cannot be used: " + platform::describe_errno(done.error)};
+                 "\"" + directory.string() + "\" cannot be used: " + os::describe_errno(done.error)};
   }
   return FileSystem{std::move(found.kind), found.in_memory, found.free_bytes, found.total_bytes};
 }
 
 Result<MemoryLimits> memory_limits() {
-  platform::PosixFiles files;
-  const auto available = platform::available_memory(files);
+  os::PosixFiles files;
+  const auto available = os::available_memory(files);
   if (!available) return available.error();
-  const auto ranks = runtime::local_ranks(runtime::process_environment());
+  const auto ranks = options::local_ranks(options::process_environment());
   if (!ranks) return ranks.error();
   MemoryLimits limits{.available = *available, .cgroup = {}, .cgroup_left = {}, .local_ranks = *ranks};
-  if (const auto group = platform::cgroup_memory(files)) {
+  if (const auto group = os::cgroup_memory(files)) {
     limits.cgroup = group->limit;
     limits.cgroup_left = group->left;
   }
@@ -108,20 +108,20 @@ Result<MemoryLimits> memory_limits() {
 
 // The same steps as Store::open, up to the point where memory would be allocated.
 Result<Plan> plan(const Options& options) {
-  const auto environment = runtime::process_environment();
-  auto filled = runtime::with_environment(options, environment);
+  const auto environment = options::process_environment();
+  auto filled = options::with_environment(options, environment);
   if (!filled) return filled.error();
-  auto device = runtime::open_device(filled->device);
+  auto device = options::open_device(filled->device);
   if (!device) return device.error();
-  platform::PosixFiles files;
-  auto setup = runtime::choose_setup(*filled, files, **device, environment);
+  os::PosixFiles files;
+  auto setup = options::choose_setup(*filled, files, **device, environment);
   if (!setup) return setup.error();
   Plan plan{.directory = std::move(setup->directory), .settings = std::move(setup->settings)};
-  for (const policy::TierSpec& tier : setup->machine.tiers) {
+  for (const planner::TierSpec& tier : setup->machine.tiers) {
     switch (tier.medium) {
-      case policy::Medium::device: plan.device += tier.capacity; break;  // what peers lend is not counted
-      case policy::Medium::host: plan.host = tier.capacity; break;
-      case policy::Medium::file: plan.disk = tier.capacity; break;
+      case planner::Medium::device: plan.device += tier.capacity; break;  // what peers lend is not counted
+      case planner::Medium::host: plan.host = tier.capacity; break;
+      case planner::Medium::file: plan.disk = tier.capacity; break;
     }
   }
   return plan;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ebb::platform {
+namespace ebb::os {
 
 Track automatic_track(std::span<const WatchAbility> abilities) {
   const auto usable = [&](WatchForm form, bool user_faults_only) {
@@ -15,4 +15,4 @@ Track automatic_track(std::span<const WatchAbility> abilities) {
   return usable(WatchForm::userfaultfd_async, true) ? Track::scan : Track::digest;
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

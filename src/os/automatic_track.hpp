@@ -5,9 +5,9 @@
 #include "ebbtide/snapshot.hpp"
 #include "os/write_watch.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// faults, scan or digest.
 Track automatic_track(std::span<const WatchAbility> abilities);
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

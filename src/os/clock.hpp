@@ -2,7 +2,7 @@
 // The only source of time. The planner has none: drivers read this clock and put the time into events.
 #include <cstdint>
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// A clock that never goes back.
 /// Thread safety: now() may be called from any thread.
@@ -19,4 +19,4 @@ class SteadyClock final : public Clock {
   std::int64_t now() const noexcept override;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -16,7 +16,7 @@
 #include "os/memory_guard.hpp"
 #include "os/sys_result.hpp"
 
-namespace ebb::platform::faults {
+namespace ebb::os::faults {
 namespace {
 
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
@@ -163,4 +163,4 @@ WatchResult install() noexcept {
   return {};
 }
 
-}  // namespace ebb::platform::faults
+}  // namespace ebb::os::faults

@@ -8,7 +8,7 @@
 
 #include "os/watch_result.hpp"
 
-namespace ebb::platform::faults {
+namespace ebb::os::faults {
 
 /// A page's. The word of a futex: its writers sleep while it is `told`.
 enum PageState : std::uint32_t {
@@ -65,4 +65,4 @@ void pass_on(const struct sigaction& before, int number, siginfo_t* info, void* 
 /// Installs the handler unless it was. Error unsupported: it was, and another has replaced it since.
 WatchResult install() noexcept;
 
-}  // namespace ebb::platform::faults
+}  // namespace ebb::os::faults

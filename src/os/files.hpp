@@ -13,7 +13,7 @@
 #include "os/ring.hpp"
 #include "os/sys_result.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// With O_DIRECT, memory, offset and length are multiples of this.
 inline constexpr std::size_t kBlock = 4096;
@@ -192,4 +192,4 @@ class FileLock {
   pid_t process_ = 0;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

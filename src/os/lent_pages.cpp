@@ -10,11 +10,11 @@
 namespace ebb {
 namespace {
 
-using platform::kHugePage;
-using platform::map_pages;
-using platform::populate;
-using platform::round_up;
-using platform::unmap_pages;
+using os::kHugePage;
+using os::map_pages;
+using os::populate;
+using os::round_up;
+using os::unmap_pages;
 
 #ifndef MREMAP_DONTUNMAP
 constexpr int MREMAP_DONTUNMAP = 4;

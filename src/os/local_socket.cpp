@@ -23,7 +23,7 @@
 #include "os/text_file.hpp"
 #include "os/user_directory.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 constexpr int kBacklog = 1024;
@@ -297,4 +297,4 @@ Result<std::size_t> UnixSockets::wait(std::span<Waiting> all, std::chrono::milli
   return wait_for(all, limit);
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -13,7 +13,7 @@
 #include "ebbtide/error.hpp"
 #include "os/own_descriptors.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// The longest message.
 inline constexpr std::size_t kMaxMessage = 64 << 10;
@@ -109,4 +109,4 @@ class UnixSockets final : public LocalSockets {
   const std::vector<std::filesystem::path> directories_;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -14,7 +14,7 @@
 
 #include "os/fault_handler.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 // A thread in guarded work. No thread_local: a handler must not be the first to touch one, which may allocate, and a
@@ -106,4 +106,4 @@ bool try_copy(void* to, const void* from, std::size_t bytes) noexcept {
   return try_touch([&] { std::memcpy(to, from, bytes); });
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

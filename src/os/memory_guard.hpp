@@ -5,7 +5,7 @@
 #include <memory>
 #include <type_traits>
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// Runs `work(what)` on this thread. False: the system refused it memory (SIGSEGV, SIGBUS), and it ended in the middle.
 /// It touches memory and does nothing else: no destructor of it runs then, and no lock of it is released. Handlers of
@@ -26,4 +26,4 @@ bool try_copy(void* to, const void* from, std::size_t bytes) noexcept;
 /// Whether this is the handler of try_touch(), which asks MprotectWatch's table first.
 bool is_guard(const struct sigaction& handler) noexcept;
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

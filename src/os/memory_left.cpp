@@ -7,7 +7,7 @@
 #include "os/memory_limits.hpp"
 #include "os/pages.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 // Others may write here at the same time: each write is atomic and changes nothing, so theirs stay as they are, and the
@@ -46,4 +46,4 @@ Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t k
   return left;
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -4,7 +4,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// Bytes that the system could give to new pages, page cache included, and that this process's control groups still
 /// allow (memory_limits.hpp). What the system does not report counts as unlimited.
@@ -25,4 +25,4 @@ Result<void> check_left(std::size_t bytes, std::uint64_t keep, std::uint64_t gro
 Result<void> touch_if_left(std::byte* memory, std::size_t bytes, std::uint64_t keep,
                            std::uint64_t group_left = UINT64_MAX);
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -8,7 +8,7 @@
 #include "base/text.hpp"
 #include "os/text_file.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 template <class Visit>
@@ -37,11 +37,11 @@ constexpr GroupNames kVersion2 = {
 // Memory in use by a group's processes; file cache is not counted, since the kernel drops it first.
 std::uint64_t held_in(Files& files, const std::string& group, const GroupNames& names) {
   const auto current = read_text(files, group + names.used);
-  std::uint64_t held = current ? runtime::leading_number(*current).value_or(0) : 0;
+  std::uint64_t held = current ? base::leading_number(*current).value_or(0) : 0;
   if (const auto stat = read_text(files, group + "memory.stat")) {
     for_each_line(*stat, [&](std::string_view line) {
       for (const std::string_view key : names.files) {
-        if (line.starts_with(key)) held -= std::min(held, runtime::leading_number(line.substr(key.size())).value_or(0));
+        if (line.starts_with(key)) held -= std::min(held, base::leading_number(line.substr(key.size())).value_or(0));
       }
     });
   }
@@ -57,7 +57,7 @@ void least_limit(Files& files, const GroupNames& names, std::string path, std::o
     for (const std::string_view name : names.limits) {
       if (name.empty()) continue;
       const auto text = read_text(files, group + std::string(name));
-      const auto found = text ? runtime::leading_number(*text) : std::nullopt;  // "max" is no number
+      const auto found = text ? base::leading_number(*text) : std::nullopt;  // "max" is no number
       // Version 1 expresses "no limit" as a number beyond all memory.
       if (found && *found < (std::uint64_t{1} << 60)) limit = std::min(limit.value_or(UINT64_MAX), *found);
     }
@@ -80,7 +80,7 @@ Result<std::uint64_t> available_memory(Files& files) {
   std::optional<std::uint64_t> kib;
   for_each_line(*text, [&](std::string_view line) {
     constexpr std::string_view key = "MemAvailable:";
-    if (line.starts_with(key)) kib = runtime::leading_number(line.substr(key.size()));
+    if (line.starts_with(key)) kib = base::leading_number(line.substr(key.size()));
   });
   if (!kib) return Error{Errc::io_error, "/proc/meminfo has no MemAvailable: give device_cache and host_cache"};
   return *kib * 1024;
@@ -104,4 +104,4 @@ std::optional<CgroupMemory> cgroup_memory(Files& files) {
   return least;
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -6,7 +6,7 @@
 #include "ebbtide/error.hpp"
 #include "os/files.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// Memory available without swapping, from /proc/meminfo. Error io_error.
 Result<std::uint64_t> available_memory(Files& files);
@@ -19,4 +19,4 @@ struct CgroupMemory {
 /// Nothing: no group has a limit.
 std::optional<CgroupMemory> cgroup_memory(Files& files);
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

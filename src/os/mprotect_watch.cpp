@@ -14,7 +14,7 @@
 #include "os/sys_result.hpp"
 #include "os/watch_wait.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 using faults::PageState;
@@ -162,4 +162,4 @@ Result<void> MprotectWatch::take_written(PageRange, std::vector<PageRange>&) {
   return Error{Errc::unsupported, "mprotect does not note which pages were written"};
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

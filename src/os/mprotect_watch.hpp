@@ -10,7 +10,7 @@
 #include "os/own_descriptors.hpp"
 #include "os/write_watch.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// Each disarmed run of pages in an armed range costs two mappings of the process. The protection of watched memory is
 /// the watch's: the program must not change it. The handler of SIGSEGV stays once it is there, since later ones may
@@ -46,4 +46,4 @@ class MprotectWatch final : public WriteWatch {
   std::atomic<bool> rung_{false};
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

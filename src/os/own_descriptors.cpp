@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace ebb::platform {
+namespace ebb::os {
 
 // Never destroyed: descriptors may be closed while the process exits.
 OwnDescriptors& OwnDescriptors::of_process() {
@@ -42,4 +42,4 @@ bool OwnDescriptors::close(int fd, const std::function<void()>& before) {
   return true;
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// A file lock belongs to the open file, which a forked child shares: a child that outlives its parent would hold the
 /// parent's lock. Locked descriptors are therefore opened and closed here.
@@ -61,4 +61,4 @@ class OwnDescriptor {
   pid_t process_ = ::getpid();  // which opened it
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

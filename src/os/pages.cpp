@@ -15,7 +15,7 @@
 #include "os/processors.hpp"
 #include "os/sys_result.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 Error refused(std::size_t bytes, int error) {
@@ -107,4 +107,4 @@ void unmap_pages(std::byte* memory, std::size_t bytes) noexcept {
   if (memory) ::munmap(memory, round_up(bytes));
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

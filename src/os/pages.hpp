@@ -6,7 +6,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
@@ -35,4 +35,4 @@ void unmap_pages(std::byte* memory, std::size_t bytes) noexcept;
 /// write), which a registration with a device does not follow.
 void keep_from_children(std::byte* memory, std::size_t bytes) noexcept;
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

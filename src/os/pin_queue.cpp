@@ -13,7 +13,7 @@
 #include "os/sys_result.hpp"
 #include "os/user_directory.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 // Bytes of the file: a lock that is held while a ticket is taken, then the tickets.
@@ -116,4 +116,4 @@ void NodePinQueue::leave() noexcept {
   OwnDescriptors::of_process().close(fd, [fd] { set_lock(fd, F_UNLCK, kDoor, 0); });
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

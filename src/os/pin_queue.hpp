@@ -9,7 +9,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// A ticket in a queue, taken anew for each registration. Used by one thread at a time.
 class PinQueue {
@@ -61,4 +61,4 @@ class NodePinQueue final : public PinQueue {
   off_t ticket_ = -1;  // -1: none
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -14,7 +14,7 @@
 #include "os/own_descriptors.hpp"
 #include "os/uring_ring.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 constexpr mode_t kOwnerOnly = 0600;
@@ -249,4 +249,4 @@ SysResult PosixFiles::describe(const std::filesystem::path& directory, FileSyste
 
 Result<std::unique_ptr<Ring>> PosixFiles::open_ring(unsigned entries) { return open_uring(entries); }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -9,7 +9,7 @@
 
 #include "os/text_file.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 // A letter; 0: there is no such process.
@@ -69,4 +69,4 @@ bool is_stopped(Files& files, pid_t pid) {
   return state == 'T' || state == 't';
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -5,7 +5,7 @@
 #include "ebbtide/error.hpp"
 #include "os/files.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// A process of this node since it was booted: numbers are reused, a number and a start together are not.
 struct ProcessId {
@@ -28,4 +28,4 @@ bool is_running(Files& files, const ProcessId& process);
 /// Whether it was stopped, by a signal or a debugger, and goes on only when it is told to.
 bool is_stopped(Files& files, pid_t pid);
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

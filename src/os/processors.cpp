@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <thread>
 
-namespace ebb::platform {
+namespace ebb::os {
 
 unsigned usable_processors() noexcept {
   cpu_set_t set;
@@ -14,4 +14,4 @@ unsigned usable_processors() noexcept {
   return bound > 0 ? static_cast<unsigned>(bound) : std::max(1u, std::thread::hardware_concurrency());
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -6,7 +6,7 @@
 
 #include "os/sys_result.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 struct RingOp {
   bool write = false;
@@ -40,4 +40,4 @@ class Ring {
   virtual void wake() noexcept = 0;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

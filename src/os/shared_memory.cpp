@@ -14,7 +14,7 @@
 #include "os/sys_result.hpp"
 #include "os/user_directory.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 constexpr std::uint32_t kTmpfs = 0x01021994;
@@ -191,4 +191,4 @@ Result<void> check_shared_name(const std::string& name) {
                                            "\" is no name of a file: expected 1 to 255 bytes, no '/' and no NUL"};
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -14,7 +14,7 @@
 #include "ebbtide/error.hpp"
 #include "os/own_descriptors.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// Bytes of a file. Both numbers are multiples of kBlock.
 struct FileRange {
@@ -126,4 +126,4 @@ class TmpfsSharedMemory final : public SharedMemory {
 /// Whether a file or socket may have this name: not empty, "." or "..", no '/' or NUL, at most 255 bytes.
 Result<void> check_shared_name(const std::string& name);
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

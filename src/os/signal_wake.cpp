@@ -10,7 +10,7 @@
 #include <string>
 #include <unistd.h>
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 constexpr int kSignals = 64;
@@ -163,4 +163,4 @@ std::uint64_t SignalWake::take() noexcept {
   return slot_ < 0 ? 0 : handlers().slots[static_cast<std::size_t>(slot_)].pending.exchange(0);
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -4,7 +4,7 @@
 
 #include "os/sys_result.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// Whether a program may take `signal` as a request: it exists, can be caught, and is no sign of a broken program.
 bool is_a_request(int signal) noexcept;
@@ -39,4 +39,4 @@ class SignalWake {
   int slot_;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

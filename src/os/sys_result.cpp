@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace ebb::platform {
+namespace ebb::os {
 
 std::string describe_errno(int error) {
   const char* name = strerrorname_np(error);
@@ -29,4 +29,4 @@ Error system_error(const std::string& what, int error) {
   return {reason_of(error), what + ": " + describe_errno(error)};
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

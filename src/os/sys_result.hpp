@@ -6,7 +6,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 struct [[nodiscard]] SysResult {
   std::int64_t value = 0;
@@ -24,4 +24,4 @@ Errc reason_of(int error) noexcept;
 /// `what`, then the errno in words; its reason is that of the errno.
 Error system_error(const std::string& what, int error);
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

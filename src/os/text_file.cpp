@@ -3,7 +3,7 @@
 #include <array>
 #include <cerrno>
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 Error read_failed(const char* what, const std::filesystem::path& path, int error) {
@@ -27,4 +27,4 @@ Result<std::string> read_text(Files& files, const std::filesystem::path& path) {
   }
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -5,9 +5,9 @@
 #include "ebbtide/error.hpp"
 #include "os/files.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// A whole file as text, also in /proc and /sys. Error io_error naming the path.
 Result<std::string> read_text(Files& files, const std::filesystem::path& path);
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -11,7 +11,7 @@
 #include "os/sys_result.hpp"
 #include "os/watch_wait.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 std::uint64_t number(const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at); }
@@ -244,4 +244,4 @@ Result<void> UffdWatch::take_written(PageRange range, std::vector<PageRange>& ou
   return {};
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -13,7 +13,7 @@
 #include "os/userfaultfd.hpp"
 #include "os/write_watch.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// Thread safety: as WriteWatch.
 /// 1. mutex_ guards inbox_, first_, count_ and lost_. Nothing watched is touched while it is held.
@@ -58,4 +58,4 @@ class UffdWatch final : public WriteWatch {
   bool lost_ = false;  // a message other than a fault found inbox_ full
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

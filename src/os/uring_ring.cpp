@@ -10,7 +10,7 @@
 #include <vector>
 #endif
 
-namespace ebb::platform {
+namespace ebb::os {
 
 #if EBB_HAVE_URING
 namespace {
@@ -166,4 +166,4 @@ Result<std::unique_ptr<Ring>> open_uring(unsigned) {
 }
 #endif
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -7,7 +7,7 @@
 
 #include "os/sys_result.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 Result<OwnDescriptor> open_user_directory(const std::filesystem::path& directory, mode_t refused) {
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return Error{Errc::io_error, describe_errno(errno)};
@@ -27,4 +27,4 @@ Result<OwnDescriptor> open_user_directory(const std::filesystem::path& directory
   return opened;
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -6,7 +6,7 @@
 #include "ebbtide/error.hpp"
 #include "os/own_descriptors.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// The access of others that makes a directory unusable.
 inline constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH, kOthersAccess = S_IRWXG | S_IRWXO;
@@ -15,4 +15,4 @@ inline constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH, kOthersAccess = S_IRWX
 /// what is wrong with it, without its name: not_permitted (another user's; access that `refused` names), io_error.
 Result<OwnDescriptor> open_user_directory(const std::filesystem::path& directory, mode_t refused);
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -9,7 +9,7 @@
 
 #include "os/sys_result.hpp"
 
-namespace ebb::platform::uffd {
+namespace ebb::os::uffd {
 namespace {
 
 constexpr int kUserModeOnly = 1;                           // UFFD_USER_MODE_ONLY, Linux 5.11
@@ -59,4 +59,4 @@ Result<Opened> open(std::uint64_t features) {
   return opened;
 }
 
-}  // namespace ebb::platform::uffd
+}  // namespace ebb::os::uffd

@@ -8,7 +8,7 @@
 #include "ebbtide/error.hpp"
 #include "os/own_descriptors.hpp"
 
-namespace ebb::platform::uffd {
+namespace ebb::os::uffd {
 
 inline constexpr std::uint64_t kFaultFlagWp = 1 << 0;     // UFFD_FEATURE_PAGEFAULT_FLAG_WP
 inline constexpr std::uint64_t kEventRemap = 1 << 2;      // UFFD_FEATURE_EVENT_REMAP
@@ -41,4 +41,4 @@ struct Opened {
 /// A descriptor with these features. Errors: unsupported (this kernel lacks userfaultfd, or a feature), not_permitted.
 Result<Opened> open(std::uint64_t features);
 
-}  // namespace ebb::platform::uffd
+}  // namespace ebb::os::uffd

@@ -3,7 +3,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// Whole pages. Both are multiples of kBlock.
 struct PageRange {
@@ -34,4 +34,4 @@ class [[nodiscard]] WatchResult {
   PageRange range_{};
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -9,7 +9,7 @@
 
 #include "os/sys_result.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 Result<bool> WaitLimit::wait(int fd, int bell) const {
   std::array<pollfd, 2> all{{{fd, POLLIN, 0}, {bell, POLLIN, 0}}};
@@ -34,4 +34,4 @@ void ring_bell(int bell) noexcept {
   static_cast<void>(::write(bell, &once, sizeof once) == sizeof once);
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -5,7 +5,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// A limit of time, from its construction on.
 class WaitLimit {
@@ -23,4 +23,4 @@ class WaitLimit {
 
 void ring_bell(int bell) noexcept;
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

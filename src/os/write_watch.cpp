@@ -15,7 +15,7 @@
 #include "os/sys_result.hpp"
 #include "os/uffd_watch.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 // A line of /proc/self/maps.
@@ -186,4 +186,4 @@ Result<std::unique_ptr<WriteWatch>> SystemWriteWatches::open(WatchForm form) {
   return UffdWatch::open(form);
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

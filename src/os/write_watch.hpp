@@ -14,7 +14,7 @@
 #include "ebbtide/error.hpp"
 #include "os/watch_result.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 
 /// How writes are noticed.
 enum class WatchForm : std::uint8_t {
@@ -124,4 +124,4 @@ Result<std::vector<PageRange>> joined_watchable(std::span<const PageRange> range
 /// Error invalid_argument: these are not whole pages.
 WatchResult check_pages(PageRange range) noexcept;
 
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void Calls::answer(Request& r, Reason reason, std::string detail) {
   Answer a{.request = r.id,
@@ -64,4 +64,4 @@ std::optional<Hold> Calls::end_hold(RequestId id) {
   return hold;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

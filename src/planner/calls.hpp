@@ -10,7 +10,7 @@
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct Request {
   RequestId id = 0;
@@ -93,4 +93,4 @@ class Calls {
   int ending_ = 0;  // of them, those that end by themselves
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -11,7 +11,7 @@
 #include "planner/restore_order.hpp"
 #include "planner/version_set.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 inline constexpr int kMaxTiers = 5;
 using Slot = std::uint32_t;  // of a checkpoint
@@ -129,4 +129,4 @@ struct History {
   Time last_write = 0, write_interval = 0;  // running average between writes
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 
 #include "planner/eviction.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 CheckpointTable::CheckpointTable(Context& context, const TierSpace& space) : context_(context), space_(space) {
   histories_.resize(1);
@@ -158,4 +158,4 @@ std::uint32_t CheckpointTable::ready_successors(History& h) const {
   return ready.count;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

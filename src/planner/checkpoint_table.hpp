@@ -7,7 +7,7 @@
 #include "planner/context.hpp"
 #include "planner/tier_space.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class CheckpointTable {
  public:
@@ -63,4 +63,4 @@ class CheckpointTable {
   std::uint64_t sequence_ = 0;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

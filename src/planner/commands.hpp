@@ -5,7 +5,7 @@
 
 #include "planner/topology.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // Where bytes are: `offset` counts from the tier's first byte (memory tiers), from the ring's (ring), or from the
 // checkpoint's first byte (application, file tiers).
@@ -108,4 +108,4 @@ struct Output {
   }
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 
 #include "planner/planner.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct Context {
   explicit Context(Machine m) : machine(std::move(m)) {
@@ -38,4 +38,4 @@ struct Context {
   }
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

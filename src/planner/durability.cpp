@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void Durability::count(Slot slot) {
   if (!context_.retains()) return;
@@ -134,4 +134,4 @@ void Durability::ask_to_commit(bool idle_calls) {
   releasing_ = space_.unreleased();
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

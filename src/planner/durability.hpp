@@ -21,7 +21,7 @@
 #include "planner/tier_space.hpp"
 #include "planner/transfers.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Durability {
  public:
@@ -73,4 +73,4 @@ class Durability {
   bool nothing_comes_ = false;   // and nothing in flight makes any
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

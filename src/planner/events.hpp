@@ -8,7 +8,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::policy::event {
+namespace ebb::planner::event {
 
 // --- calls: each gets one Answer -----------------------------------------------------------------------------------
 
@@ -220,9 +220,9 @@ using Any =
                  Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Drop, DropAll, Forget, Recovered,
                  Durable, NotDurable, Unreleased, Carried, Finished, Failed, Lend, Limit, Recall, Lost>;
 
-}  // namespace ebb::policy::event
+}  // namespace ebb::planner::event
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct Event {
   Time now = 0;
@@ -230,4 +230,4 @@ struct Event {
   event::Any what;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 // Larger is needed sooner; 0: no hint names it.
@@ -111,4 +111,4 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
   return best;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -13,7 +13,7 @@
 
 #include "planner/topology.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct FragmentScore {
   static constexpr std::int64_t kUnhinted = INT64_MAX;
@@ -43,4 +43,4 @@ class WindowChooser {
   std::vector<std::uint32_t> waits_, recents_, nearest_;  // monotone queues of sliding maxima
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -8,7 +8,7 @@
 #include "planner/flow_graph.hpp"
 #include "planner/flow_strategies.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 __extension__ typedef unsigned __int128 Wide;
@@ -128,4 +128,4 @@ FlowPlan plan_flow(const PeerLinks& links, const Overflow& overflow, FlowStrateg
   return plan;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

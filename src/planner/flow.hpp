@@ -5,7 +5,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 using Rate = std::uint64_t;  // bytes a second
 
@@ -78,4 +78,4 @@ struct FlowOptions {
 FlowPlan plan_flow(const PeerLinks& links, const Overflow& overflow, FlowStrategy strategy,
                    const FlowOptions& options = {});
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -5,7 +5,7 @@
 #include "planner/flow_graph.hpp"
 #include "planner/flow_strategies.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using Price = MaxFlow::Amount;  // picoseconds
@@ -117,4 +117,4 @@ std::vector<Transfer> plan_by_units(const PeerLinks& links, const Overflow& over
   return transfers;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

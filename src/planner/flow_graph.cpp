@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 FlowGraph::FlowGraph(const PeerLinks& links, const Overflow& overflow)
     : network(2 + 2 * links.gpus()), links_(links), overflow_(overflow) {
@@ -82,4 +82,4 @@ std::vector<Transfer> FlowGraph::transfers(const std::vector<Bytes>& flow, Bytes
   return out;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 #include "planner/flow.hpp"
 #include "planner/max_flow.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 inline std::size_t gpu_index(int gpu) { return static_cast<std::size_t>(gpu); }
 
@@ -49,4 +49,4 @@ class FlowGraph {
   std::vector<Slice> slices_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -4,7 +4,7 @@
 #include "planner/flow_graph.hpp"
 #include "planner/flow_strategies.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using Amount = MaxFlow::Amount;
@@ -133,4 +133,4 @@ FlowPlan plan_least_time(const PeerLinks& links, const Overflow& overflow) {
   return plan;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

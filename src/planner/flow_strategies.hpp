@@ -2,9 +2,9 @@
 // The two strategies of flow.hpp that plan over the network.
 #include "planner/flow.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 FlowPlan plan_least_time(const PeerLinks& links, const Overflow& overflow);
 std::vector<Transfer> plan_by_units(const PeerLinks& links, const Overflow& overflow, const FlowOptions& options);
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void FlushPlanner::schedule() {
   const bool ahead = speculate();
@@ -172,4 +172,4 @@ bool FlushPlanner::all_later(TierIndex tier, const Room& room, std::int64_t than
   return true;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

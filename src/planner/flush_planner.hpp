@@ -4,7 +4,7 @@
 #include "planner/room.hpp"
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class FlushPlanner : Part {
  public:
@@ -28,4 +28,4 @@ class FlushPlanner : Part {
   RoomFinder& rooms_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

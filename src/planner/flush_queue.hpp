@@ -4,7 +4,7 @@
 
 #include "planner/checkpoint.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class FlushQueue {
  public:
@@ -32,4 +32,4 @@ class FlushQueue {
   PerTier<Order> all_, forced_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

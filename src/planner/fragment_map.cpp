@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void FragmentMap::lend(SegmentId segment, Bytes bytes) {
   if (segment > segments_.size()) throw std::logic_error("fragment map: a segment was left out");
@@ -179,4 +179,4 @@ void FragmentMap::check() const {
   if (used != used_ || free != free_ || lent != lent_) throw std::logic_error("fragment map: bytes do not add up");
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -14,7 +14,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class FragmentMap {
  public:
@@ -78,4 +78,4 @@ class FragmentMap {
   std::set<std::pair<Bytes, Bytes>> gaps_;  // (size, offset) of each gap
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void Hints::on(HistoryId client, const event::Hint& e) {
   context_.dirty = true;
@@ -63,4 +63,4 @@ void Hints::unhint(const std::vector<Slot>& named) {
   for (Slot s : named) replicas_.try_release(s);
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -5,7 +5,7 @@
 #include "planner/outcomes.hpp"
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Hints : Part {
  public:
@@ -27,4 +27,4 @@ class Hints : Part {
   Outcomes& outcomes_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -2,7 +2,7 @@
 // The plain values that the planner counts in. No clock, lock, thread, file or device handle.
 #include <cstdint>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 using Time = std::int64_t;  // nanoseconds
 using Bytes = std::uint64_t;
@@ -26,4 +26,4 @@ struct CheckpointRef {
   bool operator==(const CheckpointRef&) const = default;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

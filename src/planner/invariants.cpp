@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 void require(bool holds, const char* what) {
@@ -196,4 +196,4 @@ void Invariants::check_durability() const {
   require(d.uncommitted_ <= d.syncing_, "no commit is asked for what is durable");
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -4,7 +4,7 @@
 
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Invariants : Part {
  public:
@@ -22,4 +22,4 @@ class Invariants : Part {
   void check_durability() const;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -1,6 +1,6 @@
 #include "planner/lease.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using L = LeaseState;
@@ -27,4 +27,4 @@ const char* name_of(LeaseState state) { return kLeaseStates.name_of(state); }
 std::span<const LeaseTransition> lease_transitions() { return kLeaseTable; }
 LeaseState transition(LeaseState from, LeaseState to) { return kLeaseStates.transition(from, to); }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

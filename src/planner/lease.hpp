@@ -5,7 +5,7 @@
 
 #include "planner/state_table.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 enum class LeaseState : std::uint8_t {
   gone,      // nobody has it: the lender can allocate these bytes
@@ -23,4 +23,4 @@ std::span<const LeaseTransition> lease_transitions();
 // `to`, if the table has it; throws std::logic_error naming both states otherwise, in every build.
 LeaseState transition(LeaseState from, LeaseState to);
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 void check_piece(Bytes piece) {
@@ -181,4 +181,4 @@ std::uint32_t LeaseLedger::link_of(PartyId lender, PartyId borrower) const {
   return std::max(1u, static_cast<std::uint32_t>(lenders_.at(lender).link * has / lent_by(lender)));
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -10,7 +10,7 @@
 #include "planner/ids.hpp"
 #include "planner/lease.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 using LeaseId = std::uint32_t;
 
@@ -139,4 +139,4 @@ class LeaseLedger {
   std::vector<LeaseCommand> out_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

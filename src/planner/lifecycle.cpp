@@ -1,6 +1,6 @@
 #include "planner/lifecycle.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using S = ReplicaState;
@@ -44,4 +44,4 @@ const char* name_of(ReplicaState state) { return kReplicaStates.name_of(state); 
 std::span<const Transition> transitions() { return kTransitions; }
 ReplicaState transition(ReplicaState from, ReplicaState to) { return kReplicaStates.transition(from, to); }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

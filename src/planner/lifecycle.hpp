@@ -9,7 +9,7 @@
 
 #include "planner/state_table.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 enum class ReplicaState : std::uint8_t {
   gone,
@@ -36,4 +36,4 @@ constexpr bool complete(ReplicaState state) {
          state == ReplicaState::consumed;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

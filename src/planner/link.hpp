@@ -7,7 +7,7 @@
 #include "planner/move.hpp"
 #include "planner/planner.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct Link {
   explicit Link(const LinkSpec& s) : spec(s), estimate(s) {}
@@ -25,4 +25,4 @@ struct Link {
   }
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 
 #include "planner/topology.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class LinkEstimate {
  public:
@@ -59,4 +59,4 @@ class LinkEstimate {
   int pending_ = 0, most_ = 0;  // of the sample: completions, and the most that were in flight
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

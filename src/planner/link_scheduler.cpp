@@ -4,7 +4,7 @@
 #include <iterator>
 #include <tuple>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 // Visits the hops of all ways of a move that are over the link, the last of each way first.
@@ -121,4 +121,4 @@ bool LinkScheduler::issue_round() {
   return sent;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

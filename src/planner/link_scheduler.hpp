@@ -4,7 +4,7 @@
 
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class LinkScheduler : Part {
  public:
@@ -29,4 +29,4 @@ class LinkScheduler : Part {
   bool awaited_ = false;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 int MaxFlow::add_node() {
   first_.push_back(-1);
@@ -74,4 +74,4 @@ MaxFlow::Amount MaxFlow::push(int node, int sink, Amount most) {
   return pushed;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -7,7 +7,7 @@
 #include "planner/checkpoint.hpp"
 #include "planner/topology.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // check: what an earlier process left is read, so that it counts.
 enum class MoveKind : std::uint8_t { write, read, flush, prefetch, check };
@@ -54,4 +54,4 @@ inline bool arrived(const Move& m, const Chunk& k) { return k.hop == hops_of(m, 
 inline bool on_its_stream(const Move& m) { return m.ordered && hops_of(m, 0) == 1; }
 inline bool goes_down(const Move& m) { return m.kind == MoveKind::write || m.kind == MoveKind::flush; }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

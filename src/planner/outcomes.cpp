@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void Outcomes::on(HistoryId, const event::Carried& e) { transfers_.carried(e.command); }
 
@@ -401,4 +401,4 @@ void Outcomes::undo_write(Slot slot) {
   });
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 #include "planner/state.hpp"
 #include "planner/waits.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Outcomes : Part {
  public:
@@ -43,4 +43,4 @@ class Outcomes : Part {
   Waits& waits_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

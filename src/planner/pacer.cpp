@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 Time Pacer::cost(const LinkSpec& link, Bytes bytes) const {
   constexpr double kLongest = 1e17;  // three years
@@ -37,4 +37,4 @@ Time Pacers::slowest(TierIndex tier, const LinkSpec& link, Bytes bytes) const {
   return slowest;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -8,7 +8,7 @@
 
 #include "planner/tier_space.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // The copies to and from one lender's memory.
 class Pacer {
@@ -45,4 +45,4 @@ class Pacers {
   std::map<PartyId, Pacer> limited_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // Calls that wait for room, in the order in which they came. One that can only live on the fastest tier keeps later
 // ones from taking room there before it.
@@ -141,4 +141,4 @@ bool Placing::outgrown(const Request& r) const {
   return c.bytes > 0 && !space_.fits(0, c.bytes) && c.at[0].state == ReplicaState::gone;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

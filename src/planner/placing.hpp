@@ -5,7 +5,7 @@
 #include "planner/room.hpp"
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Placing : Part {
  public:
@@ -28,4 +28,4 @@ class Placing : Part {
   Outcomes& outcomes_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

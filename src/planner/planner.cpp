@@ -19,7 +19,7 @@
 #include "planner/state.hpp"
 #include "planner/waits.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 namespace {
 
@@ -192,4 +192,4 @@ const char* name_of(Reason reason) {
   return "?";
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -10,7 +10,7 @@
 #include "planner/commands.hpp"
 #include "planner/events.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct TierUse {
   Bytes capacity = 0, used = 0, largest_gap = 0;
@@ -69,4 +69,4 @@ class Planner {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

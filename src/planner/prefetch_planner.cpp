@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void PrefetchPlanner::schedule() {
   if (!context_.memory(0)) return;
@@ -116,4 +116,4 @@ Bytes PrefetchPlanner::costly_window(const Checkpoint& c) const {
   return 4 * space_.footprint(0, c.bytes) + static_cast<Bytes>(slowest * kSeconds);
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

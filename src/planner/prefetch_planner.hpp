@@ -6,7 +6,7 @@
 #include "planner/room.hpp"
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class PrefetchPlanner : Part {
  public:
@@ -28,4 +28,4 @@ class PrefetchPlanner : Part {
   FlushPlanner& flush_planner_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 constexpr double kSpan = 128 << 20;  // bytes that the pin deadline is for
@@ -252,4 +252,4 @@ bool Provisioner::finished() const {
   return touched && touching_.empty() && !pinning_ && in_use_.empty() && state_.ready == state_.limit;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -7,7 +7,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct ByteRange {
   Bytes offset = 0, length = 0;
@@ -144,4 +144,4 @@ class Provisioner {
   Time pin_ended_ = 0, cooldown_until_ = 0;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

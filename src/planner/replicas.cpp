@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // Brings every complete replica's state to what its facts say, and the checkpoint into the flush list it belongs to.
 void Replicas::refresh(Slot slot) {
@@ -161,4 +161,4 @@ void Replicas::withdraw_hint(Slot slot) {
   hints_changed(slot);
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -8,7 +8,7 @@
 #include "planner/tier_space.hpp"
 #include "planner/transfers.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Replicas {
  public:
@@ -47,4 +47,4 @@ class Replicas {
   FlushQueue& queue_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

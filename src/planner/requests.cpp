@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // `e`: a Checkpoint or a Reserve. nullptr: it was refused.
 template <class Write>
@@ -227,4 +227,4 @@ void Requests::on(HistoryId, const event::Cancel& e) {
   }
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

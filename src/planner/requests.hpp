@@ -5,7 +5,7 @@
 #include "planner/placing.hpp"
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Requests : Part {
  public:
@@ -34,4 +34,4 @@ class Requests : Part {
   Placing& placing_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void RestoreOrder::append(std::uint32_t checkpoint) {
   positions_[checkpoint].push_back(tail());
@@ -62,4 +62,4 @@ void RestoreOrder::trim() {
   while (!entries_.empty() && entries_.back() == kWithdrawn) entries_.pop_back();
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

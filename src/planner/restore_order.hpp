@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class RestoreOrder {
  public:
@@ -40,4 +40,4 @@ class RestoreOrder {
   std::unordered_map<std::uint32_t, std::vector<Position>> positions_;  // ascending
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 std::vector<Dispensable> dispensable(const Retention& how, std::span<const Retained> newest_first) {
   std::vector<Dispensable> out;
@@ -18,4 +18,4 @@ std::vector<Dispensable> dispensable(const Retention& how, std::span<const Retai
   return out;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -7,7 +7,7 @@
 
 #include "planner/topology.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct Retained {
   Version version = 0;
@@ -24,4 +24,4 @@ struct Dispensable {
 /// Of the versions of one history, descending: those that newer ones make up for.
 std::vector<Dispensable> dispensable(const Retention& how, std::span<const Retained> newest_first);
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

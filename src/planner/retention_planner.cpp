@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // Plans stay as they are, unless a hint named it before.
 void RetentionPlanner::on(HistoryId client, const event::Recovered& e) {
@@ -120,4 +120,4 @@ void RetentionPlanner::start_checks(const History& h) {
   }
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -4,7 +4,7 @@
 #include "planner/outcomes.hpp"
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class RetentionPlanner : Part {
  public:
@@ -25,4 +25,4 @@ class RetentionPlanner : Part {
   Outcomes& outcomes_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 Room RoomFinder::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   const Bytes size = space_.footprint(tier, bytes);
@@ -211,4 +211,4 @@ std::vector<Slot> RoomFinder::spare_in_file(TierIndex tier, Bytes size, Slot sel
   return spare;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -12,7 +12,7 @@
 #include "planner/eviction.hpp"
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // Who asks for room, which decides what may be evicted for it.
 struct Rights {
@@ -52,4 +52,4 @@ class RoomFinder : Part {
   std::vector<FragmentScore> scratch_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

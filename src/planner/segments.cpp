@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void Segments::on(HistoryId, const event::Lend& e) {
   context_.dirty = true;
@@ -111,4 +111,4 @@ void Segments::mark_lost(Slot slot, TierIndex tier, const std::string& why) {
   replicas_.try_release(slot);
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -5,7 +5,7 @@
 #include "planner/outcomes.hpp"
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Segments : Part {
  public:
@@ -25,4 +25,4 @@ class Segments : Part {
   Outcomes& outcomes_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 double read_seconds(double bytes, const RestoreRates& rates) { return rates.request_s + bytes / rates.bytes_s; }
@@ -81,4 +81,4 @@ SnapshotChoice choose_snapshot(std::span<const SnapshotSource> sources, Bytes di
 
 // --- who is named by a live map --------------------------------------------------------------------------------------
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

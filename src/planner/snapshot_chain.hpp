@@ -10,7 +10,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct SnapshotSource {
   Version version = 0;
@@ -50,4 +50,4 @@ struct SnapshotChoice {
 SnapshotChoice choose_snapshot(std::span<const SnapshotSource> sources, Bytes dirty, const RestoreRates& rates,
                                const ChainBounds& bounds = {});
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

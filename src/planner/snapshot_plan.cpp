@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 void demand(bool kept, const char* broken) {
@@ -405,4 +405,4 @@ Time SnapshotPlan::deadline() const {
   return since > kNever - spec_.longest_wait ? kNever : since + spec_.longest_wait;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

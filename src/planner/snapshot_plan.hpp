@@ -13,7 +13,7 @@
 #include "planner/zone_buffer.hpp"
 #include "planner/zones.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 using ZoneIndex = std::uint32_t;
 inline constexpr ZoneIndex kNoZone = UINT32_MAX;
@@ -213,4 +213,4 @@ class SnapshotPlan {
   std::vector<SnapshotCommand> out_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

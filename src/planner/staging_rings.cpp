@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 StagingRings::StagingRings(const Machine& machine) {
   for (std::size_t node = 0; node < machine.nodes.size(); ++node) {
@@ -89,4 +89,4 @@ void StagingRings::end_if_idle(Ring& ring) {
   fill(ring, 0);
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

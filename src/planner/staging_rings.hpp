@@ -8,7 +8,7 @@
 #include "planner/commands.hpp"
 #include "planner/topology.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class StagingRings {
  public:
@@ -64,4 +64,4 @@ class StagingRings {
   std::vector<Ring> rings_;  // by node
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -11,7 +11,7 @@
 #include "planner/tier_space.hpp"
 #include "planner/transfers.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct State {
   explicit State(const Machine& machine) : context(machine) {}
@@ -55,4 +55,4 @@ class Part {
   Replicas& replicas_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 template <class State>
 struct TransitionOf {
@@ -43,4 +43,4 @@ class StateTable {
   std::array<std::array<bool, kStates>, kStates> allowed_{};
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

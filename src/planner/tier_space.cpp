@@ -3,7 +3,7 @@
 #include <array>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 TierSpace::TierSpace(Context& context, const StagingRings& rings) : context_(context), rings_(rings) {
   for (const TierSpec& t : context_.machine.tiers) {
@@ -189,4 +189,4 @@ void TierSpace::report_returned() {
   }
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -10,7 +10,7 @@
 #include "planner/fragment_map.hpp"
 #include "planner/staging_rings.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class TierSpace {
  public:
@@ -98,4 +98,4 @@ class TierSpace {
   Bytes unreleased_ = 0;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 constexpr double kMemoryRate = 8e9, kFileRate = 1.5e9;
@@ -141,4 +141,4 @@ std::vector<NodeIndex> nodes_passed(const Machine& machine) {
   return passed;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -8,7 +8,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // Where bytes can be: the application, host memory, a device, a disk. Tiers are on nodes, links lead from node to node.
 struct NodeSpec {
@@ -118,4 +118,4 @@ std::vector<Route> detours(const Machine& machine, NodeIndex from, NodeIndex to)
 // tiers, passes, in order.
 std::vector<NodeIndex> nodes_passed(const Machine& machine);
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // Measured on two idle cores: a zone that is written costs a fault and its way through the buffer, one of everything a
 // copy.
@@ -20,4 +20,4 @@ Tracked TrackChoice::at_cut(std::optional<double> share) {
   return Tracked::sample;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 struct TrackBounds {
   double share = 0.07;       // of the zones that are dirty; above it, tracking loses
@@ -35,4 +35,4 @@ class TrackChoice {
   std::uint32_t without_ = 0;  // intervals since one was watched
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

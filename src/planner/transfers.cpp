@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 bool passes(const Route& route, int link) {
@@ -280,7 +280,7 @@ bool Transfers::pending_on(const Move& m, Hop at) const {
 bool Transfers::too_slow(const Move& m, int way) const {
   const NodeIndex node = node_behind(m, {way, 0});
   const Pacer* const pacer = pacers_.of(rings_.lender(node));
-  const LinkSpec& in = link(policy::route_of(m, way)[0]).spec;
+  const LinkSpec& in = link(planner::route_of(m, way)[0]).spec;
   return pacer != nullptr && pacer->cost(in, rings_.slot_bytes(node)) > time_left(m);
 }
 
@@ -288,7 +288,7 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   if (m.cancelled || m.held) return kNothing;
   const auto [way, hop] = at;
   if (way > 0 && hop == 0 &&
-      (m.ordered || goes_straight(*this, m) || !idle(*this, policy::route_of(m, way)) || too_slow(m, way)))
+      (m.ordered || goes_straight(*this, m) || !idle(*this, planner::route_of(m, way)) || too_slow(m, way)))
     return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block.
@@ -306,7 +306,7 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   const Bytes ready = readable(m);
   if (ready <= m.issued) return kNothing;
   Bytes most = ready - m.issued;
-  const Route& route = policy::route_of(m, way);
+  const Route& route = planner::route_of(m, way);
   for (int h = 0; h < hops_of(m, way); ++h) most = std::min(most, link(route[h]).spec.chunk);
   for (int r = 0; r < rings_of(m, way); ++r) most = std::min(most, rings_.slot_bytes(node_behind(m, {way, r})));
   length = most;
@@ -324,7 +324,7 @@ std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at) {
 
 Time Transfers::at_pace(const Move& m, Hop at, int chunk, Bytes length) {
   Time ready = context_.now;
-  const LinkSpec& over = link(policy::route_of(m, at.way)[at.hop]).spec;
+  const LinkSpec& over = link(planner::route_of(m, at.way)[at.hop]).spec;
   for (Pacer* const pacer : pacers_of(m, at))
     if (pacer != nullptr) ready = std::max(ready, pacer->ready(pacer->cost(over, length)));
   // What waits in a ring for its lender's pace keeps others out of it: of each move, no more than two chunks.
@@ -344,7 +344,7 @@ void Transfers::hold_up(Time until) {
 void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const auto [way, hop] = at;
   Move& m = (*this)[index];
-  const int over = policy::route_of(m, way)[hop];
+  const int over = planner::route_of(m, way)[hop];
   for (Pacer* const pacer : pacers_of(m, at))
     if (pacer != nullptr) pacer->give(context_.now, pacer->cost(link(over).spec, length));
   if (chunk == kNewChunk) {
@@ -442,4 +442,4 @@ void Transfers::remove_chunk(Move& m, Bytes offset) {
   m.chunks.erase(chunk);
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -13,7 +13,7 @@
 #include "planner/pacer.hpp"
 #include "planner/staging_rings.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Transfers {
  public:
@@ -90,7 +90,7 @@ class Transfers {
   friend class Invariants;
 
   std::span<const Route> routes_of(TierIndex from, TierIndex to) const;
-  NodeIndex node_behind(const Move& m, Hop at) const { return link(policy::route_of(m, at.way)[at.hop]).spec.to; }
+  NodeIndex node_behind(const Move& m, Hop at) const { return link(planner::route_of(m, at.way)[at.hop]).spec.to; }
   bool too_slow(const Move& m, int way) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
   bool on_streams(const Move& m) const;
@@ -115,4 +115,4 @@ class Transfers {
   std::vector<std::vector<Route>> routes_;  // (tiers + 1)^2; the last row and column are the application
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 bool VersionSet::contains(Version version) const {
   const auto after = ranges_.upper_bound(version);
@@ -42,4 +42,4 @@ void VersionSet::erase(Version version) {
   if (ranges_.size() > most_) ranges_.erase(ranges_.begin());
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <map>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 /// A set of versions as ranges: what follows one another costs nothing more, however long a store is used. Of more than
 /// `most` ranges the lowest are forgotten: it is then not known of them that they were in it.
@@ -26,4 +26,4 @@ class VersionSet {
   std::map<Version, Version> ranges_;  // first and last of each; between any two is a version that is in neither
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

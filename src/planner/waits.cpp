@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 void Waits::on(HistoryId client, const event::Wait& e) {
   if (e.tier < 0 || e.tier >= context_.tiers()) return refuse_tier(e.request);
@@ -114,4 +114,4 @@ void Waits::refuse_stuck() {
   }
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

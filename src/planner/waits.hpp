@@ -6,7 +6,7 @@
 
 #include "planner/state.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Waits : Part {
  public:
@@ -31,4 +31,4 @@ class Waits : Part {
   std::map<RequestId, Wait> waits_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 ZoneBuffer::ZoneBuffer(std::uint32_t slots, std::uint32_t slot_zones) : slot_zones_(slot_zones), slots_(slots) {
   if (slots == 0 || slot_zones == 0) throw std::logic_error("a buffer of no places");
@@ -65,4 +65,4 @@ ZoneBuffer::Full ZoneBuffer::drain(Slot& slot) {
   return {index_of(slot), slot.used, slot.cut};
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

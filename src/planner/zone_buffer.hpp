@@ -6,7 +6,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 using CutIndex = std::uint32_t;  // counted from 1
 
@@ -67,4 +67,4 @@ class ZoneBuffer {
   bool starved_ = false;  // something found no place, and no slot has drained since
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

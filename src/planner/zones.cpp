@@ -1,6 +1,6 @@
 #include "planner/zones.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using Z = ZoneState;
@@ -37,4 +37,4 @@ const char* name_of(ZoneState state) { return kZoneStates.name_of(state); }
 std::span<const ZoneTransition> zone_transitions() { return kZoneTransitions; }
 ZoneState transition(ZoneState from, ZoneState to) { return kZoneStates.transition(from, to); }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

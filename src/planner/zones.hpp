@@ -8,7 +8,7 @@
 
 #include "planner/state_table.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 enum class ZoneState : std::uint8_t {
   gone,         // not protected
@@ -34,4 +34,4 @@ constexpr bool pending(ZoneState state) {
   return state == ZoneState::owed || state == ZoneState::copying || state == ZoneState::duplicating;
 }
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

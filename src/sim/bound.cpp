@@ -253,8 +253,8 @@ struct Crossing {
 
 // The cut below the first `above` tiers. Nodes without tiers are above or below it.
 BoundCut cut_below(const MachineModel& machine, std::size_t above, bool stages_above, bool staging) {
-  const std::vector<policy::TierSpec>& tiers = machine.planner.tiers;
-  const std::vector<policy::NodeSpec>& nodes = machine.planner.nodes;
+  const std::vector<planner::TierSpec>& tiers = machine.planner.tiers;
+  const std::vector<planner::NodeSpec>& nodes = machine.planner.nodes;
   std::vector<bool> upper(nodes.size()), lower(nodes.size());
   BoundCut out;
   for (std::size_t t = 0; t < tiers.size(); ++t) {
@@ -263,16 +263,16 @@ BoundCut cut_below(const MachineModel& machine, std::size_t above, bool stages_a
   }
   for (std::size_t n = 1; n < nodes.size(); ++n) {
     if (!upper[n] && !lower[n]) (stages_above ? upper : lower)[n] = true;
-    if (staging && upper[n] && !policy::all_lent(machine.planner, static_cast<policy::NodeIndex>(n)))
+    if (staging && upper[n] && !planner::all_lent(machine.planner, static_cast<planner::NodeIndex>(n)))
       out.memory += 2.0 * static_cast<double>(machine.planner.ring_slot) * nodes[n].staging;
   }
   Crossing down, up;
   for (std::size_t l = 0; l < machine.links.size(); ++l) {
     const auto from = static_cast<std::size_t>(machine.planner.links[l].from);
     const auto to = static_cast<std::size_t>(machine.planner.links[l].to);
-    if (lower[to] && from == policy::kApplication) down.past.push_back(l);
+    if (lower[to] && from == planner::kApplication) down.past.push_back(l);
     if (lower[to] && upper[from]) down.tiers.push_back(l);
-    if (lower[from] && to == policy::kApplication) up.past.push_back(l);
+    if (lower[from] && to == planner::kApplication) up.past.push_back(l);
     if (lower[from] && upper[to]) up.tiers.push_back(l);
   }
   const auto fill = [&](const Crossing& crossing, double& rate, double& past, double& with_past) {
@@ -297,20 +297,20 @@ BoundCut cut_below(const MachineModel& machine, std::size_t above, bool stages_a
 }  // namespace
 
 BoundMachine bound_machine(const MachineModel& machine, bool staging) {
-  const std::vector<policy::TierSpec>& tiers = machine.planner.tiers;
+  const std::vector<planner::TierSpec>& tiers = machine.planner.tiers;
   BoundMachine out;
   out.exclusive = machine.planner.ephemeral;
   const auto memory_tiers = static_cast<std::size_t>(
-      std::ranges::count_if(tiers, [](const policy::TierSpec& tier) { return tier.medium != policy::Medium::file; }));
+      std::ranges::count_if(tiers, [](const planner::TierSpec& tier) { return tier.medium != planner::Medium::file; }));
   out.files = cut_below(machine, memory_tiers, true, staging);
   // Nodes that only stage are above the files' cut and below the others.
-  const bool only_stages = std::ranges::none_of(tiers, [](const auto& tier) { return tier.node == policy::kHost; });
+  const bool only_stages = std::ranges::none_of(tiers, [](const auto& tier) { return tier.node == planner::kHost; });
   for (std::size_t above = 1; above < tiers.size(); ++above)
     if (above != memory_tiers || only_stages) out.others.push_back(cut_below(machine, above, false, staging));
   for (std::size_t l = 0; l < machine.links.size(); ++l) {
-    const policy::LinkSpec& link = machine.planner.links[l];
-    if (link.from == policy::kApplication) out.copy_in = std::max(out.copy_in, together(machine, {l}));
-    if (link.to == policy::kApplication) out.copy_out = std::max(out.copy_out, together(machine, {l}));
+    const planner::LinkSpec& link = machine.planner.links[l];
+    if (link.from == planner::kApplication) out.copy_in = std::max(out.copy_in, together(machine, {l}));
+    if (link.to == planner::kApplication) out.copy_out = std::max(out.copy_out, together(machine, {l}));
   }
   return out;
 }

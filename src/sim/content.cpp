@@ -6,9 +6,9 @@
 
 namespace ebb::sim {
 
-using policy::Command;
-using policy::Endpoint;
-using policy::Place;
+using planner::Command;
+using planner::Endpoint;
+using planner::Place;
 
 // --- Stamps ---------------------------------------------------------------------------------------------------------
 
@@ -66,13 +66,13 @@ std::uint64_t Stamps::whose(Bytes begin, Bytes length, Bytes first) const {
 
 // --- Content --------------------------------------------------------------------------------------------------------
 
-Content::Content(const policy::Machine& machine) {
-  for (const policy::TierSpec& tier : machine.tiers) {
+Content::Content(const planner::Machine& machine) {
+  for (const planner::TierSpec& tier : machine.tiers) {
     arenas_.push_back({{}, {}, (tier.capacity + tier.granule - 1) / tier.granule * tier.granule});
-    file_.push_back(tier.medium == policy::Medium::file);
+    file_.push_back(tier.medium == planner::Medium::file);
   }
   files_.resize(machine.tiers.size());
-  for (const policy::NodeSpec& node : machine.nodes)
+  for (const planner::NodeSpec& node : machine.nodes)
     rings_.push_back({{}, {}, 2 * machine.ring_slot * static_cast<Bytes>(node.staging)});
 }
 
@@ -82,12 +82,12 @@ void Content::wrong(const std::string& what, const Command& c) {
                          std::to_string(c.length) + ": " + what);
 }
 
-Content::Memory* Content::memory(const Place& place, policy::CheckpointRef ref, bool create) {
+Content::Memory* Content::memory(const Place& place, planner::CheckpointRef ref, bool create) {
   if (place.at.kind == Endpoint::application) return nullptr;
   if (place.at.kind == Endpoint::ring) return &rings_.at(static_cast<std::size_t>(place.at.index));
   const auto t = static_cast<std::size_t>(place.at.index);
   if (!file_.at(t)) return &arenas_[t];
-  if (create) return &files_[t].try_emplace(key(ref), Memory{{}, {}, policy::kNever}).first->second;
+  if (create) return &files_[t].try_emplace(key(ref), Memory{{}, {}, planner::kNever}).first->second;
   const auto it = files_[t].find(key(ref));
   if (it == files_[t].end()) throw std::logic_error("content: a file object is read that does not exist");
   return &it->second;
@@ -177,11 +177,11 @@ void Content::spoil(const Command& c) {
   if (const auto it = landings_.find(c.request); it != landings_.end()) it->second.got.erase(c.to.offset, c.length);
 }
 
-void Content::add_recovered(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial) {
+void Content::add_recovered(planner::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial) {
   memory({{Endpoint::tier, tier}, 0}, checkpoint, true)->stamps.put(0, bytes, serial, 0);
 }
 
-void Content::freed(const policy::Freed& f) {
+void Content::freed(const planner::Freed& f) {
   const auto t = static_cast<std::size_t>(f.tier);
   if (file_.at(t)) {
     const auto it = files_[t].find(key(f.checkpoint));

@@ -34,7 +34,7 @@ class Stamps {
 //   3. gives a restore bytes that were not written by the checkpoint that it names.
 class Content {
  public:
-  explicit Content(const policy::Machine& machine);
+  explicit Content(const planner::Machine& machine);
 
   // `serial` names a write (its request). The bytes that the application's memory of `request` holds or will get.
   void begin_write(std::uint64_t request);
@@ -43,20 +43,20 @@ class Content {
   void end_restore(std::uint64_t request);
   void forget(std::uint64_t request);
 
-  void start(const policy::Command& command);
-  void finish(const policy::Command& command);
-  void fail(const policy::Command& command);
+  void start(const planner::Command& command);
+  void finish(const planner::Command& command);
+  void fail(const planner::Command& command);
   // A copy to the application that followed a failed one: its bytes are invalid.
-  void spoil(const policy::Command& command);
+  void spoil(const planner::Command& command);
   // Bytes that an earlier run left in a tier's file, as write `serial`.
-  void add_recovered(policy::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial);
-  void freed(const policy::Freed& freed);
+  void add_recovered(planner::CheckpointRef checkpoint, TierIndex tier, Bytes bytes, std::uint64_t serial);
+  void freed(const planner::Freed& freed);
   // Makes a memory tier larger. Its contents become invalid, even those in use.
   void extend(TierIndex tier, Bytes bytes);
   void scribble(TierIndex tier, Bytes offset, Bytes bytes);
 
   // Lent memory: to compute into (serial of the future write) or to read.
-  void lend(std::uint64_t loan, const policy::Place& place, Bytes bytes, std::uint64_t serial, bool to_write);
+  void lend(std::uint64_t loan, const planner::Place& place, Bytes bytes, std::uint64_t serial, bool to_write);
   void commit(std::uint64_t loan);
   void give_back(std::uint64_t loan);
 
@@ -77,19 +77,19 @@ class Content {
     Stamps got;
   };
   struct Loan {
-    policy::Place place;
+    planner::Place place;
     Bytes bytes = 0;
     std::uint64_t serial = 0;
     bool writes = false;
     bool lost = false;  // its memory was overwritten
   };
-  static std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
+  static std::uint64_t key(planner::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
   // The memory behind a place, null for the application; `begin` is the place's offset in it.
-  Memory* memory(const policy::Place& place, policy::CheckpointRef ref, bool create);
-  std::uint64_t source_serial(const policy::Command& command);
+  Memory* memory(const planner::Place& place, planner::CheckpointRef ref, bool create);
+  std::uint64_t source_serial(const planner::Command& command);
   void use(Memory& memory, const Use& use, const char* what);
   void end_use(Memory& memory, std::uint64_t id);
-  [[noreturn]] static void wrong(const std::string& what, const policy::Command& command);
+  [[noreturn]] static void wrong(const std::string& what, const planner::Command& command);
 
   std::vector<Memory> arenas_;
   std::vector<bool> file_;

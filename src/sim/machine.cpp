@@ -7,7 +7,7 @@
 namespace ebb::sim {
 
 const LinkModel& MachineModel::link(std::string_view name) const {
-  const int found = policy::find_link(planner.links, name);
+  const int found = planner::find_link(planner.links, name);
   if (found < 0) throw std::invalid_argument("machine without a link " + std::string(name));
   return links.at(static_cast<std::size_t>(found));
 }
@@ -21,10 +21,10 @@ std::uint64_t MachineModel::rate_of_group(int group) const {
   return model.of_lender < 0 ? model.bytes_per_s : rate_of_group(model.of_lender);
 }
 
-MachineModel model_of(const policy::Machine& planner) {
+MachineModel model_of(const planner::Machine& planner) {
   MachineModel out{.planner = planner, .links = {}, .groups = {}, .provisioned = {}, .lenders = {}};
   std::map<int, int> groups;
-  for (const policy::LinkSpec& spec : planner.links) {
+  for (const planner::LinkSpec& spec : planner.links) {
     LinkModel link{.bytes_per_s = static_cast<std::uint64_t>(spec.bytes_per_s), .latency = spec.latency};
     if (!spec.resources.empty()) {
       const auto [it, fresh] = groups.emplace(spec.resources.front(), static_cast<int>(out.groups.size()));
@@ -36,18 +36,18 @@ MachineModel model_of(const policy::Machine& planner) {
   return out;
 }
 
-MachineModel make_machine(Bytes device, Bytes host, Bytes local, const Rates& rates, policy::EvictionPolicy eviction,
+MachineModel make_machine(Bytes device, Bytes host, Bytes local, const Rates& rates, planner::EvictionPolicy eviction,
                           bool manual_prefetch) {
-  policy::Machine planner;
-  if (device) planner.tiers.push_back({.name = "device", .medium = policy::Medium::device, .capacity = device});
-  if (host) planner.tiers.push_back({.name = "host", .medium = policy::Medium::host, .capacity = host});
-  if (local) planner.tiers.push_back({.name = "local", .medium = policy::Medium::file, .capacity = local});
-  policy::connect(planner);
+  planner::Machine planner;
+  if (device) planner.tiers.push_back({.name = "device", .medium = planner::Medium::device, .capacity = device});
+  if (host) planner.tiers.push_back({.name = "host", .medium = planner::Medium::host, .capacity = host});
+  if (local) planner.tiers.push_back({.name = "local", .medium = planner::Medium::file, .capacity = local});
+  planner::connect(planner);
   planner.eviction = eviction;
   planner.manual_prefetch = manual_prefetch;
-  for (policy::LinkSpec& spec : planner.links) {
+  for (planner::LinkSpec& spec : planner.links) {
     const bool read = on_file(planner, spec.from), file = read || on_file(planner, spec.to);
-    const bool app = spec.from == policy::kApplication || spec.to == policy::kApplication;
+    const bool app = spec.from == planner::kApplication || spec.to == planner::kApplication;
     const std::uint64_t rate = file  ? (read ? rates.file_read : rates.file_write)
                                : app ? rates.copy
                                      : rates.device_host;

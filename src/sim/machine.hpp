@@ -1,5 +1,5 @@
 #pragma once
-// How a machine actually behaves; policy::Machine is the planner's estimate.
+// How a machine actually behaves; planner::Machine is the planner's estimate.
 #include <string_view>
 #include <vector>
 
@@ -8,11 +8,11 @@
 
 namespace ebb::sim {
 
-using policy::Bytes;
-using policy::HistoryId;
-using policy::TierIndex;
-using policy::Time;
-using policy::Version;
+using planner::Bytes;
+using planner::HistoryId;
+using planner::TierIndex;
+using planner::Time;
+using planner::Version;
 
 inline constexpr Time kSecond = 1'000'000'000;
 
@@ -31,18 +31,18 @@ struct GroupModel {
   int of_lender = -1;             // no group of its own, but this one (of GPUs) of the GPU that lends to the rank
 };
 
-// A tier's own memory comes while the programs run, as policy::Provisioner decides. Copies of memory that is used
+// A tier's own memory comes while the programs run, as planner::Provisioner decides. Copies of memory that is used
 // unpinned are as fast as others, and registrations hold up no copy.
 struct ProvisionModel {
   TierIndex tier = 0;
   std::uint64_t touch_bytes_per_s = 30'000'000'000;  // of all threads, when all of them touch
   std::uint64_t pin_bytes_per_s = 50'000'000'000;    // one registration at a time on a node, which all ranks share
   Time pin_latency = 60'000;                         // of each registration
-  policy::ProvisionSpec spec = {};                   // capacity: the tier's
+  planner::ProvisionSpec spec = {};                  // capacity: the tier's
 };
 
 struct MachineModel {
-  policy::Machine planner;
+  planner::Machine planner;
   std::vector<LinkModel> links;  // as planner.links
   std::vector<GroupModel> groups;
   std::vector<ProvisionModel> provisioned;  // other tiers have all their memory from the start
@@ -56,7 +56,7 @@ struct MachineModel {
 
 // A machine whose links do what the planner's own figures say. Links with the same first resource share a GroupModel
 // by time.
-MachineModel model_of(const policy::Machine& planner);
+MachineModel model_of(const planner::Machine& planner);
 
 // The usual tiers: device, host, local (a capacity of 0 leaves a tier out), with these rates.
 struct Rates {
@@ -68,7 +68,7 @@ struct Rates {
   Time copy_latency = 0, file_latency = 0;
 };
 MachineModel make_machine(Bytes device, Bytes host, Bytes local, const Rates& rates = {},
-                          policy::EvictionPolicy eviction = policy::EvictionPolicy::score,
+                          planner::EvictionPolicy eviction = planner::EvictionPolicy::score,
                           bool manual_prefetch = false);
 
 }  // namespace ebb::sim

@@ -111,7 +111,7 @@ void Network::divide() {
     }
   }
   fill();
-  next_ = policy::kNever;
+  next_ = planner::kNever;
   for (Link& link : links_) {
     if (link.active > 1) link.rate /= link.active;
     link.rate = std::max<std::uint64_t>(link.rate, 1);

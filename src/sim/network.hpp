@@ -70,7 +70,7 @@ class Network {
   std::vector<Link> links_;
   std::vector<Group> groups_;
   std::vector<Link*> waiting_;  // of fill()
-  Time now_ = 0, next_ = policy::kNever;
+  Time now_ = 0, next_ = planner::kNever;
 };
 
 }  // namespace ebb::sim

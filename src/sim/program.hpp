@@ -39,11 +39,11 @@ struct Op {
   Bytes bytes = 0;
   Time time = 0;
   Time deadline = 0;  // > 0: the call is cancelled if it is unanswered this long after it began
-  TierIndex tier = policy::kNoTier;
-  policy::SegmentId segment = 0;
-  policy::PartyId lender = 0;
+  TierIndex tier = planner::kNoTier;
+  planner::SegmentId segment = 0;
+  planner::PartyId lender = 0;
   bool relays = false;
-  std::uint32_t share = policy::kWholeLink;
+  std::uint32_t share = planner::kWholeLink;
   bool flag = false;
   bool async = false;  // the client continues at once (checkpoint, restore, wait)
   // checkpoint, restore, commit, release: ordered after the work on the client's stream, which first computes for
@@ -92,7 +92,7 @@ inline Op join() { return {.kind = Op::Kind::join, .versions = {}}; }
 inline Op barrier() { return {.kind = Op::Kind::barrier, .versions = {}}; }
 inline Op break_link(int link) { return {.kind = Op::Kind::break_link, .link = link, .versions = {}}; }
 inline Op mend_link(int link) { return {.kind = Op::Kind::mend_link, .link = link, .versions = {}}; }
-inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes, policy::PartyId lender = 0,
+inline Op lend(TierIndex tier, planner::SegmentId segment, Bytes bytes, planner::PartyId lender = 0,
                bool relays = false) {
   return {.kind = Op::Kind::lend,
           .bytes = bytes,
@@ -102,14 +102,14 @@ inline Op lend(TierIndex tier, policy::SegmentId segment, Bytes bytes, policy::P
           .relays = relays,
           .versions = {}};
 }
-inline Op limit(policy::PartyId lender, std::uint32_t share) {
+inline Op limit(planner::PartyId lender, std::uint32_t share) {
   return {.kind = Op::Kind::limit, .lender = lender, .share = share, .versions = {}};
 }
 // Recalls a segment's memory beyond `bytes`, which must be returned within `deadline`; by default the lender waits.
-inline Op recall(TierIndex tier, policy::SegmentId segment, Bytes bytes, Time deadline = policy::kNever) {
+inline Op recall(TierIndex tier, planner::SegmentId segment, Bytes bytes, Time deadline = planner::kNever) {
   return {.kind = Op::Kind::recall, .bytes = bytes, .time = deadline, .tier = tier, .segment = segment, .versions = {}};
 }
-inline Op lose(TierIndex tier, policy::SegmentId segment) {
+inline Op lose(TierIndex tier, planner::SegmentId segment) {
   return {.kind = Op::Kind::lose, .tier = tier, .segment = segment, .versions = {}};
 }
 }  // namespace op

@@ -6,14 +6,14 @@
 namespace ebb::sim {
 namespace {
 
-using policy::Endpoint;
-using policy::ProvisionEvent;
+using planner::Endpoint;
+using planner::ProvisionEvent;
 
 Time time_for(Bytes bytes, std::uint64_t bytes_per_s) {
   return 1 + static_cast<Time>(static_cast<double>(bytes) * 1e9 / static_cast<double>(bytes_per_s));
 }
 
-bool by_call(const policy::Command& c) {
+bool by_call(const planner::Command& c) {
   return c.from.at.kind == Endpoint::application || c.to.at.kind == Endpoint::application;
 }
 
@@ -22,16 +22,16 @@ bool by_call(const policy::Command& c) {
 Provisioning::Provisioning(const MachineModel& machine, int ranks) {
   for (int rank = 0; rank < ranks; ++rank)
     for (const ProvisionModel& model : machine.provisioned) {
-      const policy::TierSpec& tier = machine.planner.tiers.at(static_cast<std::size_t>(model.tier));
-      if (tier.medium == policy::Medium::file || model.touch_bytes_per_s == 0 || model.pin_bytes_per_s == 0)
+      const planner::TierSpec& tier = machine.planner.tiers.at(static_cast<std::size_t>(model.tier));
+      if (tier.medium == planner::Medium::file || model.touch_bytes_per_s == 0 || model.pin_bytes_per_s == 0)
         throw std::invalid_argument("the memory of tier " + tier.name + " cannot be provisioned so");
-      policy::ProvisionSpec spec = model.spec;
+      planner::ProvisionSpec spec = model.spec;
       spec.capacity = tier.capacity;
       submit(memories_.emplace_back(rank, model, spec), {}, 0);
     }
 }
 
-const Provisioning::Memory* Provisioning::find(int rank, const policy::Place& place) const {
+const Provisioning::Memory* Provisioning::find(int rank, const planner::Place& place) const {
   const auto found = std::ranges::find_if(memories_, [&](const Memory& memory) {
     return memory.rank == rank && place.at == Endpoint{Endpoint::tier, memory.model.tier} &&
            place.offset < memory.provisioner.spec().capacity;  // beyond it is memory that was lent, and is all there
@@ -39,14 +39,14 @@ const Provisioning::Memory* Provisioning::find(int rank, const policy::Place& pl
   return found == memories_.end() ? nullptr : &*found;
 }
 
-Provisioning::Memory* Provisioning::find(int rank, const policy::Place& place) {
+Provisioning::Memory* Provisioning::find(int rank, const planner::Place& place) {
   return const_cast<Memory*>(static_cast<const Provisioning*>(this)->find(rank, place));
 }
 
 void Provisioning::submit(Memory& memory, ProvisionEvent event, Time now) {
   event.now = now;
-  const policy::ProvisionCommands out = memory.provisioner.on(event);
-  for (const policy::ByteRange& range : out.touch) {
+  const planner::ProvisionCommands out = memory.provisioner.on(event);
+  for (const planner::ByteRange& range : out.touch) {
     const auto threads = static_cast<Bytes>(memory.model.spec.touchers);
     memory.touches.emplace_back(now + time_for(range.length * threads, memory.model.touch_bytes_per_s), range);
   }
@@ -69,7 +69,7 @@ void Provisioning::produced(int rank, Bytes bytes, Time now) {
 
 // --- what waits ------------------------------------------------------------------------------------------------------
 
-bool Provisioning::usable(int rank, const policy::Place& place, Bytes bytes) const {
+bool Provisioning::usable(int rank, const planner::Place& place, Bytes bytes) const {
   const Memory* const memory = find(rank, place);
   return memory == nullptr || place.offset + bytes <= memory->provisioner.state().ready;
 }
@@ -78,7 +78,7 @@ bool Provisioning::waits(const Held& held, std::size_t count) const {
   if (!usable(held.rank, held.place(), held.bytes)) return true;
   const auto before = [&](const Held& other) {
     if (other.rank != held.rank || !other.command || !held.command) return false;
-    const policy::Command &first = *other.command, &second = *held.command;
+    const planner::Command &first = *other.command, &second = *held.command;
     if (by_call(first) != by_call(second)) return false;
     return by_call(first) ? first.request == second.request : first.link == second.link;
   };
@@ -109,15 +109,15 @@ std::optional<Provisioning::Held> Provisioning::release(Time now) {
   return {};
 }
 
-bool Provisioning::holds_answer(policy::RequestId request) const {
+bool Provisioning::holds_answer(planner::RequestId request) const {
   return std::ranges::any_of(held_, [&](const Held& one) { return !one.command && one.answer.request == request; });
 }
 
 // --- time ------------------------------------------------------------------------------------------------------------
 
 Time Provisioning::next(Time now) const {
-  if (!pin_queue_.empty() && pin_queue_.front()->pin_ends == policy::kNever) return now;
-  Time at = policy::kNever;
+  if (!pin_queue_.empty() && pin_queue_.front()->pin_ends == planner::kNever) return now;
+  Time at = planner::kNever;
   for (const Memory& memory : memories_) {
     at = std::min({at, memory.wakeup, memory.pin_ends});
     for (const auto& [end, range] : memory.touches) at = std::min(at, end);
@@ -126,15 +126,15 @@ Time Provisioning::next(Time now) const {
 }
 
 bool Provisioning::advance(Time now) {
-  if (!pin_queue_.empty() && pin_queue_.front()->pin_ends == policy::kNever) {
+  if (!pin_queue_.empty() && pin_queue_.front()->pin_ends == planner::kNever) {
     Memory& first = *pin_queue_.front();
     submit(first, {.kind = ProvisionEvent::called}, now);
-    if (first.pin_ends == policy::kNever) pin_queue_.pop_front();
+    if (first.pin_ends == planner::kNever) pin_queue_.pop_front();
     return true;
   }
   for (Memory& memory : memories_) {
     if (memory.pin_ends <= now) {
-      memory.pin_ends = policy::kNever;
+      memory.pin_ends = planner::kNever;
       pin_queue_.pop_front();
       const Time took = now - memory.pin_began;
       submit(memory, {ProvisionEvent::pinned, 0, memory.pinning.offset, memory.pinning.length, took}, now);
@@ -142,7 +142,7 @@ bool Provisioning::advance(Time now) {
     }
     const auto touched = std::ranges::find_if(memory.touches, [&](const auto& one) { return one.first <= now; });
     if (touched != memory.touches.end()) {
-      const policy::ByteRange range = touched->second;
+      const planner::ByteRange range = touched->second;
       memory.touches.erase(touched);
       submit(memory, {ProvisionEvent::touched, 0, range.offset, range.length}, now);
       return true;

@@ -1,5 +1,5 @@
 #pragma once
-// Memory that is provisioned while programs run: drives policy::Provisioner in virtual time.
+// Memory that is provisioned while programs run: drives planner::Provisioner in virtual time.
 #include <deque>
 #include <optional>
 #include <utility>
@@ -14,8 +14,8 @@ namespace ebb::sim {
 struct MemoryResult {
   TierIndex tier = 0;
   Bytes ready = 0;
-  Time ready_at = policy::kNever;  // when all of the tier was; what is not needed never is
-  Time waited = 0;                 // that commands and reservations waited for it, summed
+  Time ready_at = planner::kNever;  // when all of the tier was; what is not needed never is
+  Time waited = 0;                  // that commands and reservations waited for it, summed
 };
 
 // The memory of every rank, and what waits for it: in the order in which it came, behind what waits on the same link,
@@ -24,11 +24,11 @@ class Provisioning {
  public:
   struct Held {
     int rank = 0;
-    std::optional<policy::Command> command = {};  // none: the answer to a reservation
-    policy::Answer answer = {};
+    std::optional<planner::Command> command = {};  // none: the answer to a reservation
+    planner::Answer answer = {};
     Bytes bytes = 0;  // of its place
     Time since = 0;
-    const policy::Place& place() const { return command ? command->to : answer.place; }
+    const planner::Place& place() const { return command ? command->to : answer.place; }
   };
 
   // The machine must outlive it. Throws std::invalid_argument for rates that cannot be.
@@ -38,8 +38,8 @@ class Provisioning {
   bool hold(Held held, Time now);
   // One that waits no more; none: all wait still.
   std::optional<Held> release(Time now);
-  bool holds_answer(policy::RequestId request) const;
-  bool usable(int rank, const policy::Place& place, Bytes bytes) const;
+  bool holds_answer(planner::RequestId request) const;
+  bool usable(int rank, const planner::Place& place, Bytes bytes) const;
   // The program wrote a checkpoint.
   void produced(int rank, Bytes bytes, Time now);
 
@@ -51,21 +51,21 @@ class Provisioning {
 
  private:
   struct Memory {
-    Memory(int of_rank, const ProvisionModel& of_model, const policy::ProvisionSpec& spec)
+    Memory(int of_rank, const ProvisionModel& of_model, const planner::ProvisionSpec& spec)
         : rank(of_rank), model(of_model), provisioner(spec), result{.tier = of_model.tier} {}
     int rank;
     const ProvisionModel& model;
-    policy::Provisioner provisioner;
+    planner::Provisioner provisioner;
     MemoryResult result;
-    Time wakeup = policy::kNever;
-    std::vector<std::pair<Time, policy::ByteRange>> touches;  // when each ends
-    policy::ByteRange pinning;
-    Time pin_began = 0, pin_ends = policy::kNever;
+    Time wakeup = planner::kNever;
+    std::vector<std::pair<Time, planner::ByteRange>> touches;  // when each ends
+    planner::ByteRange pinning;
+    Time pin_began = 0, pin_ends = planner::kNever;
   };
   // The provisioned memory of a place; null: its memory is all there.
-  const Memory* find(int rank, const policy::Place& place) const;
-  Memory* find(int rank, const policy::Place& place);
-  void submit(Memory& memory, policy::ProvisionEvent event, Time now);
+  const Memory* find(int rank, const planner::Place& place) const;
+  Memory* find(int rank, const planner::Place& place);
+  void submit(Memory& memory, planner::ProvisionEvent event, Time now);
   // Whether it waits for its memory, or for one of the first `count` that wait.
   bool waits(const Held& held, std::size_t count) const;
 

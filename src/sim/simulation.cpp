@@ -69,15 +69,15 @@ bool Simulation::State::step() {
   };
   while (!deadlines.empty() && over(deadlines.top().second)) deadlines.pop();
   for (Client& c : clients) begin_first(c);
-  Time at = std::min(network.next(), ready.empty() ? policy::kNever : std::get<0>(ready.top()));
+  Time at = std::min(network.next(), ready.empty() ? planner::kNever : std::get<0>(ready.top()));
   if (!deadlines.empty()) at = std::min(at, deadlines.top().first);
   if (!checked.empty()) at = std::min(at, checked.top().first);
   for (const Rank& rank : ranks)
-    if (rank.wakeup != policy::kNever) at = std::min(at, std::max(rank.wakeup, now));
+    if (rank.wakeup != planner::kNever) at = std::min(at, std::max(rank.wakeup, now));
   at = std::min(at, provisioning.next(now));
   for (const Client& c : clients) at = std::min(at, c.stream_ends);
   at = std::min({at, syncing.next(now), lenders.next(now)});
-  if (at == policy::kNever) stall();
+  if (at == planner::kNever) stall();
   if (at != now) ticks_at_once = 0;
   now = at;
   for (Client& c : clients)
@@ -157,7 +157,7 @@ void Simulation::append(std::size_t index, Op op) {
 }
 bool Simulation::ended(std::size_t index) const { return state_->clients.at(index).done; }
 Time Simulation::now() const { return state_->now; }
-const policy::Planner& Simulation::planner(int rank) const {
+const planner::Planner& Simulation::planner(int rank) const {
   return state_->ranks.at(static_cast<std::size_t>(rank)).planner;
 }
 

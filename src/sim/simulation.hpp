@@ -44,12 +44,12 @@ struct Call {
   HistoryId history = 0;
   Version version = 0;
   Bytes bytes = 0;
-  policy::RequestId request = 0;
+  planner::RequestId request = 0;
   Time timeout = 0;
   bool async = false, answered = false;
   Time begun = 0, ended = 0;
-  policy::Reason reason = policy::Reason::ok;
-  TierIndex found_on = policy::kNoTier;
+  planner::Reason reason = planner::Reason::ok;
+  TierIndex found_on = planner::kNoTier;
   std::uint32_t distance = 0;
   std::string detail;
   Time blocked() const { return async ? 0 : ended - begun; }
@@ -57,8 +57,8 @@ struct Call {
 
 // One event and the planner's answer.
 struct Step {
-  policy::Event event;
-  policy::Output output;
+  planner::Event event;
+  planner::Output output;
 };
 
 struct LinkResult {
@@ -72,9 +72,9 @@ struct RankResult {
   std::vector<LinkResult> links;
   std::map<std::pair<HistoryId, Version>, Bytes> filed;  // what came to the file tier of each checkpoint, kept or not
   std::vector<MemoryResult> memories;                    // as MachineModel::provisioned
-  std::vector<policy::TierUse> tiers;
-  policy::Counters counters;
-  std::vector<policy::Failure> failures;
+  std::vector<planner::TierUse> tiers;
+  planner::Counters counters;
+  std::vector<planner::Failure> failures;
   std::vector<Step> steps;  // with Options::record
 };
 
@@ -105,11 +105,11 @@ class Simulation {
   // runs.
   void append(std::size_t index, Op op);
   bool ended(std::size_t index) const;  // its operations are done (except asynchronous calls)
-  const policy::Planner& planner(int rank = 0) const;
+  const planner::Planner& planner(int rank = 0) const;
   // Called after the planner has taken an event.
-  std::function<void(int rank, const policy::Event&, const policy::Output&)> observer;
+  std::function<void(int rank, const planner::Event&, const planner::Output&)> observer;
   // In place of the call of Planner::on, for measuring it.
-  std::function<void(policy::Planner&, const policy::Event&, policy::Output&)> feed;
+  std::function<void(planner::Planner&, const planner::Event&, planner::Output&)> feed;
   // Called as a call is answered (Call::ended is set).
   std::function<void(const Call&)> on_answer;
   Result result() const;

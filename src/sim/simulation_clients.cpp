@@ -81,7 +81,7 @@ void Simulation::State::act(std::size_t index) {
 
 void Simulation::State::submit_recovered(const Client& client, const Op& op) {
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
-  if (machine.planner.tiers.back().medium != policy::Medium::file) return;
+  if (machine.planner.tiers.back().medium != planner::Medium::file) return;
   if (rank.planner.find(client.program.history, op.version)) return;
   rank.written[{client.program.history, op.version}] = {calls.new_request(), op.bytes};
   give(client.rank, event_for(client, op));

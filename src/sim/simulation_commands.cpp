@@ -26,9 +26,9 @@ void Simulation::State::give(int r, const Event& event) {
                                 static_cast<TierIndex>(machine.planner.tiers.size() - 1), recovered->bytes,
                                 rank.written.at({event.client, recovered->version}).serial);
   if (rank.content)
-    for (const policy::Freed& f : out.freed) rank.content->freed(f);
-  for (const policy::Freed& f : out.freed) syncing.freed(r, f, now);
-  for (const policy::Retired& one : out.retired) rank.written.erase({one.history, one.version});
+    for (const planner::Freed& f : out.freed) rank.content->freed(f);
+  for (const planner::Freed& f : out.freed) syncing.freed(r, f, now);
+  for (const planner::Retired& one : out.retired) rank.written.erase({one.history, one.version});
   if (const auto version = version_of(event)) {
     if (const auto found = rank.planner.find(event.client, *version))
       rank.names[{found->slot, found->generation}] = {event.client, *version};
@@ -36,13 +36,13 @@ void Simulation::State::give(int r, const Event& event) {
   }
   if (const auto* commit = std::get_if<event::Commit>(&event.what))
     provisioning.produced(r, calls.of(commit->request).bytes, now);
-  for (const policy::Returned& one : out.returned) lenders.returned(r, one, rank.content);
+  for (const planner::Returned& one : out.returned) lenders.returned(r, one, rank.content);
   if (out.commit) syncing.commit_requested(r, now);
   for (const Command& c : out.commands) begin(r, c);
   for (const RequestId id : out.spoiled)
     if (const auto it = ordered.find(id); it != ordered.end()) it->second.spoiled = true;
   for (const Answer& a : out.answers) answered(r, a);
-  for (const policy::Failure& f : out.failures) rank.result.failures.push_back(f);
+  for (const planner::Failure& f : out.failures) rank.result.failures.push_back(f);
   if (options.check_every && events % static_cast<std::uint64_t>(options.check_every) == 0) rank.planner.check();
   if (self->observer) self->observer(r, event, out);
   if (options.record) rank.result.steps.push_back({event, out});
@@ -135,7 +135,7 @@ void Simulation::State::enqueue(Client& client, Time busy, std::optional<Event> 
 }
 
 void Simulation::State::begin_first(Client& client) {
-  if (client.stream.empty() || client.stream_ends != policy::kNever) return;
+  if (client.stream.empty() || client.stream_ends != planner::kNever) return;
   Item& item = client.stream.front();
   if (item.command && item.command->after != 0) {
     const std::pair after{client.rank, item.command->after};
@@ -154,7 +154,7 @@ void Simulation::State::begin_first(Client& client) {
 void Simulation::State::end_first(Client& client) {
   const Item item = std::move(client.stream.front());
   client.stream.pop_front();
-  client.stream_ends = policy::kNever;
+  client.stream_ends = planner::kNever;
   if (item.command) {
     const bool now_poisoned = poisoned.contains({client.rank, item.command->id});
     if (!now_poisoned || !item.content) return report(Moving{client.rank, *item.command}, true, now_poisoned);
@@ -201,7 +201,7 @@ int Simulation::State::fate(int r, const Command& c) const {
 
 bool Simulation::State::reads_file(const Command& c) const {
   return c.from.at.kind == Endpoint::tier &&
-         machine.planner.tiers[static_cast<std::size_t>(c.from.at.index)].medium == policy::Medium::file;
+         machine.planner.tiers[static_cast<std::size_t>(c.from.at.index)].medium == planner::Medium::file;
 }
 
 void Simulation::State::carried(std::uint64_t id) {
@@ -235,7 +235,7 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
     else
       rank.content->finish(m.command);
   }
-  if (!fault && policy::on_file(machine.planner, machine.planner.links[static_cast<std::size_t>(m.command.link)].to))
+  if (!fault && planner::on_file(machine.planner, machine.planner.links[static_cast<std::size_t>(m.command.link)].to))
     rank.result.filed[rank.names.at({m.command.checkpoint.slot, m.command.checkpoint.generation})] += m.command.length;
   event::Failed failed{.command = m.command.id};
   if (fault == 2 && reads_file(m.command))

@@ -8,16 +8,16 @@ namespace ebb::sim {
 
 namespace {
 
-std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
+std::uint64_t key(planner::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
 
 }  // namespace
 
 bool Syncing::syncs() const {
   return machine_.planner.retention.keep_last > 0 && !machine_.planner.ephemeral &&
-         machine_.planner.tiers.back().medium == policy::Medium::file;
+         machine_.planner.tiers.back().medium == planner::Medium::file;
 }
 
-void Syncing::named(int rank, const policy::Planner& planner, HistoryId history, Version version, bool recovered,
+void Syncing::named(int rank, const planner::Planner& planner, HistoryId history, Version version, bool recovered,
                     Time now) {
   if (!syncs()) return;
   const auto found = planner.find(history, version);
@@ -27,7 +27,7 @@ void Syncing::named(int rank, const policy::Planner& planner, HistoryId history,
   if (!recovered && planner.bytes_of(*found) == 0) moved(rank, planner, *found, now);
 }
 
-void Syncing::moved(int rank, const policy::Planner& planner, policy::CheckpointRef checkpoint, Time now) {
+void Syncing::moved(int rank, const planner::Planner& planner, planner::CheckpointRef checkpoint, Time now) {
   if (!syncs()) return;
   const auto name = of(rank).names.find(key(checkpoint));
   if (name == of(rank).names.end()) return;
@@ -38,7 +38,7 @@ void Syncing::moved(int rank, const policy::Planner& planner, policy::Checkpoint
   of(rank).undurable.emplace(key(checkpoint), now + after);
 }
 
-void Syncing::freed(int rank, const policy::Freed& what, Time now) {
+void Syncing::freed(int rank, const planner::Freed& what, Time now) {
   if (what.tier != file_tier()) return;
   of(rank).undurable.erase(key(what.checkpoint));
   if (!machine_.planner.releases_later) return;
@@ -57,7 +57,7 @@ bool Syncing::idle() const {
 }
 
 Time Syncing::next(Time now) const {
-  Time at = policy::kNever;
+  Time at = planner::kNever;
   for (const Rank& rank : ranks_) {
     for (const auto& [checkpoint, due] : rank.undurable) at = std::min(at, std::max(due, now));
     for (const auto& [due, bytes] : rank.unreleased) at = std::min(at, std::max(due, now));
@@ -89,7 +89,7 @@ std::optional<Syncing::Synced> Syncing::take_due(Time now) {
   return {};
 }
 
-std::optional<event::Any> Syncing::outcome(const Synced& synced, const policy::Planner& planner) const {
+std::optional<event::Any> Syncing::outcome(const Synced& synced, const planner::Planner& planner) const {
   const auto found = planner.find(synced.history, synced.version);
   if (!found || key(*found) != synced.checkpoint) return {};
   const bool failed =

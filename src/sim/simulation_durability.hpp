@@ -10,7 +10,7 @@
 
 namespace ebb::sim {
 
-namespace event = policy::event;
+namespace event = planner::event;
 
 // The checkpoints of every rank that are complete in the file and not durable yet. Without retention there are none.
 //
@@ -29,10 +29,10 @@ class Syncing {
       : machine_(machine), options_(options), ranks_(ranks) {}
 
   // The planner has taken an event about a version; `recovered`: an earlier process wrote it.
-  void named(int rank, const policy::Planner& planner, HistoryId history, Version version, bool recovered, Time now);
+  void named(int rank, const planner::Planner& planner, HistoryId history, Version version, bool recovered, Time now);
   // A command for a checkpoint has ended: it may be complete in the file.
-  void moved(int rank, const policy::Planner& planner, policy::CheckpointRef checkpoint, Time now);
-  void freed(int rank, const policy::Freed& what, Time now);
+  void moved(int rank, const planner::Planner& planner, planner::CheckpointRef checkpoint, Time now);
+  void freed(int rank, const planner::Freed& what, Time now);
   void commit_requested(int rank, Time now);
 
   bool idle() const;
@@ -43,13 +43,13 @@ class Syncing {
   // A rank of which something is released now.
   std::optional<std::pair<int, event::Unreleased>> take_released(Time now);
   // Checkpoints dropped meanwhile are not reported.
-  std::optional<policy::event::Any> outcome(const Synced& synced, const policy::Planner& planner) const;
+  std::optional<planner::event::Any> outcome(const Synced& synced, const planner::Planner& planner) const;
 
  private:
   struct Rank {
     std::map<std::uint64_t, std::pair<HistoryId, Version>> names;  // of checkpoints
     std::map<std::uint64_t, Time> undurable;                       // complete in the file: when each becomes durable
-    std::vector<std::pair<Time, policy::Bytes>> unreleased;        // freed there: when the disk has so much back
+    std::vector<std::pair<Time, planner::Bytes>> unreleased;       // freed there: when the disk has so much back
   };
   bool syncs() const;
   TierIndex file_tier() const { return static_cast<TierIndex>(machine_.planner.tiers.size() - 1); }

@@ -5,7 +5,7 @@
 
 namespace ebb::sim {
 
-namespace event = policy::event;
+namespace event = planner::event;
 
 namespace {
 
@@ -13,29 +13,29 @@ Bytes rounded_up(Bytes bytes, Bytes granule) { return (bytes + granule - 1) / gr
 
 }  // namespace
 
-Lenders::Lenders(const policy::Machine& machine, std::size_t ranks) : machine_(machine) {
+Lenders::Lenders(const planner::Machine& machine, std::size_t ranks) : machine_(machine) {
   std::vector<std::vector<Segment>> tiers;
-  for (const policy::TierSpec& t : machine.tiers)
+  for (const planner::TierSpec& t : machine.tiers)
     tiers.push_back({{.extent = rounded_up(t.capacity, t.granule), .usable = t.capacity}});
   segments_.assign(ranks, tiers);
 }
 
-const Lenders::Segment* Lenders::find(int rank, const policy::Place& place) const {
-  if (place.at.kind != policy::Endpoint::tier) return nullptr;
+const Lenders::Segment* Lenders::find(int rank, const planner::Place& place) const {
+  if (place.at.kind != planner::Endpoint::tier) return nullptr;
   const auto t = static_cast<std::size_t>(place.at.index);
-  if (machine_.tiers[t].medium == policy::Medium::file) return nullptr;
+  if (machine_.tiers[t].medium == planner::Medium::file) return nullptr;
   const auto& segments = segments_[static_cast<std::size_t>(rank)][t];
   const auto after = std::ranges::upper_bound(segments, place.offset, {}, &Segment::first);
   return &*std::prev(after);
 }
 
-bool Lenders::beyond(int rank, const policy::Place& place, Bytes bytes) const {
+bool Lenders::beyond(int rank, const planner::Place& place, Bytes bytes) const {
   const Segment* const segment = find(rank, place);
   return segment != nullptr && place.offset + bytes > segment->first + segment->usable;
 }
 
-bool Lenders::lost(int rank, const policy::Command& command) const {
-  return std::ranges::any_of(std::array{command.from, command.to}, [&](const policy::Place& place) {
+bool Lenders::lost(int rank, const planner::Command& command) const {
+  return std::ranges::any_of(std::array{command.from, command.to}, [&](const planner::Place& place) {
     const Segment* const segment = find(rank, place);
     return segment != nullptr && segment->lost;
   });
@@ -62,7 +62,7 @@ std::optional<event::Any> Lenders::recall(int rank, const Op& op, Time now) {
   if (segment.lost || op.bytes > segment.usable) return {};
   segment.usable = op.bytes;
   segment.returned = false;
-  segment.due = op.time == policy::kNever ? policy::kNever : now + op.time;
+  segment.due = op.time == planner::kNever ? planner::kNever : now + op.time;
   return event::Recall{op.tier, op.segment, op.bytes, segment.due};
 }
 
@@ -72,21 +72,21 @@ std::optional<event::Any> Lenders::lose(const Due& what, std::optional<Content>&
   Segment& segment = segments[what.segment];
   segment.lost = true;
   segment.usable = 0;
-  segment.due = policy::kNever;
+  segment.due = planner::kNever;
   if (content) content->scribble(what.tier, segment.first, segment.extent);
   return event::Lost{what.tier, what.segment};
 }
 
-void Lenders::returned(int rank, const policy::Returned& what, std::optional<Content>& content) {
+void Lenders::returned(int rank, const planner::Returned& what, std::optional<Content>& content) {
   Segment& segment = of(rank, what.tier).at(what.segment);
   if (segment.returned || segment.lost) throw std::logic_error("memory was returned that was not recalled");
   segment.returned = true;
-  segment.due = policy::kNever;
+  segment.due = planner::kNever;
   if (content) content->scribble(what.tier, segment.first + segment.usable, segment.extent - segment.usable);
 }
 
 Time Lenders::next(Time now) const {
-  Time at = policy::kNever;
+  Time at = planner::kNever;
   for (const auto& tiers : segments_)
     for (const auto& segments : tiers)
       for (const Segment& segment : segments) at = std::min(at, std::max(segment.due, now));
@@ -98,7 +98,7 @@ std::optional<Lenders::Due> Lenders::due(Time now) const {
     for (std::size_t t = 0; t < segments_[r].size(); ++t)
       for (std::size_t s = 0; s < segments_[r][t].size(); ++s)
         if (segments_[r][t][s].due <= now)
-          return Due{static_cast<int>(r), static_cast<TierIndex>(t), static_cast<policy::SegmentId>(s)};
+          return Due{static_cast<int>(r), static_cast<TierIndex>(t), static_cast<planner::SegmentId>(s)};
   return {};
 }
 

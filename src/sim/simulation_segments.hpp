@@ -20,27 +20,27 @@ class Lenders {
   struct Segment {
     Bytes first = 0, extent = 0, usable = 0;
     bool lost = false;
-    bool returned = true;       // nothing is beyond the usable bytes
-    Time due = policy::kNever;  // when its lender takes recalled memory
+    bool returned = true;        // nothing is beyond the usable bytes
+    Time due = planner::kNever;  // when its lender takes recalled memory
   };
   struct Due {
     int rank = 0;
     TierIndex tier = 0;
-    policy::SegmentId segment = 0;
+    planner::SegmentId segment = 0;
   };
 
   // The machine must outlive it.
-  Lenders(const policy::Machine& machine, std::size_t ranks);
+  Lenders(const planner::Machine& machine, std::size_t ranks);
 
   // The segment that has a place; null: none.
-  const Segment* find(int rank, const policy::Place& place) const;
-  bool beyond(int rank, const policy::Place& place, Bytes bytes) const;
-  bool lost(int rank, const policy::Command& command) const;
-  std::optional<policy::event::Any> lend(int rank, const Op& op, std::optional<Content>& content);
-  std::optional<policy::event::Any> recall(int rank, const Op& op, Time now);
-  std::optional<policy::event::Any> lose(const Due& what, std::optional<Content>& content);
+  const Segment* find(int rank, const planner::Place& place) const;
+  bool beyond(int rank, const planner::Place& place, Bytes bytes) const;
+  bool lost(int rank, const planner::Command& command) const;
+  std::optional<planner::event::Any> lend(int rank, const Op& op, std::optional<Content>& content);
+  std::optional<planner::event::Any> recall(int rank, const Op& op, Time now);
+  std::optional<planner::event::Any> lose(const Due& what, std::optional<Content>& content);
   // The planner has returned recalled memory.
-  void returned(int rank, const policy::Returned& what, std::optional<Content>& content);
+  void returned(int rank, const planner::Returned& what, std::optional<Content>& content);
 
   // The time at which a recall is next due.
   Time next(Time now) const;
@@ -52,7 +52,7 @@ class Lenders {
     return segments_[static_cast<std::size_t>(rank)].at(static_cast<std::size_t>(tier));
   }
 
-  const policy::Machine& machine_;
+  const planner::Machine& machine_;
   std::vector<std::vector<std::vector<Segment>>> segments_;  // of each rank's tiers
 };
 

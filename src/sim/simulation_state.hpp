@@ -24,15 +24,15 @@
 
 namespace ebb::sim {
 
-namespace event = policy::event;
-using policy::Answer;
-using policy::Command;
-using policy::Endpoint;
-using policy::Event;
-using policy::Output;
-using policy::Planner;
-using policy::Reason;
-using policy::RequestId;
+namespace event = planner::event;
+using planner::Answer;
+using planner::Command;
+using planner::Endpoint;
+using planner::Event;
+using planner::Output;
+using planner::Planner;
+using planner::Reason;
+using planner::RequestId;
 
 struct Simulation::State {
   struct Written {
@@ -75,16 +75,16 @@ struct Simulation::State {
     std::size_t join_call = 0;
     std::map<Version, std::vector<RequestId>> reserved, borrowed;
     std::deque<Item> stream;
-    Time stream_ends = policy::kNever;  // what its first item does; kNever: it has not begun
+    Time stream_ends = planner::kNever;  // what its first item does; kNever: it has not begun
   };
 
   struct Rank {
-    Rank(const policy::Machine& machine, bool verify) : planner(machine) {
+    Rank(const planner::Machine& machine, bool verify) : planner(machine) {
       if (verify) content.emplace(machine);
     }
     Planner planner;
     std::optional<Content> content;
-    Time wakeup = policy::kNever;
+    Time wakeup = planner::kNever;
     std::vector<bool> broken;
     std::map<std::pair<HistoryId, Version>, Written> written;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<HistoryId, Version>> names;  // by slot and generation
@@ -113,7 +113,7 @@ struct Simulation::State {
   using Checked = std::pair<Time, std::uint64_t>;  // when it will be, and what
   std::priority_queue<Checked, std::vector<Checked>, std::greater<>> checked;
   std::map<RequestId, Ordered> ordered;  // and not answered
-  std::set<std::pair<int, policy::CommandId>> in_flight, poisoned,
+  std::set<std::pair<int, planner::CommandId>> in_flight, poisoned,
       awaited;  // awaited: something enqueued comes after it
   using Ready = std::tuple<Time, std::uint64_t, std::size_t>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;

@@ -12,11 +12,11 @@
 namespace ebb::sim {
 namespace {
 
-using policy::SnapshotCommand;
-using policy::SnapshotEvent;
-using policy::SnapshotPlan;
-using policy::SnapshotSpec;
-using policy::ZoneIndex;
+using planner::SnapshotCommand;
+using planner::SnapshotEvent;
+using planner::SnapshotPlan;
+using planner::SnapshotSpec;
+using planner::ZoneIndex;
 
 ZoneIndex zones_in(Bytes bytes, Bytes zone) { return static_cast<ZoneIndex>((bytes + zone - 1) / zone); }
 
@@ -25,7 +25,7 @@ SnapshotSpec spec_of(const ZoneHardware& hardware, const ZoneMode& mode, Bytes m
   SnapshotSpec spec{.zones = zones_in(memory, zone)};
   spec.duplicate = mode.device;
   spec.hints = mode.hints;
-  spec.longest_wait = policy::kNever / 2;
+  spec.longest_wait = planner::kNever / 2;
   spec.slots = mode.device ? hardware.slots : 2;
   spec.slot_zones = mode.device ? static_cast<std::uint32_t>(hardware.buffer / spec.slots / zone) : 1;
   spec.reserve = mode.device ? static_cast<std::uint32_t>(hardware.reserve * spec.slot_zones) : 0;
@@ -49,7 +49,7 @@ class Machine {
         held_(hardware.channels),
         holds_(plan_.spec().zones),
         noticed_(plan_.spec().zones) {
-    run_.first_stall = policy::kNever;
+    run_.first_stall = planner::kNever;
   }
 
   ZoneRun run() {
@@ -277,7 +277,7 @@ std::optional<ZoneMode> zone_mode(std::string_view name) {
 
 ZoneRun run_zones(const ZoneHardware& hardware, const ZoneMode& mode, const ZoneProgram& program) {
   const auto above_zero = [](double x) { return x > 0 && std::isfinite(x); };
-  if (program.memory == 0 || program.memory / kZonePage >= policy::kNoZone)
+  if (program.memory == 0 || program.memory / kZonePage >= planner::kNoZone)
     throw std::logic_error("memory: it is at least a page, and less than 16 TiB");
   if (hardware.channels == 0) throw std::logic_error("channels: there is at least one");
   if (!above_zero(hardware.link_rate)) throw std::logic_error("link_rate: it is above 0");

@@ -32,7 +32,7 @@ struct ZoneHardware {
   Time round_trip = 25'000;    // between device and host
   Bytes buffer = 256'000'000;  // D: of all slots
   std::uint32_t slots = 2;
-  double reserve = policy::kReserveOfDevice;  // D: the share of a slot that only writes get
+  double reserve = planner::kReserveOfDevice;  // D: the share of a slot that only writes get
   std::uint32_t held_zones = 0;  // to which a channel holds writes, before it rejects them and the program stalls
 };
 
@@ -43,12 +43,12 @@ struct ZoneRun {
   Time longest_stall = 0;
   std::uint64_t stalls = 0;
   std::uint64_t held = 0;  // writes that a channel held while the program went on
-  policy::ZoneIndex owed = 0;
+  planner::ZoneIndex owed = 0;
   Bytes written = 0;            // to the host
   std::uint64_t transfers = 0;  // over the link
   Bytes table = 0;
   ZoneTableTraffic traffic;
-  policy::SnapshotCounters plan;
+  planner::SnapshotCounters plan;
 };
 
 // One cut of the program's memory, from which on it runs until its last write is done and everything is stored.

@@ -8,8 +8,8 @@
 
 namespace ebb::sim {
 
-using policy::Bytes;
-using policy::Time;
+using planner::Bytes;
+using planner::Time;
 
 inline constexpr Bytes kZonePage = 4096;    // what a write touches; a fine zone
 inline constexpr Bytes kZoneBlock = 65536;  // a coarse zone

@@ -10,7 +10,7 @@ std::uint32_t rounded_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) 
 
 }  // namespace
 
-ZoneTable::ZoneTable(policy::ZoneIndex zones, std::uint32_t channels, Bytes cache)
+ZoneTable::ZoneTable(planner::ZoneIndex zones, std::uint32_t channels, Bytes cache)
     : channels_(channels), lines_(static_cast<std::uint32_t>(cache / kSector)) {
   if (channels == 0 || lines_ == 0)
     throw std::logic_error("a zone table without channels, or a cache without a sector");
@@ -19,7 +19,7 @@ ZoneTable::ZoneTable(policy::ZoneIndex zones, std::uint32_t channels, Bytes cach
   cache_.resize(std::size_t{channels_} * lines_);
 }
 
-ZoneTable::Line& ZoneTable::cached(ZonePlane plane, policy::ZoneIndex zone) {
+ZoneTable::Line& ZoneTable::cached(ZonePlane plane, planner::ZoneIndex zone) {
   const std::uint64_t sector = zone / channels_ / kSectorZones * 2 + static_cast<unsigned>(plane);
   Line& line = cache_[std::size_t{channel(zone)} * lines_ + sector % lines_];
   if (line.sector == sector) {
@@ -32,12 +32,12 @@ ZoneTable::Line& ZoneTable::cached(ZonePlane plane, policy::ZoneIndex zone) {
   return line;
 }
 
-bool ZoneTable::check_owed(policy::ZoneIndex zone) {
+bool ZoneTable::check_owed(planner::ZoneIndex zone) {
   cached(ZonePlane::owed, zone);
   return get(ZonePlane::owed, zone);
 }
 
-bool ZoneTable::mark_written(policy::ZoneIndex zone) {
+bool ZoneTable::mark_written(planner::ZoneIndex zone) {
   Line& line = cached(ZonePlane::written, zone);
   if (get(ZonePlane::written, zone)) return false;
   line.changed = true;

@@ -9,7 +9,7 @@
 
 namespace ebb::sim {
 
-using policy::Bytes;
+using planner::Bytes;
 
 enum class ZonePlane : std::uint8_t {
   owed,    // the zone is not known to be stored: writes to it must wait
@@ -27,18 +27,18 @@ class ZoneTable {
   static constexpr Bytes kSector = 32;
   static constexpr std::uint32_t kSectorZones = 256;
 
-  ZoneTable(policy::ZoneIndex zones, std::uint32_t channels, Bytes cache);  // of each channel; at least a sector
+  ZoneTable(planner::ZoneIndex zones, std::uint32_t channels, Bytes cache);  // of each channel; at least a sector
 
   Bytes bytes(int planes = 2) const { return Bytes{channels_} * sectors_ * kSector * static_cast<unsigned>(planes); }
-  std::uint32_t channel(policy::ZoneIndex zone) const { return zone % channels_; }
+  std::uint32_t channel(planner::ZoneIndex zone) const { return zone % channels_; }
 
   // What the offloader writes. A cached sector is brought up to date with it (4.1.4), which costs no memory traffic.
-  void put(ZonePlane plane, policy::ZoneIndex zone, bool bit) { bits(plane)[zone] = bit; }
-  bool get(ZonePlane plane, policy::ZoneIndex zone) const { return bits_[static_cast<unsigned>(plane)][zone]; }
+  void put(ZonePlane plane, planner::ZoneIndex zone, bool bit) { bits(plane)[zone] = bit; }
+  bool get(ZonePlane plane, planner::ZoneIndex zone) const { return bits_[static_cast<unsigned>(plane)][zone]; }
 
   // What a channel's monitor does for a write that it sees: through its cache.
-  bool check_owed(policy::ZoneIndex zone);
-  bool mark_written(policy::ZoneIndex zone);  // whether it was not before
+  bool check_owed(planner::ZoneIndex zone);
+  bool mark_written(planner::ZoneIndex zone);  // whether it was not before
 
   const ZoneTableTraffic& traffic() const { return traffic_; }
 
@@ -48,7 +48,7 @@ class ZoneTable {
     bool changed = false;
   };
   std::vector<bool>& bits(ZonePlane plane) { return bits_[static_cast<unsigned>(plane)]; }
-  Line& cached(ZonePlane plane, policy::ZoneIndex zone);
+  Line& cached(ZonePlane plane, planner::ZoneIndex zone);
 
   std::uint32_t channels_;
   std::uint32_t sectors_;  // of a channel, in one plane

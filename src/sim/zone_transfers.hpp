@@ -9,8 +9,8 @@
 
 namespace ebb::sim {
 
-using policy::Bytes;
-using policy::Time;
+using planner::Bytes;
+using planner::Time;
 
 // Transfers of s bytes run at b(s) = rate · s / (s + half): `half` is the size at which half the rate is reached.
 class ZoneLink {

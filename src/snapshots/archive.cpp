@@ -11,8 +11,8 @@
 
 namespace ebb::snapshots {
 
-using runtime::Engine;
 using storage::SnapshotId;
+using store::Engine;
 
 namespace {
 
@@ -88,7 +88,7 @@ Result<void> Archive::wait_for_pieces(Engine& engine, const Cut& cut, const InFl
   for (const StoredPiece& piece : cut.pieces) {
     for (;;) {
       const auto safe = engine.view(storage::PieceName{"", cut.id, piece.piece}.text())
-                            .wait(storage::kPieceVersion, runtime::name_of(engine.durability()), kLook);
+                            .wait(storage::kPieceVersion, options::name_of(engine.durability()), kLook);
       if (safe) break;
       if (safe.error().code != Errc::timed_out || stopping_) return safe;
       tidy(in_flight());
@@ -123,7 +123,7 @@ Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {
       if (auto added = end_piece(); !added) return added.error();
     const std::size_t at = packed.size();
     edges.push_back({cut.pieces.size() * piece_bytes_ + at, storage::checksum_of({from, part.bytes})});
-    packed.resize(at + platform::kBlock);
+    packed.resize(at + os::kBlock);
     std::memcpy(packed.data() + at, from, part.bytes);
     from += part.bytes;
   }
@@ -202,7 +202,7 @@ Result<void> Archive::know_left() {
   if (!versions) return versions.error();
   const std::lock_guard lock(mutex_);
   for (const Version version : *versions) {
-    const auto snapshot = runtime::SnapshotReader(*engine, 0, version, {.keep = true}).load();
+    const auto snapshot = store::SnapshotReader(*engine, 0, version, {.keep = true}).load();
     if (!snapshot && snapshot.error().code == Errc::damaged) continue;  // nobody can read what it names
     if (!snapshot && snapshot.error().code == Errc::unknown_version) continue;
     if (!snapshot) return snapshot.error();
@@ -235,12 +235,12 @@ Archive::Choice Archive::choose(const ProtectedMemory& memory, std::span<const s
                                 std::size_t sources) const {
   Choice out;
   const std::lock_guard lock(mutex_);
-  const std::vector<policy::SnapshotSource> leans = table_.sources(memory, dirty);
+  const std::vector<planner::SnapshotSource> leans = table_.sources(memory, dirty);
   if (leans.empty()) return out;
   const auto bytes = static_cast<std::uint64_t>(std::ranges::count(dirty, std::uint8_t{1})) * memory.zone_bytes();
-  const policy::SnapshotChoice choice = policy::choose_snapshot(leans, bytes, {}, {.sources = sources});
-  out.full = choice.kind == policy::SnapshotKind::full;
-  if (choice.kind == policy::SnapshotKind::merged)
+  const planner::SnapshotChoice choice = planner::choose_snapshot(leans, bytes, {}, {.sources = sources});
+  out.full = choice.kind == planner::SnapshotKind::full;
+  if (choice.kind == planner::SnapshotKind::merged)
     table_.for_each_in(choice.merged, [&](std::uint32_t zone) {
       if (!dirty[zone]) out.zones.push_back(zone);
     });

@@ -24,7 +24,7 @@ inline constexpr Seconds kRoomTimeout{10};  // for memory of the cache that no t
 /// 1. A map is written when its pieces are as durable as the store promises, and after those of all cuts before it.
 class Archive {
  public:
-  Archive(std::weak_ptr<runtime::Engine> engine, std::uint64_t piece_bytes)
+  Archive(std::weak_ptr<store::Engine> engine, std::uint64_t piece_bytes)
       : engine_(std::move(engine)), piece_bytes_(piece_bytes) {}
 
   /// No call waits for room any more.
@@ -58,12 +58,12 @@ class Archive {
 
  private:
   bool share(Cut& cut, std::uint32_t zone, const storage::Checksum& sum);
-  Result<void> add_piece(runtime::Engine& engine, Cut& cut, std::span<const std::byte> bytes, StoredPiece piece);
+  Result<void> add_piece(store::Engine& engine, Cut& cut, std::span<const std::byte> bytes, StoredPiece piece);
   CheckpointOptions waiting(std::string metadata = {}) const;
-  Result<void> wait_for_pieces(runtime::Engine& engine, const Cut& cut, const InFlight& in_flight);
-  void drop_pieces(runtime::Engine& engine, const std::string& prefix);
+  Result<void> wait_for_pieces(store::Engine& engine, const Cut& cut, const InFlight& in_flight);
+  void drop_pieces(store::Engine& engine, const std::string& prefix);
 
-  const std::weak_ptr<runtime::Engine> engine_;
+  const std::weak_ptr<store::Engine> engine_;
   const std::uint64_t piece_bytes_;
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;

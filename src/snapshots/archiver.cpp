@@ -15,7 +15,7 @@ void Archiver::join() {
   if (thread_.joinable()) thread_.join();
 }
 
-Result<void> Archiver::not_stored(runtime::Engine& engine, std::optional<Version> version) {
+Result<void> Archiver::not_stored(store::Engine& engine, std::optional<Version> version) {
   const std::lock_guard lock(mutex_);
   if (lost_.empty()) return {};
   if (const auto there = engine.view("").versions(); there)  // written since

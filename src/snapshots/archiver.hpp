@@ -22,7 +22,7 @@ class Archiver {
   void join();
 
   /// Why a snapshot that was taken is not in the store: of this version, or of any.
-  Result<void> not_stored(runtime::Engine& engine, std::optional<Version> version);
+  Result<void> not_stored(store::Engine& engine, std::optional<Version> version);
   /// This version, or all, were dropped, so it does not matter any more whether they were stored.
   void dropped(std::optional<Version> version);
   /// The call that took the cut reports its failure itself.

@@ -99,7 +99,7 @@ Result<void> wait_until(const Cut& cut, Reached what, std::optional<Seconds> tim
   for (;;) {
     {
       std::unique_lock lock(cut.board->mutex);
-      const bool over = cut.board->changed.wait_for(lock, runtime::kInterruptEvery, is_over);
+      const bool over = cut.board->changed.wait_for(lock, store::kInterruptEvery, is_over);
       if (over && what == Reached::copied && cut.copied) return {};
       error = cut.error;
       if (over) break;

@@ -59,7 +59,7 @@ struct Cut {
   const bool dedup = false;                   // equal zones are stored once
   const bool share = false;                   // with `dedup`: and not if what it leans on has them
   std::vector<std::byte> edges = {};          // the bytes of all edges at the cut, one behind the other
-  policy::CutIndex index = 0;                 // set at the cut
+  planner::CutIndex index = 0;                // set at the cut
   std::shared_ptr<DeviceCopies> device = {};  // what it has of arrays on a GPU; null: nothing
 
   // By the thread that drains, then, once `drained`, by the one that archives.
@@ -74,7 +74,7 @@ struct Cut {
   bool on_device = false;                  // something of it may still be read from arrays on a GPU
   bool drained = false;                    // nothing of it is in the buffer
   bool failed = false;
-  policy::SnapshotTrouble trouble = policy::SnapshotTrouble::none;  // with `failed`
+  planner::SnapshotTrouble trouble = planner::SnapshotTrouble::none;  // with `failed`
   bool ended = false;                       // the map is written, or it has failed and `error` says why
   std::shared_ptr<const Error> error = {};  // why it failed, if that is known so far
   Future future = {};                       // with `ended`, if it did not fail: of the map

@@ -9,9 +9,9 @@
 
 namespace ebb::snapshots {
 
-using platform::PageRange;
-using platform::WatchEvent;
-using policy::SnapshotTrouble;
+using os::PageRange;
+using os::WatchEvent;
+using planner::SnapshotTrouble;
 
 namespace {
 
@@ -62,13 +62,13 @@ void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared
   // The new ones are made before the mutex is taken, and the old ones freed after it is released.
   const std::uint32_t zones = memory->host_zones();
   auto plan = std::make_unique<Plan>(
-      policy::SnapshotSpec{.zones = zones,
-                           .slots = kSlots,
-                           .slot_zones = setup_.slot_zones,
-                           .reserve = static_cast<std::uint32_t>(policy::kReserveOfStore * setup_.slot_zones),
-                           .duplicate = setup_.duplicate,
-                           .hints = setup_.hints,
-                           .longest_wait = setup_.longest_wait});
+      planner::SnapshotSpec{.zones = zones,
+                            .slots = kSlots,
+                            .slot_zones = setup_.slot_zones,
+                            .reserve = static_cast<std::uint32_t>(planner::kReserveOfStore * setup_.slot_zones),
+                            .duplicate = setup_.duplicate,
+                            .hints = setup_.hints,
+                            .longest_wait = setup_.longest_wait});
   if (zones > 0) static_cast<void>(plan->on({.kind = Event::protect, .now = now(), .zone = 0, .count = zones}));
   std::vector<Command> commands;
   commands.reserve(zones + kCommands);
@@ -78,7 +78,7 @@ void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared
   if (!faults_end) watched_.disarm_all();  // else the end of the watch does so, in one call
   idle_wake_.wait(lock, [&] { return idle(); });
   if (plan_) {
-    const policy::SnapshotCounters last = plan_->counters();
+    const planner::SnapshotCounters last = plan_->counters();
     before_.faults += last.faults;
     before_.duplicates += last.duplicates;
     before_.blocked += last.blocked;
@@ -89,13 +89,13 @@ void CutDriver::begin(std::shared_ptr<const ProtectedMemory> memory, std::shared
   plan_.swap(plan);
   commands_.swap(commands);
   next_command_ = 0;
-  wakeup_ = policy::kNever;
+  wakeup_ = planner::kNever;
 }
 
 Result<bool> CutDriver::cut(const std::shared_ptr<Cut>& cut, bool full, std::span<const ProtectedMemory::Zones> touched,
                             std::span<const std::uint8_t> armed, std::optional<std::uint64_t> unless) {
   std::optional<LostBody> lost;
-  platform::WatchResult good;
+  os::WatchResult good;
   {
     const std::lock_guard lock(board_.mutex);
     if (unless && failures_ != *unless) return false;
@@ -132,7 +132,7 @@ std::optional<LostBody> CutDriver::copy_edges(Cut& cut) const {
 
 // Leaves out the zones that a cut has yet to copy: until then, nothing can write to them.
 void CutDriver::touch_locked(ProtectedMemory::Zones zones) {
-  const auto free = [&](std::uint32_t zone) { return !policy::pending(plan_->state(zone)); };
+  const auto free = [&](std::uint32_t zone) { return !planner::pending(plan_->state(zone)); };
   for (std::uint32_t zone = zones.first, end = zone + zones.count; zone < end;) {
     std::uint32_t count = 0;
     while (zone + count < end && free(zone + count)) ++count;
@@ -185,14 +185,14 @@ void CutDriver::dirty(std::span<std::uint8_t> out) {
 
 // --- events and commands ---------------------------------------------------------------------------------------------
 
-policy::Time CutDriver::now() const {
+planner::Time CutDriver::now() const {
   using namespace std::chrono;
   return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
 void CutDriver::on(Event event) {
   event.now = now();
-  for (policy::SnapshotCommands got = plan_->on(event);; got = plan_->on({.kind = Event::tick, .now = event.now})) {
+  for (planner::SnapshotCommands got = plan_->on(event);; got = plan_->on({.kind = Event::tick, .now = event.now})) {
     commands_.insert(commands_.end(), got.list.begin(), got.list.end());
     wakeup_ = got.wakeup;
     if (!got.more) break;
@@ -376,7 +376,7 @@ void CutDriver::run_copies() {
     while (copies_.empty()) {
       if (stopping_) return;
       sleeps_until_ = wakeup_;
-      if (wakeup_ == policy::kNever) {
+      if (wakeup_ == planner::kNever) {
         copies_wake_.wait(lock);
       } else {
         const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(wakeup_)};
@@ -470,7 +470,7 @@ SnapshotStats CutDriver::stats() {
   SnapshotStats out;
   out.snapshots = snapshots_;
   out.failures = failures_;
-  const policy::SnapshotCounters now = plan_ ? plan_->counters() : policy::SnapshotCounters{};
+  const planner::SnapshotCounters now = plan_ ? plan_->counters() : planner::SnapshotCounters{};
   out.zones = memory().zones() + memory().edges();
   out.dirty = now.dirty;
   out.faults = before_.faults + now.faults;

@@ -27,7 +27,7 @@ class CutDriver {
   struct Setup {
     std::uint32_t zone_bytes = 64 << 10;
     std::uint32_t slot_zones = 64;
-    policy::Time longest_wait = 5'000'000'000;
+    planner::Time longest_wait = 5'000'000'000;
     bool hints = true, duplicate = true;  // as SnapshotSpec
     /// Stores a piece, and notes it in the cut. Called without the mutex, one at a time.
     std::function<Result<void>(Cut& cut, std::span<std::byte> bytes, std::span<const std::uint32_t> zones)> store = {};
@@ -85,22 +85,22 @@ class CutDriver {
 
   SnapshotStats stats();
   /// Called by the fault threads.
-  void told(const Result<platform::WatchEvent>& event);
+  void told(const Result<os::WatchEvent>& event);
   void confirmed();
 
  private:
-  using Plan = policy::SnapshotPlan;
-  using Command = policy::SnapshotCommand;
-  using Event = policy::SnapshotEvent;
+  using Plan = planner::SnapshotPlan;
+  using Command = planner::SnapshotCommand;
+  using Event = planner::SnapshotEvent;
 
-  policy::Time now() const;
+  planner::Time now() const;
   void on(Event event);  // locked
   void carry_out_all();  // locked
   void carry_out(const Command& command);
   bool copy(const Command& command);
   void end_copy(const Command& command, bool copied);  // locked
-  void fail(policy::SnapshotTrouble trouble);          // locked
-  void answer(platform::PageRange range);              // locked
+  void fail(planner::SnapshotTrouble trouble);         // locked
+  void answer(os::PageRange range);                    // locked
   void confirm();                                      // locked
   void touch_locked(ProtectedMemory::Zones zones);
   bool idle() const;                                                    // locked
@@ -123,12 +123,12 @@ class CutDriver {
   std::unique_ptr<Plan> plan_;
   std::vector<Command> commands_, copies_, drains_;  // in order
   std::size_t next_command_ = 0;
-  std::vector<std::uint32_t> zones_in_;                      // of each place of each slot
-  policy::Time wakeup_ = policy::kNever, sleeps_until_ = 0;  // of the plan; the copier
+  std::vector<std::uint32_t> zones_in_;                        // of each place of each slot
+  planner::Time wakeup_ = planner::kNever, sleeps_until_ = 0;  // of the plan; the copier
   bool copying_ = false, draining_ = false, stopping_ = false;
   bool no_mappings_ = false;  // since the last cut, memory could not be disarmed for the want of them
   std::uint64_t snapshots_ = 0, failures_ = 0;
-  policy::SnapshotCounters before_;  // of earlier plans
+  planner::SnapshotCounters before_;  // of earlier plans
 };
 
 }  // namespace ebb::snapshots

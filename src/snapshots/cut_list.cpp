@@ -33,7 +33,7 @@ bool CutList::wait_down_to(std::size_t at_most, std::optional<std::chrono::milli
   return true;
 }
 
-std::shared_ptr<Cut> CutList::find(policy::CutIndex index) const {
+std::shared_ptr<Cut> CutList::find(planner::CutIndex index) const {
   for (const std::shared_ptr<Cut>& cut : cuts_)
     if (cut->index == index) return cut;
   return {};
@@ -43,7 +43,7 @@ bool CutList::any_uncopied() const {
   return std::ranges::any_of(cuts_, [](const auto& cut) { return !cut->copied; });
 }
 
-std::uint64_t CutList::fail(policy::SnapshotTrouble trouble, bool uncopied) {
+std::uint64_t CutList::fail(planner::SnapshotTrouble trouble, bool uncopied) {
   std::uint64_t count = 0;
   bool failed = false;
   for (const std::shared_ptr<Cut>& cut : cuts_) {
@@ -57,7 +57,7 @@ std::uint64_t CutList::fail(policy::SnapshotTrouble trouble, bool uncopied) {
   return count;
 }
 
-std::uint64_t CutList::fail_all(policy::SnapshotTrouble trouble) {
+std::uint64_t CutList::fail_all(planner::SnapshotTrouble trouble) {
   if (cuts_.empty()) return 0;
   const bool first = !std::exchange(cuts_.front()->failed, true);
   if (first) cuts_.front()->trouble = trouble;

@@ -29,16 +29,16 @@ class CutList {
   /// Returns once `at_most` are in flight, or stop() was called. False: the time limit passed first.
   bool wait_down_to(std::size_t at_most, std::optional<std::chrono::milliseconds> limit) const;
 
-  void add(const std::shared_ptr<Cut>& cut) { cuts_.push_back(cut); }    // locked
-  bool empty() const { return cuts_.empty(); }                           // locked
-  std::shared_ptr<Cut> find(policy::CutIndex index) const;               // locked; null: it has ended
-  bool any_uncopied() const;                                             // locked
-  policy::CutIndex first_index() const { return cuts_.front()->index; }  // locked
-  std::shared_ptr<Cut> take_first();                                     // locked
-  void stop() { stopped_ = true, board_->changed.notify_all(); }         // locked
+  void add(const std::shared_ptr<Cut>& cut) { cuts_.push_back(cut); }     // locked
+  bool empty() const { return cuts_.empty(); }                            // locked
+  std::shared_ptr<Cut> find(planner::CutIndex index) const;               // locked; null: it has ended
+  bool any_uncopied() const;                                              // locked
+  planner::CutIndex first_index() const { return cuts_.front()->index; }  // locked
+  std::shared_ptr<Cut> take_first();                                      // locked
+  void stop() { stopped_ = true, board_->changed.notify_all(); }          // locked
   /// Cuts that have not drained fail, and with `uncopied` those that are not `copied`. Returns how many. Locked.
-  std::uint64_t fail(policy::SnapshotTrouble trouble, bool uncopied);
-  std::uint64_t fail_all(policy::SnapshotTrouble trouble);  // locked
+  std::uint64_t fail(planner::SnapshotTrouble trouble, bool uncopied);
+  std::uint64_t fail_all(planner::SnapshotTrouble trouble);  // locked
   /// Sets the error of failed cuts that have none yet. Locked.
   void explain(const std::shared_ptr<const Error>& why);
   /// Cuts that are `read`, in order, become `copied` while `sure(cut)`. Locked.

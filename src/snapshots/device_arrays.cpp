@@ -7,8 +7,8 @@
 
 namespace ebb::snapshots {
 
-using platform::StreamId;
-using platform::ZoneCounts;
+using device::StreamId;
+using device::ZoneCounts;
 
 namespace {
 
@@ -21,10 +21,10 @@ Result<void> check(const Protection& made, std::uint32_t zone_bytes) {
     return Error{Errc::unsupported,
                  region + " is memory of a GPU, where no page protection exists: writes cannot be tracked by " +
                      (made.track == Track::scan ? "scan" : "faults") + " there, but by digest, declared or automatic"};
-  if (zone_bytes > platform::kMostZone)
+  if (zone_bytes > device::kMostZone)
     return Error{Errc::invalid_argument,
                  "zone=" + std::to_string(zone_bytes) + " is not valid for memory of a GPU: expected at most 1 MiB"};
-  if (reinterpret_cast<std::uintptr_t>(made.memory) % platform::kZoneAlignment != 0)
+  if (reinterpret_cast<std::uintptr_t>(made.memory) % device::kZoneAlignment != 0)
     return Error{Errc::unsupported, region + " is memory of a GPU that does not begin at a multiple of 16 bytes"};
   return {};
 }
@@ -34,10 +34,10 @@ Result<void> check(const Protection& made, std::uint32_t zone_bytes) {
 struct DeviceArrays::Array {
   std::uint32_t region;
   Track track;
-  platform::ZoneTracker tracker;
-  platform::DeviceBuffer host;  // kCounts, then the list
-  Body body = {};               // as the memory numbers it
-  bool known = false;           // since the last cut, all that was written is found
+  device::ZoneTracker tracker;
+  device::DeviceBuffer host;  // kCounts, then the list
+  Body body = {};             // as the memory numbers it
+  bool known = false;         // since the last cut, all that was written is found
   std::vector<std::uint8_t> touched = {};
   bool any_touched = false;
   std::size_t listed = 0;
@@ -52,7 +52,7 @@ struct DeviceArrays::Array {
   std::uint32_t& listed_at(std::size_t i) const { return reinterpret_cast<std::uint32_t*>(host.data() + kCounts)[i]; }
 };
 
-DeviceArrays::DeviceArrays(std::shared_ptr<platform::Device> device) : device_(std::move(device)) {}
+DeviceArrays::DeviceArrays(std::shared_ptr<device::Device> device) : device_(std::move(device)) {}
 
 DeviceArrays::~DeviceArrays() { clear(); }
 
@@ -71,11 +71,11 @@ Result<void> DeviceArrays::add(const Protection& made, std::uint32_t zone_bytes)
     if (!event) return event.error();
     event_ = *event;
   }
-  auto tracker = platform::ZoneTracker::make(device_, made.memory, made.bytes, zone_bytes);
+  auto tracker = device::ZoneTracker::make(device_, made.memory, made.bytes, zone_bytes);
   if (!tracker) return tracker.error();
   const std::size_t zones = tracker->zones().count();
-  auto host = platform::DeviceBuffer::make(device_, platform::DeviceBuffer::Where::host,
-                                           kCounts + zones * sizeof(std::uint32_t));
+  auto host =
+      device::DeviceBuffer::make(device_, device::DeviceBuffer::Where::host, kCounts + zones * sizeof(std::uint32_t));
   if (!host) return host.error();
   const auto place = std::ranges::upper_bound(arrays_, made.region, {}, [](const auto& one) { return one->region; });
   const Track track = made.track == Track::automatic ? Track::digest : made.track;
@@ -230,19 +230,18 @@ bool DeviceArrays::settle(StreamId stream, std::uint32_t region, std::span<const
   if (!all && !array.known) return false;
   if (array.track == Track::digest && count > 0) {
     Result<void> settled;
-    platform::DeviceBuffer list;
-    std::vector<platform::PlacedZone> placed;
+    device::DeviceBuffer list;
+    std::vector<device::PlacedZone> placed;
     if (all) {
       settled = array.tracker.settle(stream);
     } else {
       for (const ProtectedMemory::Zones& one : zones)
         for (std::uint32_t i = 0; i < one.count; ++i) placed.push_back({one.first - array.body.first + i, 0});
-      auto made =
-          platform::DeviceBuffer::make(device_, platform::DeviceBuffer::Where::device, count * sizeof(placed[0]));
+      auto made = device::DeviceBuffer::make(device_, device::DeviceBuffer::Where::device, count * sizeof(placed[0]));
       if (!made) return false;
       list = std::move(*made);
       settled = device_->copy(stream, list.data(), placed.data(), count * sizeof(placed[0]));
-      if (settled) settled = array.tracker.settle(stream, list.as<const platform::PlacedZone>(), count);
+      if (settled) settled = array.tracker.settle(stream, list.as<const device::PlacedZone>(), count);
     }
     if (const auto waited = wait(stream); !settled || !waited) return false;
   }

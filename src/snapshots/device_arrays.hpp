@@ -34,7 +34,7 @@ struct DevicePiece {
 /// ended when it is removed.
 class DeviceArrays {
  public:
-  explicit DeviceArrays(std::shared_ptr<platform::Device> device);
+  explicit DeviceArrays(std::shared_ptr<device::Device> device);
   DeviceArrays(const DeviceArrays&) = delete;
   ~DeviceArrays();
 
@@ -59,25 +59,25 @@ class DeviceArrays {
 
   /// Finds the zones that were written and sets their values in `dirty`, one for each zone of the memory, to 1.
   /// Enqueues the work, calls `meanwhile`, and waits until the stream has done it. Call forget() after an error.
-  Result<void> find(platform::StreamId stream, std::span<std::uint8_t> dirty, const std::function<void()>& meanwhile);
+  Result<void> find(device::StreamId stream, std::span<std::uint8_t> dirty, const std::function<void()>& meanwhile);
   /// The pieces, of so many zones, that the cut stores: everything, or what was found and `also`.
-  Result<std::vector<DevicePiece>> list(platform::StreamId stream, bool full,
+  Result<std::vector<DevicePiece>> list(device::StreamId stream, bool full,
                                         std::span<const ProtectedMemory::Zones> also, std::uint32_t piece_zones);
-  Result<void> gather(platform::StreamId stream, const DeviceRun& run, std::byte* piece);
+  Result<void> gather(device::StreamId stream, const DeviceRun& run, std::byte* piece);
   /// The host waits for what the stream holds.
-  Result<void> wait(platform::StreamId stream);
+  Result<void> wait(device::StreamId stream);
   /// These zones, which are all that were written of one array, are clean as they are now. False: some of the array was
   /// not known, or the device failed.
-  bool settle(platform::StreamId stream, std::uint32_t region, std::span<const ProtectedMemory::Zones> zones);
+  bool settle(device::StreamId stream, std::uint32_t region, std::span<const ProtectedMemory::Zones> zones);
 
  private:
   struct Array;
   Array* find_array(std::uint32_t region) const;
 
-  const std::shared_ptr<platform::Device> device_;
+  const std::shared_ptr<device::Device> device_;
   std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
   std::vector<std::unique_ptr<Array>> arrays_;  // ascending by region
-  std::optional<platform::EventId> event_;
+  std::optional<device::EventId> event_;
 };
 
 }  // namespace ebb::snapshots

@@ -8,7 +8,7 @@
 
 namespace ebb::snapshots {
 
-using platform::StreamId;
+using device::StreamId;
 
 namespace {
 
@@ -64,7 +64,7 @@ Result<void> DeviceCopies::before_write(Cut& cut, std::uint32_t region, std::opt
 
 // --- the copier ------------------------------------------------------------------------------------------------------
 
-DeviceCopier::DeviceCopier(std::weak_ptr<runtime::Engine> engine, std::shared_ptr<platform::Device> device,
+DeviceCopier::DeviceCopier(std::weak_ptr<store::Engine> engine, std::shared_ptr<device::Device> device,
                            DeviceArrays& arrays, std::uint32_t zone_bytes, std::uint32_t piece_zones)
     : engine_(std::move(engine)),
       device_(std::move(device)),
@@ -72,20 +72,20 @@ DeviceCopier::DeviceCopier(std::weak_ptr<runtime::Engine> engine, std::shared_pt
       zone_bytes_(zone_bytes),
       piece_zones_(piece_zones) {}
 
-Result<std::shared_ptr<DeviceCopier>> DeviceCopier::make(const std::shared_ptr<runtime::Engine>& engine,
-                                                         std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
+Result<std::shared_ptr<DeviceCopier>> DeviceCopier::make(const std::shared_ptr<store::Engine>& engine,
+                                                         std::shared_ptr<device::Device> device, DeviceArrays& arrays,
                                                          std::uint32_t zone_bytes, std::uint32_t piece_zones) {
-  using Where = platform::DeviceBuffer::Where;
+  using Where = device::DeviceBuffer::Where;
   std::shared_ptr<DeviceCopier> made(new DeviceCopier(engine, device, arrays, zone_bytes, piece_zones));
   const auto take = [](auto result, auto& to) {
     if (!result) return std::optional(result.error());
     to = std::move(*result);
     return std::optional<Error>();
   };
-  const std::size_t sums = piece_zones * sizeof(platform::Digest);
-  auto failed = take(platform::DeviceBuffer::make(device, Where::device, sums), made->sums_);
-  if (!failed) failed = take(platform::DeviceBuffer::make(device, Where::host, sums), made->host_sums_);
-  if (!failed) failed = take(platform::DeviceBuffer::make(device, Where::host, zone_bytes), made->host_zone_);
+  const std::size_t sums = piece_zones * sizeof(device::Digest);
+  auto failed = take(device::DeviceBuffer::make(device, Where::device, sums), made->sums_);
+  if (!failed) failed = take(device::DeviceBuffer::make(device, Where::host, sums), made->host_sums_);
+  if (!failed) failed = take(device::DeviceBuffer::make(device, Where::host, zone_bytes), made->host_zone_);
   if (!failed) failed = take(device->create_stream(), made->stream_);
   if (!failed) failed = take(device->create_event(), made->gathers_);
   if (!failed) failed = take(device->create_event(), made->summed_);
@@ -97,7 +97,7 @@ Result<std::shared_ptr<DeviceCopier>> DeviceCopier::make(const std::shared_ptr<r
 DeviceCopier::~DeviceCopier() {
   stop(store_gone());
   if (stream_ != 0) device_->destroy_stream(stream_);
-  for (const platform::EventId event : {gathers_, summed_}) {
+  for (const device::EventId event : {gathers_, summed_}) {
     if (event == 0) continue;
     static_cast<void>(static_cast<bool>(device_->wait(event)));
     device_->destroy_event(event);
@@ -120,7 +120,7 @@ Result<StreamId> DeviceCopier::resolve(std::optional<StreamHandle> given) const 
   if (!engine) return store_gone();
   const auto stream = engine->streams().resolve(given);
   if (!stream) return stream.error();
-  return stream->value_or(platform::kLegacyStream);
+  return stream->value_or(device::kLegacyStream);
 }
 
 Result<void> DeviceCopier::add(const std::shared_ptr<Cut>& cut, StreamId stream, bool fenced) {
@@ -157,7 +157,7 @@ Result<void> DeviceCopier::gather(const Cut& cut, std::optional<std::uint32_t> r
       {
         std::unique_lock lock(copies.mutex_);
         const auto free = [&] { return copies.error_ || piece.state != State::claimed; };
-        while (!copies.changed_.wait_for(lock, runtime::kInterruptEvery, free)) {
+        while (!copies.changed_.wait_for(lock, store::kInterruptEvery, free)) {
           lock.unlock();
           if (interrupted && interrupted())
             return Error{Errc::timed_out, "the call was interrupted before all that a snapshot is owed was copied"};
@@ -262,18 +262,18 @@ Result<void> DeviceCopier::commit(DeviceCopies::Piece& piece) {
     const std::lock_guard lock(enqueue_);
     done = device_->stream_wait(stream_, gathers_);
     for (const DeviceRun& run : piece.what.runs) {
-      const platform::Zones zones{place_of(run.place), run.bytes / zone_bytes_ * zone_bytes_, zone_bytes_};
+      const device::Zones zones{place_of(run.place), run.bytes / zone_bytes_ * zone_bytes_, zone_bytes_};
       if (done && zones.bytes > 0)
-        done = device_->zones(stream_, platform::ChecksumZones{zones, sums_.as<platform::Digest>() + run.place});
+        done = device_->zones(stream_, device::ChecksumZones{zones, sums_.as<device::Digest>() + run.place});
     }
-    const std::size_t bytes = piece.what.zones.size() * sizeof(platform::Digest);
+    const std::size_t bytes = piece.what.zones.size() * sizeof(device::Digest);
     if (done) done = device_->copy(stream_, host_sums_.data(), sums_.data(), bytes);
     if (const auto recorded = device_->record(summed_, stream_); done) done = recorded;
   }
   if (const auto waited = device_->wait(summed_); done) done = waited;
   if (!done) return done;
   for (std::size_t i = 0; i < piece.what.zones.size(); ++i) {
-    const platform::Digest sum = host_sums_.as<platform::Digest>()[i];
+    const device::Digest sum = host_sums_.as<device::Digest>()[i];
     piece.sums.push_back(storage::checksum_from(sum.low, sum.high));
   }
   for (const DeviceRun& run : piece.what.runs) {

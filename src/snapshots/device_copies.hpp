@@ -64,14 +64,14 @@ class DeviceCopies {
 class DeviceCopier {
  public:
   /// Errors: out_of_memory.
-  static Result<std::shared_ptr<DeviceCopier>> make(const std::shared_ptr<runtime::Engine>& engine,
-                                                    std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
+  static Result<std::shared_ptr<DeviceCopier>> make(const std::shared_ptr<store::Engine>& engine,
+                                                    std::shared_ptr<device::Device> device, DeviceArrays& arrays,
                                                     std::uint32_t zone_bytes, std::uint32_t piece_zones);
   DeviceCopier(const DeviceCopier&) = delete;
   ~DeviceCopier();
   /// Fails what is under way with this error.
   void stop(const Error& why);
-  platform::StreamId stream() const { return stream_; }
+  device::StreamId stream() const { return stream_; }
 
   /// Memory for the first `pieces` pieces of a cut, or for as many as there is room for now.
   std::vector<Reservation> reserve_ahead(const storage::SnapshotId& id, std::uint32_t pieces);
@@ -79,17 +79,17 @@ class DeviceCopier {
   void give_back(const storage::SnapshotId& id, std::uint32_t first, std::vector<Reservation> ahead);
   /// From now on the thread sums and commits the pieces of this cut as they are gathered. `fenced`: it gathers those
   /// that are owed, after what `stream` holds now.
-  Result<void> add(const std::shared_ptr<Cut>& cut, platform::StreamId stream, bool fenced);
+  Result<void> add(const std::shared_ptr<Cut>& cut, device::StreamId stream, bool fenced);
   /// Gathers what is owed of a region, or of everything; on the own stream if none is given. Returns when all of it is
   /// enqueued. Errors: those of History::reserve; timed_out: interrupted, and the rest is still owed.
-  Result<void> gather(const Cut& cut, std::optional<std::uint32_t> region, std::optional<platform::StreamId> stream,
+  Result<void> gather(const Cut& cut, std::optional<std::uint32_t> region, std::optional<device::StreamId> stream,
                       const Interrupt& interrupted);
   /// Waits for all gathers so far, and forgets that one of them failed.
   void settle();
   /// Later work on `stream` comes after all gathers so far.
-  Result<void> fence(platform::StreamId stream);
+  Result<void> fence(device::StreamId stream);
   /// The stream that a call is ordered on; the legacy default stream where none is given.
-  Result<platform::StreamId> resolve(std::optional<StreamHandle> given) const;
+  Result<device::StreamId> resolve(std::optional<StreamHandle> given) const;
   std::uint64_t bytes_gathered() const { return gathered_; }
 
  private:
@@ -97,24 +97,24 @@ class DeviceCopier {
     std::shared_ptr<Cut> cut;
     bool fenced = false;
   };
-  DeviceCopier(std::weak_ptr<runtime::Engine> engine, std::shared_ptr<platform::Device> device, DeviceArrays& arrays,
+  DeviceCopier(std::weak_ptr<store::Engine> engine, std::shared_ptr<device::Device> device, DeviceArrays& arrays,
                std::uint32_t zone_bytes, std::uint32_t piece_zones);
   Result<Reservation> reserve(const storage::SnapshotId& id, std::uint32_t number, std::size_t zones,
                               const CheckpointOptions& options);
-  Result<void> gather_claimed(const Cut& cut, std::uint32_t number, platform::StreamId stream,
+  Result<void> gather_claimed(const Cut& cut, std::uint32_t number, device::StreamId stream,
                               const Interrupt& interrupted);
   Result<void> commit(DeviceCopies::Piece& piece);
   Result<storage::Checksum> sum_short(const std::byte* zone, std::size_t bytes);
   Result<void> commit_all(const Job& job);
   void run();
 
-  const std::weak_ptr<runtime::Engine> engine_;
-  const std::shared_ptr<platform::Device> device_;
+  const std::weak_ptr<store::Engine> engine_;
+  const std::shared_ptr<device::Device> device_;
   DeviceArrays& arrays_;
   const std::uint32_t zone_bytes_, piece_zones_;
-  platform::DeviceBuffer sums_, host_sums_, host_zone_;  // the thread's
-  platform::StreamId stream_ = 0;
-  platform::EventId gathers_ = 0, summed_ = 0;  // by enqueue_; the thread's
+  device::DeviceBuffer sums_, host_sums_, host_zone_;  // the thread's
+  device::StreamId stream_ = 0;
+  device::EventId gathers_ = 0, summed_ = 0;  // by enqueue_; the thread's
   std::mutex enqueue_;
   std::atomic<std::uint64_t> gathered_{0};
   std::atomic<bool> stopping_{false};

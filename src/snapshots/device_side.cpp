@@ -4,7 +4,7 @@
 
 namespace ebb::snapshots {
 
-DeviceSide::DeviceSide(const std::shared_ptr<runtime::Engine>& engine, std::uint32_t zone_bytes,
+DeviceSide::DeviceSide(const std::shared_ptr<store::Engine>& engine, std::uint32_t zone_bytes,
                        std::uint32_t piece_zones)
     : engine_(engine), zone_bytes_(zone_bytes), piece_zones_(piece_zones), arrays_(engine->device()) {}
 

@@ -16,7 +16,7 @@ namespace ebb::snapshots {
 /// cut is in flight.
 class DeviceSide {
  public:
-  DeviceSide(const std::shared_ptr<runtime::Engine>& engine, std::uint32_t zone_bytes, std::uint32_t piece_zones);
+  DeviceSide(const std::shared_ptr<store::Engine>& engine, std::uint32_t zone_bytes, std::uint32_t piece_zones);
 
   /// Errors: those of DeviceArrays::add.
   Result<void> add(const Protection& made);
@@ -52,7 +52,7 @@ class DeviceSide {
  private:
   void give_back(std::size_t from);
 
-  const std::weak_ptr<runtime::Engine> engine_;
+  const std::weak_ptr<store::Engine> engine_;
   const std::uint32_t zone_bytes_, piece_zones_;
   DeviceArrays arrays_;
   std::shared_ptr<DeviceCopier> copier_;  // from the first array on
@@ -60,7 +60,7 @@ class DeviceSide {
   storage::SnapshotId ahead_of_ = {};
   std::vector<Reservation> ahead_;  // for the cut that is being taken, which may store what the last one did
   std::uint32_t whole_pieces_ = 0;  // of the last cut
-  platform::StreamId stream_ = 0;   // of the cut that is being taken
+  device::StreamId stream_ = 0;     // of the cut that is being taken
   std::atomic<const DeviceCopier*> counted_{nullptr};
 };
 

@@ -9,8 +9,8 @@
 
 namespace ebb::snapshots {
 
-using platform::PageRange;
-using platform::WatchForm;
+using os::PageRange;
+using os::WatchForm;
 
 // --- what is watched -------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ Result<void> HostTracking::add(std::span<const Protection> made) {
                         .track = *track,
                         .watch = *watch,
                         .automatic = made[0].track == Track::automatic,
-                        .choice = policy::TrackChoice(policy::track_bounds(zone_bytes_))});
+                        .choice = planner::TrackChoice(planner::track_bounds(zone_bytes_))});
   std::ranges::inplace_merge(tracked_, tracked_.begin() + before, {}, &Tracked::region);
   return {};
 }
@@ -91,16 +91,16 @@ void HostTracking::clear() {
 Result<Track> HostTracking::choose_track(Track wanted) {
   if (wanted != Track::automatic && wanted != Track::faults && wanted != Track::scan) return wanted;
   if (abilities_.empty()) abilities_ = watches_->abilities();
-  if (wanted == Track::automatic) return platform::automatic_track(abilities_);
+  if (wanted == Track::automatic) return os::automatic_track(abilities_);
   const auto able = [&](WatchForm form) {
-    const auto found = std::ranges::find(abilities_, form, &platform::WatchAbility::form);
+    const auto found = std::ranges::find(abilities_, form, &os::WatchAbility::form);
     return found != abilities_.end() && found->usable;
   };
   if (wanted == Track::scan ? able(WatchForm::userfaultfd_async)
                             : able(WatchForm::userfaultfd_sync) || able(WatchForm::mprotect))
     return wanted;
   std::string why;
-  for (const platform::WatchAbility& one : abilities_)
+  for (const os::WatchAbility& one : abilities_)
     if (!one.usable) why += "; " + std::string(name_of(one.form)) + ": " + one.note;
   return Error{Errc::unsupported, std::string("writes cannot be tracked by ") +
                                       (wanted == Track::scan ? "scan" : "faults") + " here" + why};
@@ -143,9 +143,9 @@ Result<void> HostTracking::find_written(FoundWrites& found, std::span<std::uint8
         share = static_cast<double>(std::ranges::count(dirty.subspan(body.first, body.zones), std::uint8_t{1})) /
                 body.zones;
       }
-      const policy::Tracked watched = tracked.choice.at_cut(share);
-      tracked.sampled = watched == policy::Tracked::sample && tracked.track == Track::faults;
-      on = watched != policy::Tracked::nothing && !tracked.sampled;
+      const planner::Tracked watched = tracked.choice.at_cut(share);
+      tracked.sampled = watched == planner::Tracked::sample && tracked.track == Track::faults;
+      on = watched != planner::Tracked::nothing && !tracked.sampled;
     }
     found.untracked = found.untracked && !tracked.on && !on;
     tracked.measured = tracked.on = on;

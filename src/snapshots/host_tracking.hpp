@@ -24,7 +24,7 @@ struct FoundWrites {
 /// Thread safety: one call at a time; the driver's own threads answer what the watches tell.
 class HostTracking {
  public:
-  HostTracking(std::shared_ptr<platform::WriteWatches> watches, CutDriver& driver, std::uint32_t zone_bytes)
+  HostTracking(std::shared_ptr<os::WriteWatches> watches, CutDriver& driver, std::uint32_t zone_bytes)
       : watches_(std::move(watches)), driver_(driver), zone_bytes_(zone_bytes) {}
 
   /// Watches this memory from now on, ascending by region and all in one way. Called before anything else is changed.
@@ -32,7 +32,7 @@ class HostTracking {
   Result<void> add(std::span<const Protection> made);
   struct Forget {
     std::shared_ptr<WatchThread> watch;
-    platform::PageRange pages;
+    os::PageRange pages;
   };
   /// Regions, ascending. Returns what has to be forgotten once the driver has begun without it; a watch of nothing else
   /// ends with the driver's use of it.
@@ -61,14 +61,14 @@ class HostTracking {
   // How writes to a body are found.
   struct Tracked {
     std::uint32_t region = 0;
-    platform::PageRange pages = {};
+    os::PageRange pages = {};
     Track track = Track::everything;          // never `automatic`
     std::shared_ptr<WatchThread> watch = {};  // Track::faults, Track::scan
     bool automatic = false;
     bool on = false;        // tracked since the last cut
     bool measured = false;  // and what is dirty was written since
     bool sampled = false;   // not tracked, but some of it watched
-    policy::TrackChoice choice = policy::TrackChoice();
+    planner::TrackChoice choice = planner::TrackChoice();
     std::vector<storage::Checksum> seen = {};  // Track::digest: at the last cut
   };
   Result<Track> choose_track(Track wanted);
@@ -79,13 +79,13 @@ class HostTracking {
   Result<void> compare(const Body& body, Tracked& tracked, FoundWrites& found);
   Result<void> take_notes(const Body& body, Tracked& tracked, FoundWrites& found);
 
-  const std::shared_ptr<platform::WriteWatches> watches_;
+  const std::shared_ptr<os::WriteWatches> watches_;
   CutDriver& driver_;
   const std::uint32_t zone_bytes_;
   std::shared_ptr<WatchThread> faults_, notes_;  // made at need, and anew when they have failed; not without a body
   std::vector<Tracked> tracked_;                 // for each body
   std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
-  std::vector<platform::WatchAbility> abilities_;
+  std::vector<os::WatchAbility> abilities_;
 };
 
 }  // namespace ebb::snapshots

@@ -14,8 +14,8 @@ namespace ebb::snapshots {
 
 bool is_mapped(const Protection& one) {
   if (one.bytes == 0) return true;
-  const auto begin = reinterpret_cast<std::uintptr_t>(one.memory) / platform::kBlock * platform::kBlock;
-  const std::uint64_t end = platform::round_up(reinterpret_cast<std::uintptr_t>(one.memory) + one.bytes);
+  const auto begin = reinterpret_cast<std::uintptr_t>(one.memory) / os::kBlock * os::kBlock;
+  const std::uint64_t end = os::round_up(reinterpret_cast<std::uintptr_t>(one.memory) + one.bytes);
   return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;  // which does nothing else
 }
 
@@ -56,7 +56,7 @@ Result<void> check_apart(std::span<const Protection> made, std::span<const Prote
 
 Result<void> check_memory(const Protection& made, std::optional<int> gpu) {
   if (made.on_device || made.bytes == 0) return {};
-  const std::optional<int> other = platform::device_of_pointer(made.memory);
+  const std::optional<int> other = device::device_of_pointer(made.memory);
   if (other && other == gpu) return wrong(made, "reaches past the end of its allocation on the GPU");
   if (other)
     return wrong(made, "is memory of GPU " + std::to_string(*other) + ", and the store's device cache is " +

@@ -16,7 +16,7 @@ bool read_memory(std::byte* to, const std::byte* from, std::size_t bytes) noexce
     const ssize_t got = ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == ENOSYS || errno == EPERM)) {
-      return platform::try_copy(to, from, bytes);
+      return os::try_copy(to, from, bytes);
     }
     if (got <= 0) return false;
     to += got;

@@ -7,12 +7,12 @@
 namespace ebb::snapshots {
 
 Result<OwnMemory> OwnMemory::make(std::size_t bytes) {
-  auto mapped = platform::map_pages(bytes);
+  auto mapped = os::map_pages(bytes);
   if (!mapped) return mapped.error();
   OwnMemory made;
   made.data_ = *mapped;
   made.bytes_ = bytes;
-  platform::touch_pages(made.data_, bytes);
+  os::touch_pages(made.data_, bytes);
   return made;
 }
 OwnMemory::OwnMemory(OwnMemory&& other) noexcept
@@ -23,7 +23,7 @@ OwnMemory& OwnMemory::operator=(OwnMemory&& other) noexcept {
   return *this;
 }
 OwnMemory::~OwnMemory() {
-  if (data_ != nullptr) platform::unmap_pages(data_, bytes_);
+  if (data_ != nullptr) os::unmap_pages(data_, bytes_);
 }
 
 }  // namespace ebb::snapshots

@@ -31,7 +31,7 @@ ProtectedMemory::ProtectedMemory(std::span<const Protection> protections, std::u
     if (one.on_device) continue;
     if (one.bytes == 0) parts_.push_back({one.region, 0, nullptr, 0, {}});
     const std::uint64_t begin = address_of(one.memory), end = begin + one.bytes;
-    const std::uint64_t from = platform::round_up(begin), to = end / platform::kBlock * platform::kBlock;
+    const std::uint64_t from = os::round_up(begin), to = end / os::kBlock * os::kBlock;
     const auto add = [&](std::uint64_t first, std::uint64_t last, std::optional<std::uint32_t> zone) {
       if (first >= last) return;
       parts_.push_back({one.region, first - begin, one.memory + (first - begin), last - first, zone});
@@ -71,9 +71,9 @@ const Body* ProtectedMemory::body_of_region(std::uint32_t region, bool on_device
   return found == all.end() || found->region != region ? nullptr : &*found;
 }
 
-platform::PageRange ProtectedMemory::range_of(std::uint32_t zone) const { return range_of(zone, 1); }
+os::PageRange ProtectedMemory::range_of(std::uint32_t zone) const { return range_of(zone, 1); }
 
-platform::PageRange ProtectedMemory::range_of(std::uint32_t first, std::uint32_t count) const {
+os::PageRange ProtectedMemory::range_of(std::uint32_t first, std::uint32_t count) const {
   const Body& body = body_of(first);
   const std::uint64_t begin = std::uint64_t{first - body.first} * zone_bytes_;
   const std::uint64_t end = std::min(begin + std::uint64_t{count} * zone_bytes_, body.bytes);
@@ -90,8 +90,7 @@ std::optional<std::uint32_t> ProtectedMemory::zone_at(const std::byte* address) 
   return body.first + static_cast<std::uint32_t>(offset / zone_bytes_);
 }
 
-ProtectedMemory::Zones ProtectedMemory::zones_in(const Body& body, platform::PageRange range,
-                                                 std::uint32_t zone_bytes) {
+ProtectedMemory::Zones ProtectedMemory::zones_in(const Body& body, os::PageRange range, std::uint32_t zone_bytes) {
   const std::uint64_t memory = address_of(body.memory), memory_end = memory + body.bytes;
   const std::uint64_t begin = std::max(address_of(range.begin), memory);
   const std::uint64_t end = std::min(address_of(range.begin) + range.bytes, memory_end);

@@ -29,7 +29,7 @@ struct Body {
   std::uint64_t bytes = 0;
   std::uint32_t first = 0, zones = 0;  // in the plan
 
-  platform::PageRange pages() const { return {memory, static_cast<std::size_t>(bytes)}; }
+  os::PageRange pages() const { return {memory, static_cast<std::size_t>(bytes)}; }
   bool same_memory(const Body& other) const { return region == other.region && pages() == other.pages(); }
 };
 
@@ -62,15 +62,15 @@ class ProtectedMemory {
   const Body& body_of(std::uint32_t zone) const;
   /// Null: it has none, only edges.
   const Body* body_of_region(std::uint32_t region, bool on_device) const;
-  platform::PageRange range_of(std::uint32_t zone) const;
+  os::PageRange range_of(std::uint32_t zone) const;
   /// The range of several zones of one body.
-  platform::PageRange range_of(std::uint32_t first, std::uint32_t count) const;
+  os::PageRange range_of(std::uint32_t first, std::uint32_t count) const;
   std::optional<std::uint32_t> zone_at(const std::byte* address) const;
   struct Zones {
     std::uint32_t first = 0, count = 0;
   };
   /// The zones that this range has a byte of, in one body.
-  static Zones zones_in(const Body& body, platform::PageRange range, std::uint32_t zone_bytes);
+  static Zones zones_in(const Body& body, os::PageRange range, std::uint32_t zone_bytes);
 
  private:
   std::uint32_t zone_bytes_ = 4096;

@@ -10,7 +10,7 @@ WriteRecorder& WriteRecorder::operator=(WriteRecorder&&) noexcept = default;
 WriteRecorder::~WriteRecorder() = default;
 
 Result<WriteRecorder> WriteRecorder::start(void* memory, std::size_t bytes) {
-  platform::SystemWriteWatches watches;
+  os::SystemWriteWatches watches;
   auto started = snapshots::WriteRecorder::start(watches, {static_cast<std::byte*>(memory), bytes});
   if (!started) return started.error();
   return WriteRecorder(std::move(*started));

@@ -14,8 +14,8 @@
 
 namespace ebb::snapshots {
 
-using platform::PageRange;
-using runtime::Engine;
+using os::PageRange;
+using store::Engine;
 
 namespace {
 
@@ -68,12 +68,12 @@ Result<std::shared_ptr<Snapshotter>> Snapshotter::make_for(const std::shared_ptr
   if (engine->read_only())
     return Error{Errc::unsupported, "this store is read-only: it takes no snapshots, so no memory is protected for it"};
   if (auto open = engine->view("").versions(); !open) return open.error();
-  if (!setup.watches) setup.watches = std::make_shared<platform::SystemWriteWatches>();
+  if (!setup.watches) setup.watches = std::make_shared<os::SystemWriteWatches>();
   const Setup modes{.hints = setup.hints, .duplicate = setup.duplicate};
   if (setup.piece_bytes == 0) setup.piece_bytes = piece_bytes_for(engine->first_cache_bytes(), zone);
   try {
     std::shared_ptr<Snapshotter> made(new Snapshotter(engine, static_cast<std::uint32_t>(zone), std::move(setup)),
-                                      runtime::InOwnProcess{});
+                                      base::InOwnProcess{});
     if (auto started = made->start(); !started) return started.error();
     const auto kept = engine->attach(made);
     if (!kept) return kept.error();
@@ -262,7 +262,7 @@ Result<void> Snapshotter::touch(std::uint32_t region, std::uint64_t offset, std:
 Result<void> Snapshotter::wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout,
                                         const Interrupt& interrupted) {
   const auto begun = std::chrono::steady_clock::now();
-  while (!cuts_.wait_down_to(at_most, runtime::kInterruptEvery)) {
+  while (!cuts_.wait_down_to(at_most, store::kInterruptEvery)) {
     const Seconds passed = std::chrono::steady_clock::now() - begun;
     if ((interrupted && interrupted()) || (timeout && passed > *timeout))
       return Error{Errc::timed_out,

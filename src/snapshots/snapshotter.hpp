@@ -20,20 +20,20 @@ namespace ebb::snapshots {
 /// 2. After protect() or unprotect() all protected memory is dirty, so the next snapshot is full, and no map leans on
 ///    one of other regions.
 /// 3. end() returns when no thread of the room is left, and no memory is watched.
-class Snapshotter final : public runtime::Attached {
+class Snapshotter final : public store::Attached {
  public:
   struct Setup {
-    std::shared_ptr<platform::WriteWatches> watches = {};  // none: the system's
-    policy::Time longest_wait = 5'000'000'000;
+    std::shared_ptr<os::WriteWatches> watches = {};  // none: the system's
+    planner::Time longest_wait = 5'000'000'000;
     bool hints = true, duplicate = true;  // as ProtectOptions
     std::uint64_t piece_bytes = 0;        // 0: as the store's caches allow
   };
   /// The engine's, or a new one that is attached to it. Errors: those of `zone` (invalid_argument), unsupported (a
   /// read-only store), out_of_memory, closed.
-  static Result<std::shared_ptr<Snapshotter>> make_for(const std::shared_ptr<runtime::Engine>& engine,
-                                                       std::uint64_t zone, Setup setup);
+  static Result<std::shared_ptr<Snapshotter>> make_for(const std::shared_ptr<store::Engine>& engine, std::uint64_t zone,
+                                                       Setup setup);
   /// The engine's. Error invalid_argument: nothing was ever protected.
-  static Result<std::shared_ptr<Snapshotter>> of(const std::shared_ptr<runtime::Engine>& engine);
+  static Result<std::shared_ptr<Snapshotter>> of(const std::shared_ptr<store::Engine>& engine);
   ~Snapshotter() override;
   std::uint32_t zone_bytes() const { return zone_bytes_; }
   const Setup& setup() const { return setup_; }
@@ -55,18 +55,17 @@ class Snapshotter final : public runtime::Attached {
   Result<void> end(const Interrupt& interrupted) override;
 
  private:
-  Snapshotter(std::shared_ptr<runtime::Engine> engine, std::uint32_t zone_bytes, Setup setup);
+  Snapshotter(std::shared_ptr<store::Engine> engine, std::uint32_t zone_bytes, Setup setup);
   Result<void> start();
   std::optional<Error> refused() const;
   Result<void> add(std::span<const Protection> made);
   void replace(std::vector<Protection> protections);
   const Protection* find(std::uint32_t region) const;
-  Result<std::shared_ptr<Cut>> take(runtime::Engine& engine, Version version, const SnapshotOptions& options);
+  Result<std::shared_ptr<Cut>> take(store::Engine& engine, Version version, const SnapshotOptions& options);
   void lose_track(const Error& why);
-  Result<std::shared_ptr<Cut>> store_everything(runtime::Engine& engine, Version version,
-                                                const SnapshotOptions& options);
+  Result<std::shared_ptr<Cut>> store_everything(store::Engine& engine, Version version, const SnapshotOptions& options);
   Result<void> wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout, const Interrupt& interrupted);
-  Result<void> restore_protected(runtime::Engine& engine, Version version, std::span<const Target> targets,
+  Result<void> restore_protected(store::Engine& engine, Version version, std::span<const Target> targets,
                                  const RestoreOptions& options);
   ProtectedMemory::Zones written_by(const Target& target, const Body& body) const {
     return ProtectedMemory::zones_in(body, {static_cast<std::byte*>(target.data), target.bytes}, zone_bytes_);
@@ -79,7 +78,7 @@ class Snapshotter final : public runtime::Attached {
   void stop();
 
   const std::int64_t process_;
-  const std::weak_ptr<runtime::Engine> engine_;
+  const std::weak_ptr<store::Engine> engine_;
   const std::uint32_t zone_bytes_;
   const Setup setup_;
   CutList cuts_{std::make_shared<Board>()};

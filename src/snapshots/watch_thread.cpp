@@ -2,9 +2,9 @@
 
 namespace ebb::snapshots {
 
-using platform::WatchEvent;
+using os::WatchEvent;
 
-WatchThread::WatchThread(std::unique_ptr<platform::WriteWatch> watch, Told told, std::function<void()> confirmed)
+WatchThread::WatchThread(std::unique_ptr<os::WriteWatch> watch, Told told, std::function<void()> confirmed)
     : watch_(std::move(watch)), told_(std::move(told)), on_confirmed_(std::move(confirmed)) {
   thread_ = std::thread([this] { run(); });
 }

@@ -19,14 +19,14 @@ namespace ebb::snapshots {
 /// 3. Here nothing is allocated, and no lock is held that is held during an allocation.
 class WatchThread {
  public:
-  using Told = std::function<void(const Result<platform::WatchEvent>&)>;
+  using Told = std::function<void(const Result<os::WatchEvent>&)>;
   /// `confirmed` is called by the fault thread when confirmed() has grown.
-  WatchThread(std::unique_ptr<platform::WriteWatch> watch, Told told, std::function<void()> confirmed);
+  WatchThread(std::unique_ptr<os::WriteWatch> watch, Told told, std::function<void()> confirmed);
   /// Forgets all memory, so writers go on.
   ~WatchThread();
   WatchThread(const WatchThread&) = delete;
 
-  platform::WriteWatch& watch() { return *watch_; }
+  os::WriteWatch& watch() { return *watch_; }
   bool failed() const noexcept { return failed_.load(); }
   std::uint64_t ask() noexcept;
   std::uint64_t confirmed() const noexcept { return confirmed_.load(); }
@@ -34,7 +34,7 @@ class WatchThread {
  private:
   void run();
 
-  const std::unique_ptr<platform::WriteWatch> watch_;
+  const std::unique_ptr<os::WriteWatch> watch_;
   const Told told_;
   const std::function<void()> on_confirmed_;
   std::atomic<std::uint64_t> asked_{0}, confirmed_{0};

@@ -4,7 +4,7 @@
 
 namespace ebb::snapshots {
 
-using platform::PageRange;
+using os::PageRange;
 
 namespace {
 
@@ -33,10 +33,9 @@ WatchedMemory::WatchedMemory(std::shared_ptr<const ProtectedMemory> memory, Watc
 
 // --- what is armed ---------------------------------------------------------------------------------------------------
 
-platform::WatchResult WatchedMemory::arm(const policy::SnapshotPlan& plan, bool full,
-                                         std::span<const std::uint8_t> armed) {
+os::WatchResult WatchedMemory::arm(const planner::SnapshotPlan& plan, bool full, std::span<const std::uint8_t> armed) {
   if (watches_[0] == nullptr) return {};
-  platform::WriteWatch& watch = watches_[0]->watch();
+  os::WriteWatch& watch = watches_[0]->watch();
   const std::span<const Body> bodies = memory_->bodies();
   if (full) {
     for (std::size_t b = 0; b < bodies.size(); ++b) {
@@ -69,8 +68,8 @@ bool WatchedMemory::arm(ProtectedMemory::Zones zones) {
 }
 
 void WatchedMemory::disarm(PageRange range) {
-  if (watches_[0] == nullptr || watches_[0]->watch().disarm(range) || range.bytes <= platform::kBlock) return;
-  const std::size_t half = platform::round_up(range.bytes / 2);
+  if (watches_[0] == nullptr || watches_[0]->watch().disarm(range) || range.bytes <= os::kBlock) return;
+  const std::size_t half = os::round_up(range.bytes / 2);
   disarm({range.begin, half});
   disarm({range.begin + half, range.bytes - half});
 }
@@ -81,7 +80,7 @@ void WatchedMemory::disarm_all() {
 
 bool WatchedMemory::answer(PageRange range) {
   if (watches_[0] == nullptr) return true;
-  const platform::WatchResult good = watches_[0]->watch().disarm(range);
+  const os::WatchResult good = watches_[0]->watch().disarm(range);
   if (good.code() == Errc::out_of_memory) return false;
   if (!good) disarm(range);
   return true;

@@ -39,14 +39,14 @@ class WatchedMemory {
 
   /// Writes to what a cut of everything, or of what is dirty, is owed are seen from now on, in the bodies that `armed`
   /// names. After an error some of it may be armed.
-  platform::WatchResult arm(const policy::SnapshotPlan& plan, bool full, std::span<const std::uint8_t> armed);
+  os::WatchResult arm(const planner::SnapshotPlan& plan, bool full, std::span<const std::uint8_t> armed);
   /// Of one body. False: they are not armed.
   bool arm(ProtectedMemory::Zones zones);
   /// All of the range that is mapped: writers to the rest go on by themselves.
-  void disarm(platform::PageRange range);
+  void disarm(os::PageRange range);
   void disarm_all();
   /// Writers to the range go on. False: the kernel allows no more mappings, which disarm_all() does not need.
-  bool answer(platform::PageRange range);
+  bool answer(os::PageRange range);
 
   /// Arms a few zones of a body that is not armed.
   void sample(const Body& body);
@@ -57,7 +57,7 @@ class WatchedMemory {
   std::optional<LostBody> lost() const;
   void lose(const Body& body, How how);
   /// False: no body has any of this range.
-  bool lose(platform::PageRange range, How how);
+  bool lose(os::PageRange range, How how);
   /// The watches see no more of it.
   void lose_watches();
   /// Of the memory that was protected before, and by watches that have failed.

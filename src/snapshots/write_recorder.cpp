@@ -5,14 +5,14 @@
 
 namespace ebb::snapshots {
 
-using platform::PageRange;
-using platform::WatchEvent;
-using platform::WatchForm;
+using os::PageRange;
+using os::WatchEvent;
+using os::WatchForm;
 
 namespace {
 
 // Those whose writers wait: their order is known.
-Result<std::unique_ptr<platform::WriteWatch>> open_watch(platform::WriteWatches& watches) {
+Result<std::unique_ptr<os::WriteWatch>> open_watch(os::WriteWatches& watches) {
   auto opened = watches.open(WatchForm::userfaultfd_sync);
   return opened ? std::move(opened) : watches.open(WatchForm::mprotect);
 }
@@ -23,12 +23,12 @@ WriteRecorder::WriteRecorder(PageRange memory) : memory_(memory), written_(memor
   writes_.reserve(2 * written_.size());
 }
 
-Result<std::unique_ptr<WriteRecorder>> WriteRecorder::start(platform::WriteWatches& watches, PageRange memory) {
+Result<std::unique_ptr<WriteRecorder>> WriteRecorder::start(os::WriteWatches& watches, PageRange memory) {
   auto opened = open_watch(watches);
   if (!opened) return opened.error();
   std::unique_ptr<WriteRecorder> recorder(new WriteRecorder(memory));
   WriteRecorder& self = *recorder;
-  platform::WriteWatch& watch = **opened;
+  os::WriteWatch& watch = **opened;
   self.watch_ = std::make_unique<WatchThread>(
       std::move(*opened), [&self, &watch](const Result<WatchEvent>& event) { self.told(watch, event); }, [] {});
   if (auto watched = watch.watch(memory); !watched) return watched.error();
@@ -40,7 +40,7 @@ std::int64_t WriteRecorder::now() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-void WriteRecorder::told(platform::WriteWatch& watch, const Result<WatchEvent>& event) {
+void WriteRecorder::told(os::WriteWatch& watch, const Result<WatchEvent>& event) {
   const std::lock_guard lock(mutex_);
   if (!event) {
     static_cast<void>(static_cast<bool>(watch.disarm(memory_)));
@@ -55,7 +55,7 @@ void WriteRecorder::told(platform::WriteWatch& watch, const Result<WatchEvent>& 
     written_[page] = true;
     writes_.push_back({now(), static_cast<std::uint32_t>(page)});
   }
-  const platform::WatchResult disarmed = watch.disarm(event->range);
+  const os::WatchResult disarmed = watch.disarm(event->range);
   if (disarmed) return;
   refused_ = disarmed;  // all of it needs no more mappings
   static_cast<void>(static_cast<bool>(watch.disarm(memory_)));

@@ -22,7 +22,7 @@ class WriteRecorder {
 
   /// Records the writes to whole pages, which stay mapped until stop(). Errors: those of WriteWatches::open and of
   /// WriteWatch::watch.
-  static Result<std::unique_ptr<WriteRecorder>> start(platform::WriteWatches& watches, platform::PageRange memory);
+  static Result<std::unique_ptr<WriteRecorder>> start(os::WriteWatches& watches, os::PageRange memory);
 
   /// From now on writes are those after the cut. Errors: invalid_argument (there was one), those of WriteWatch::arm.
   Result<void> cut();
@@ -31,17 +31,17 @@ class WriteRecorder {
   Result<std::vector<Write>> stop();
 
  private:
-  explicit WriteRecorder(platform::PageRange memory);
-  void told(platform::WriteWatch& watch, const Result<platform::WatchEvent>& event);
+  explicit WriteRecorder(os::PageRange memory);
+  void told(os::WriteWatch& watch, const Result<os::WatchEvent>& event);
   static std::int64_t now();
 
-  const platform::PageRange memory_;
+  const os::PageRange memory_;
   std::mutex mutex_;
   std::vector<bool> written_;  // in this interval
   std::vector<Write> writes_;  // of both intervals; their first writes fit
   std::optional<std::int64_t> cut_;
   std::optional<Error> failed_;
-  platform::WatchResult refused_;       // by disarm()
+  os::WatchResult refused_;             // by disarm()
   std::unique_ptr<WatchThread> watch_;  // calls told() until it is gone
 };
 

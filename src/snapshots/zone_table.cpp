@@ -80,7 +80,7 @@ void ZoneTable::index() {
 
 std::optional<SharedZone> ZoneTable::equal(const ProtectedMemory& memory, std::uint32_t zone,
                                            const storage::Checksum& sum) {
-  if (memory_.get() != &memory || sources_.size() >= policy::ChainBounds{}.sources) return {};
+  if (memory_.get() != &memory || sources_.size() >= planner::ChainBounds{}.sources) return {};
   index();
   const auto found = std::ranges::lower_bound(by_sum_, sum, {}, [&](std::uint32_t other) { return zones_[other].sum; });
   if (found == by_sum_.end() || zones_[*found].sum != sum) return {};
@@ -134,19 +134,19 @@ void ZoneTable::drop_unused() {
   sources_ = std::move(left);
 }
 
-std::vector<policy::SnapshotSource> ZoneTable::sources(const ProtectedMemory& memory,
-                                                       std::span<const std::uint8_t> dirty) const {
+std::vector<planner::SnapshotSource> ZoneTable::sources(const ProtectedMemory& memory,
+                                                        std::span<const std::uint8_t> dirty) const {
   if (memory_.get() != &memory) return {};
   // Few of many zones are dirty, so only those are looked at.
   std::vector<std::uint64_t> needed;
   for (const Source& one : sources_) needed.push_back(one.zones);
   for (std::size_t z = 0; z < zones_.size(); ++z)
     if (dirty[z] && zones_[z].source != kNowhere) --needed[zones_[z].source];
-  std::vector<policy::SnapshotSource> found;
+  std::vector<planner::SnapshotSource> found;
   for (std::size_t i = 0; i < sources_.size(); ++i)
     found.push_back({sources_[i].source.version, sources_[i].stored, needed[i] * memory.zone_bytes()});
-  std::erase_if(found, [](const policy::SnapshotSource& one) { return one.needed == 0; });
-  for (policy::SnapshotSource& one : found) one.stored = std::max(one.stored, one.needed);
+  std::erase_if(found, [](const planner::SnapshotSource& one) { return one.needed == 0; });
+  for (planner::SnapshotSource& one : found) one.stored = std::max(one.stored, one.needed);
   return found;
 }
 

@@ -39,7 +39,8 @@ class ZoneTable {
              const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
 
   /// The sources that an increment would lean on. `dirty` has a value for each zone. Empty for other memory.
-  std::vector<policy::SnapshotSource> sources(const ProtectedMemory& memory, std::span<const std::uint8_t> dirty) const;
+  std::vector<planner::SnapshotSource> sources(const ProtectedMemory& memory,
+                                               std::span<const std::uint8_t> dirty) const;
   /// Calls `function` with each zone that is stored in one of these versions.
   template <class Function>
   void for_each_in(std::span<const Version> versions, Function&& function) const {

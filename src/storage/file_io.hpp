@@ -18,8 +18,8 @@ class AlignedBytes {
  public:
   AlignedBytes() = default;
   explicit AlignedBytes(std::size_t bytes)
-      : bytes_(platform::round_up(bytes)),
-        data_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t{platform::kBlock}))) {}
+      : bytes_(os::round_up(bytes)),
+        data_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t{os::kBlock}))) {}
   /// None: there is no memory for it.
   static std::optional<AlignedBytes> make(std::size_t bytes) {
     try {
@@ -34,7 +34,7 @@ class AlignedBytes {
 
  private:
   struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{platform::kBlock}); }
+    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{os::kBlock}); }
   };
   std::size_t bytes_ = 0;
   std::unique_ptr<std::byte, Free> data_;
@@ -43,36 +43,36 @@ class AlignedBytes {
 /// Calls `call(from, count)` until `bytes` are moved or the file ends. On a direct file each call begins at a whole
 /// block, so part of a block is moved again.
 template <class Call>
-platform::SysResult move_whole(std::size_t bytes, bool direct, Call&& call) {
+os::SysResult move_whole(std::size_t bytes, bool direct, Call&& call) {
   constexpr int kMostStandstills = 1000;
   std::size_t done = 0;
   for (int standstills = 0; done < bytes;) {
-    const platform::SysResult moved = call(done, bytes - done);
+    const os::SysResult moved = call(done, bytes - done);
     if (!moved && moved.error != EINTR && moved.error != EAGAIN) return moved;
     if (moved && moved.value == 0) break;
     std::size_t now = done + (moved ? static_cast<std::size_t>(moved.value) : 0);
-    if (now < bytes && direct) now = now / platform::kBlock * platform::kBlock;
+    if (now < bytes && direct) now = now / os::kBlock * os::kBlock;
     if (now == done && ++standstills == kMostStandstills)
-      return moved ? platform::SysResult::of(static_cast<std::int64_t>(done)) : moved;
+      return moved ? os::SysResult::of(static_cast<std::int64_t>(done)) : moved;
     done = now;
   }
-  return platform::SysResult::of(static_cast<std::int64_t>(done));
+  return os::SysResult::of(static_cast<std::int64_t>(done));
 }
 
 /// The number of bytes read: fewer than asked for at the end of the file. A direct file is read in whole blocks.
-inline platform::SysResult read_whole(platform::Files& files, int fd, std::span<std::byte> into, std::uint64_t offset,
-                                      bool direct = false) {
+inline os::SysResult read_whole(os::Files& files, int fd, std::span<std::byte> into, std::uint64_t offset,
+                                bool direct = false) {
   return move_whole(into.size(), direct, [&](std::size_t at, std::size_t bytes) {
     return files.read(fd, into.data() + at, bytes, offset + at);
   });
 }
 
-inline platform::SysResult write_whole(platform::Files& files, int fd, std::span<const std::byte> from,
-                                       std::uint64_t offset, bool direct = false) {
+inline os::SysResult write_whole(os::Files& files, int fd, std::span<const std::byte> from, std::uint64_t offset,
+                                 bool direct = false) {
   const auto put = move_whole(from.size(), direct, [&](std::size_t at, std::size_t bytes) {
     return files.write(fd, from.data() + at, bytes, offset + at);
   });
-  if (put && static_cast<std::size_t>(put.value) < from.size()) return platform::SysResult::failed(ENOSPC);
+  if (put && static_cast<std::size_t>(put.value) < from.size()) return os::SysResult::failed(ENOSPC);
   return put;
 }
 
@@ -84,7 +84,7 @@ inline Error file_error(const std::filesystem::path& path, const std::string& wh
   if (error == ELOOP) {
     return {Errc::not_permitted, path.string() + ": it is a symbolic link, and links are not followed"};
   }
-  return {code, path.string() + ": " + what + " failed with " + platform::describe_errno(error)};
+  return {code, path.string() + ": " + what + " failed with " + os::describe_errno(error)};
 }
 
 }  // namespace ebb::storage

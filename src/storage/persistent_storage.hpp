@@ -122,7 +122,7 @@ class PersistentStorage : public Storage {
 /// (a store of the other level), unsupported (a newer format; `synced` on a file system in memory; no O_DIRECT), in_use
 /// (another process writes), not_permitted (another user's; writable by others; a link), no_space, io_error; each names
 /// the directory and what to do. `files` and `clock` must outlive the storage.
-Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Files& files, platform::Clock& clock,
+Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(os::Files& files, os::Clock& clock,
                                                                    const PersistentOptions& options, Done done,
                                                                    Persisted persisted, BytesRead bytes_read = {},
                                                                    DropsReleased released = {});

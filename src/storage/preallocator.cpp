@@ -5,8 +5,7 @@
 
 namespace ebb::storage {
 
-Preallocator::Preallocator(platform::Files& files, const platform::File& file, std::uint64_t capacity,
-                           std::uint64_t step)
+Preallocator::Preallocator(os::Files& files, const os::File& file, std::uint64_t capacity, std::uint64_t step)
     : files_(files), file_(file), capacity_(capacity), step_(step) {
   std::unique_lock lock(mutex_);
   if (capacity_) allocate_step(lock);
@@ -23,13 +22,13 @@ Preallocator::~Preallocator() {
 }
 
 std::uint64_t Preallocator::wanted_locked() const {
-  return std::min(capacity_, platform::round_up(used_end_, step_) + step_);
+  return std::min(capacity_, os::round_up(used_end_, step_) + step_);
 }
 
 void Preallocator::allocate_step(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t begin = allocated_, bytes = std::min(step_, capacity_ - allocated_);
   lock.unlock();
-  platform::SysResult answer;
+  os::SysResult answer;
   do {
     answer = files_.preallocate(file_.fd(), begin, bytes);
   } while (answer.error == EINTR);
@@ -72,8 +71,7 @@ std::uint64_t Preallocator::allocated() const {
 std::string Preallocator::state() const {
   std::lock_guard lock(mutex_);
   if (!refusal_) return "preallocated in steps";
-  return "sparse beyond " + std::to_string(allocated_) + " bytes: fallocate answered " +
-         platform::describe_errno(refusal_);
+  return "sparse beyond " + std::to_string(allocated_) + " bytes: fallocate answered " + os::describe_errno(refusal_);
 }
 
 void Preallocator::settle() {

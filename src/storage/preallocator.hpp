@@ -21,7 +21,7 @@ class Preallocator {
   static constexpr std::uint64_t kStep = 1ull << 30;
 
   /// Allocates the first step before it returns, the others in the background. `files` and `file` must outlive it.
-  Preallocator(platform::Files& files, const platform::File& file, std::uint64_t capacity, std::uint64_t step = kStep);
+  Preallocator(os::Files& files, const os::File& file, std::uint64_t capacity, std::uint64_t step = kStep);
   ~Preallocator();
 
   /// Bytes up to `end` are in use: allocates up to a step beyond them.
@@ -39,8 +39,8 @@ class Preallocator {
   void allocate_step(std::unique_lock<std::mutex>& lock);
   void work();
 
-  platform::Files& files_;
-  const platform::File& file_;
+  os::Files& files_;
+  const os::File& file_;
   const std::uint64_t capacity_, step_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -10,22 +10,22 @@
 #include "store/link_queues.hpp"
 #include "store/verifier.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 void ApplicationCopies::copy_next(Locked& locked, Request& request) {
-  const policy::Command command = request.commands[request.next++];
+  const planner::Command command = request.commands[request.next++];
   if (memory_.never(command)) {
     memory_.submit_limits(locked);
     return queues_.complete(locked, command.id, memory_.no_memory_error(command));
   }
-  const bool ring = command.from.at.kind == policy::Endpoint::ring || command.to.at.kind == policy::Endpoint::ring;
+  const bool ring = command.from.at.kind == planner::Endpoint::ring || command.to.at.kind == planner::Endpoint::ring;
   const bool enqueue = request.stream && !ring;
   if (enqueue && request.background) throw std::logic_error("a copy was ordered for a call that has returned");
   auto check = verifier_.check_of(locked, command);
   queues_.begin_move(locked, command, true,
                      check ? std::make_shared<Comparison>(Comparison{check, {}}) : std::shared_ptr<Comparison>());
   if (!enqueue) streams_.take(locked, request.own);
-  const policy::Time begun = port_.now();
+  const planner::Time begun = port_.now();
   Made made;
   {
     InFlight copying(locked, lifetime_);
@@ -46,17 +46,17 @@ void ApplicationCopies::copy_next(Locked& locked, Request& request) {
   // No other try and no other tier can help.
   if (made.refused != nullptr && !request.wrong) {
     request.wrong = refusal(locked, request, command, made.refused);
-    port_.submit(locked, request.history, policy::event::Cancel{request.id});
+    port_.submit(locked, request.history, planner::event::Cancel{request.id});
   }
   queues_.complete(locked, command.id, made.result);
 }
 
-Error ApplicationCopies::refusal(const Locked& locked, const Request& request, const policy::Command& command,
+Error ApplicationCopies::refusal(const Locked& locked, const Request& request, const planner::Command& command,
                                  const std::byte* memory) const {
   const auto piece = std::ranges::find_if(
       request.pieces, [&](const Piece& one) { return memory >= one.memory && memory < one.memory + one.bytes; });
   const auto i = static_cast<std::size_t>(piece - request.pieces.begin());
-  const bool writes = command.from.at.kind == policy::Endpoint::application;
+  const bool writes = command.from.at.kind == planner::Endpoint::application;
   const Record* const record = catalog_.find(locked, command.checkpoint);
   const auto info = request.info || record == nullptr ? request.info : record->info;
   return prefixed(catalog_.key_text(locked, request.history, request.version),
@@ -64,7 +64,7 @@ Error ApplicationCopies::refusal(const Locked& locked, const Request& request, c
 }
 
 // Without the mutex, as all below.
-ApplicationCopies::Made ApplicationCopies::make(Request& request, const policy::Command& command, bool enqueue) {
+ApplicationCopies::Made ApplicationCopies::make(Request& request, const planner::Command& command, bool enqueue) {
   if (!enqueue) {
     Made made;
     made.result = copy_at_once(request, command, made.refused);
@@ -85,36 +85,36 @@ ApplicationCopies::Made ApplicationCopies::make(Request& request, const policy::
   return {std::move(result), followed, copied, nullptr};
 }
 
-Result<void> ApplicationCopies::enqueue_parts(const Request& request, const policy::Command& command,
-                                              platform::StreamId stream, const std::byte*& refused) {
-  const bool writes = command.from.at.kind == policy::Endpoint::application;
+Result<void> ApplicationCopies::enqueue_parts(const Request& request, const planner::Command& command,
+                                              device::StreamId stream, const std::byte*& refused) {
+  const bool writes = command.from.at.kind == planner::Endpoint::application;
   const Tiers& tiers = memory_.tiers();
   Result<void> result;
   for_each_part(request.pieces, command.offset, command.length,
                 [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
-                  policy::Place from = command.from, to = command.to;
+                  planner::Place from = command.from, to = command.to;
                   (writes ? to : from).offset += offset;
                   std::byte* const cache = tiers.at(writes ? to : from);
                   tiers.for_each_part(from, to, bytes, [&](std::uint64_t at, std::uint64_t length) {
                     if (!result) return;
                     result = writes ? tiers.device().copy(stream, cache + at, memory + at, length)
                                     : tiers.device().copy(stream, memory + at, cache + at, length);
-                    if (!result && stream == platform::kInlineStream) refused = memory;
+                    if (!result && stream == device::kInlineStream) refused = memory;
                   });
                 });
   return result;
 }
 
 // Returns when the bytes are there.
-Result<void> ApplicationCopies::copy_at_once(Request& request, const policy::Command& command,
+Result<void> ApplicationCopies::copy_at_once(Request& request, const planner::Command& command,
                                              const std::byte*& refused) {
-  if (streams_.host_memory()) return enqueue_parts(request, command, platform::kInlineStream, refused);
+  if (streams_.host_memory()) return enqueue_parts(request, command, device::kInlineStream, refused);
   Result<void> result = request.stream ? streams_.make(request.own) : streams_.come_after_legacy(request.own);
   if (!result) return result;
   const CallStream::Made& own = *request.own.made;
   result = enqueue_parts(request, command, own.stream, refused);
   // Also when a part was refused: what was enqueued before it must not outlive this command.
-  platform::Device& device = streams_.device();
+  device::Device& device = streams_.device();
   Result<void> ended = device.record(own.event, own.stream);
   if (ended)
     ended = device.wait(own.event);
@@ -123,4 +123,4 @@ Result<void> ApplicationCopies::copy_at_once(Request& request, const policy::Com
   return result ? ended : result;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -3,7 +3,7 @@
 #include "store/parts.hpp"
 #include "store/request.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Makes a request's own copies: at once on the calling thread, or on one of the device's streams.
 ///
@@ -33,12 +33,12 @@ class ApplicationCopies {
     bool copied = false;
     const std::byte* refused = nullptr;  // the part of the application's memory that cannot be copied from or to
   };
-  Made make(Request& request, const policy::Command& command, bool enqueue);
-  Error refusal(const Locked& locked, const Request& request, const policy::Command& command,
+  Made make(Request& request, const planner::Command& command, bool enqueue);
+  Error refusal(const Locked& locked, const Request& request, const planner::Command& command,
                 const std::byte* memory) const;
-  Result<void> enqueue_parts(const Request& request, const policy::Command& command, platform::StreamId stream,
+  Result<void> enqueue_parts(const Request& request, const planner::Command& command, device::StreamId stream,
                              const std::byte*& refused);
-  Result<void> copy_at_once(Request& request, const policy::Command& command, const std::byte*& refused);
+  Result<void> copy_at_once(Request& request, const planner::Command& command, const std::byte*& refused);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
@@ -50,4 +50,4 @@ class ApplicationCopies {
   Catalog& catalog_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

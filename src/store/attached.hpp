@@ -2,7 +2,7 @@
 // Work on a store that is not a call's, and has to end before the store closes: snapshots.
 #include "ebbtide/store.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Thread safety: every method may be called from any thread, more than once, and from several at the same time.
 class Attached {
@@ -23,4 +23,4 @@ class Attached {
   virtual Result<void> end(const Interrupt& interrupted) = 0;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

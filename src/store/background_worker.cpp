@@ -7,7 +7,7 @@
 #include "store/link_queues.hpp"
 #include "store/verifier.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 void BackgroundWorker::join() {
   if (thread_.joinable()) EBB_WAIT(worker_joined, thread_.join());
@@ -41,11 +41,11 @@ void BackgroundWorker::check_next(Locked& locked) {
 }
 
 void BackgroundWorker::copy_next(Locked& locked) {
-  const policy::RequestId id = copies_to_make_.at(0);
+  const planner::RequestId id = copies_to_make_.at(0);
   copies_to_make_.pop_front();
   const std::shared_ptr<Request> request = calls_.background(locked, id);
   copies_.copy_next(locked, *request);
   queues_.drain(locked);
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

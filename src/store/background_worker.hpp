@@ -7,7 +7,7 @@
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Serves requests whose caller does not wait.
 ///
@@ -25,12 +25,12 @@ class BackgroundWorker {
   void join();
 
   /// The request has one more copy to make.
-  void add_copy(const Locked& /*locked*/, policy::RequestId request) {
+  void add_copy(const Locked& /*locked*/, planner::RequestId request) {
     copies_to_make_.push_back(request);
     wake_.notify_one();
   }
   /// The request was answered, and what it was handed is to be checked before it ends.
-  void add_check(const Locked& /*locked*/, policy::RequestId request) {
+  void add_check(const Locked& /*locked*/, planner::RequestId request) {
     checks_.push_back(request);
     wake_.notify_one();
   }
@@ -50,8 +50,8 @@ class BackgroundWorker {
   std::condition_variable wake_;
   std::thread thread_;
   // By the port's mutex.
-  std::deque<policy::RequestId> copies_to_make_;  // one entry for each command
-  std::deque<policy::RequestId> checks_;
+  std::deque<planner::RequestId> copies_to_make_;  // one entry for each command
+  std::deque<planner::RequestId> checks_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

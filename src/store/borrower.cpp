@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 constexpr Seconds kSoon{1.0};  // within which what is on a loan is to be written, so that it can be returned
@@ -79,7 +79,7 @@ Result<void> Borrower::use(std::uint32_t loan) {
     free->loan = loan;
     return {};
   }
-  auto made = std::make_unique<memory::LoanMemory>(device_, bytes, pinned_);
+  auto made = std::make_unique<cache::LoanMemory>(device_, bytes, pinned_);
   if (auto begun = made->begin(std::move(*memory)); !begun) return begun;
   Segment segment{.number = 0, .memory = made.get(), .loan = loan};
   const auto lent = lending_.lend(tier_, std::move(made), terms);
@@ -92,7 +92,7 @@ Result<void> Borrower::use(std::uint32_t loan) {
 // The planner hears what the loan's lender allows before it uses the loan.
 node::LoanSource::Terms Borrower::keep_terms(std::uint32_t loan) {
   node::LoanSource::Terms terms = source_.terms(loan);
-  const auto known = limits_.try_emplace(terms.lender, policy::kWholeLink).first;
+  const auto known = limits_.try_emplace(terms.lender, planner::kWholeLink).first;
   if (std::exchange(known->second, terms.link) != terms.link) lending_.limit(terms.lender, terms.link);
   return terms;
 }
@@ -102,7 +102,7 @@ void Borrower::add_owner(node::LoanSource::Terms& terms) {
   if (terms.owner && !*terms.owner) return;
   const Result<void> added = terms.owner ? lending_.add_owner(*terms.owner) : terms.owner.error();
   if (added) return;
-  terms.owner = std::shared_ptr<platform::Device>();
+  terms.owner = std::shared_ptr<device::Device>();
   if (added.error().code == Errc::closed || !told_.insert(added.error().message).second) return;
   log_.warning(what_ +
                " is on a GPU that this process cannot use: copies between it and the host go over this GPU's "
@@ -134,4 +134,4 @@ bool Borrower::return_what_can_be() {
   return more;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

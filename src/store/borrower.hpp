@@ -18,7 +18,7 @@
 #include "node/loan_source.hpp"
 #include "store/lending.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Each loan is a segment of the tier. A segment that was returned serves the next loan of its size.
 ///
@@ -29,8 +29,8 @@ namespace ebb::runtime {
 class Borrower {
  public:
   /// `pinned`: of LoanMemory. `what` is said where a loan cannot be used.
-  Borrower(node::LoanSource& source, Lending& lending, platform::Device& device, policy::TierIndex tier, bool pinned,
-           std::string what, ebb::runtime::Log log)
+  Borrower(node::LoanSource& source, Lending& lending, device::Device& device, planner::TierIndex tier, bool pinned,
+           std::string what, ebb::base::Log log)
       : source_(source),
         lending_(lending),
         device_(device),
@@ -52,8 +52,8 @@ class Borrower {
     bool stopping = false;
   };
   struct Segment {
-    policy::SegmentId number = 0;
-    memory::LoanMemory* memory = nullptr;  // the tier's
+    planner::SegmentId number = 0;
+    cache::LoanMemory* memory = nullptr;  // the tier's
     std::optional<std::uint32_t> loan;
     bool recalled = false;
   };
@@ -68,17 +68,17 @@ class Borrower {
 
   node::LoanSource& source_;
   Lending& lending_;
-  platform::Device& device_;
-  const policy::TierIndex tier_;
+  device::Device& device_;
+  const planner::TierIndex tier_;
   const bool pinned_;
   const std::string what_;
-  const ebb::runtime::Log log_;
+  const ebb::base::Log log_;
   const std::shared_ptr<News> news_ = std::make_shared<News>();
   std::vector<Segment> segments_;
-  std::map<policy::PartyId, std::uint32_t> limits_;  // as the planner knows them
+  std::map<planner::PartyId, std::uint32_t> limits_;  // as the planner knows them
   bool told_why_ = false;
   std::set<std::string> told_;  // why copies to and from the host take this device's link
   std::thread thread_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -7,16 +7,16 @@
 #include "store/lifetime.hpp"
 #include "store/link_queues.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
-Result<void> CacheMemory::create(const Seams& seams, const EngineSetup& setup,
-                                 const std::shared_ptr<ProvisionLog>& log) {
+Result<void> CacheMemory::create(const options::Seams& seams, const options::EngineSetup& setup,
+                                 const std::shared_ptr<trace::ProvisionLog>& log) {
   auto tiers = Tiers::create(seams, setup, [this] { changed(); }, log);
   if (!tiers) return tiers.error();
   tiers_ = std::move(*tiers);
-  for (const policy::TierSpec& tier : setup.machine.tiers) {
+  for (const planner::TierSpec& tier : setup.machine.tiers) {
     segments_.emplace_back();
-    if (tier.medium != policy::Medium::file) segments_.back().push_back({.usable = tier.capacity});
+    if (tier.medium != planner::Medium::file) segments_.back().push_back({.usable = tier.capacity});
   }
   return {};
 }
@@ -33,77 +33,78 @@ void CacheMemory::free(const Locked& /*locked*/) {
 void CacheMemory::submit_limits(const Locked& locked) {
   for (std::size_t t = 0; t < segments_.size(); ++t) {
     for (std::size_t s = 0; s < segments_[t].size(); ++s) {
-      const auto tier = static_cast<policy::TierIndex>(t);
-      const auto segment = static_cast<policy::SegmentId>(s);
+      const auto tier = static_cast<planner::TierIndex>(t);
+      const auto segment = static_cast<planner::SegmentId>(s);
       if (segments_[t][s].lost) continue;
-      static_cast<void>(recall(locked, tier, segment, tiers_->limit(tier, segment), policy::kNever));
+      static_cast<void>(recall(locked, tier, segment, tiers_->limit(tier, segment), planner::kNever));
     }
   }
 }
 
 // --- lenders -------------------------------------------------------------------------------------------------------
 
-CacheMemory::Segment* CacheMemory::segment_of(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment) {
+CacheMemory::Segment* CacheMemory::segment_of(const Locked& locked, planner::TierIndex tier,
+                                              planner::SegmentId segment) {
   if (!lifetime_.running(locked) || tier < 0) return nullptr;
   auto& segments = segments_.at(static_cast<std::size_t>(tier));
   return segment < segments.size() && !segments[segment].lost ? &segments[segment] : nullptr;
 }
 
-Result<policy::SegmentId> CacheMemory::lend(const Locked& locked, policy::TierIndex tier,
-                                            std::unique_ptr<memory::TierMemory> memory, const LentBy& lender) {
+Result<planner::SegmentId> CacheMemory::lend(const Locked& locked, planner::TierIndex tier,
+                                             std::unique_ptr<cache::TierMemory> memory, const LentBy& lender) {
   if (!lifetime_.running(locked)) return lifetime_.closed_error();
   if (tier < 0 || static_cast<std::size_t>(tier) >= segments_.size() || !port_.in_memory(tier)) {
     return Error{Errc::invalid_argument,
                  "tier " + std::to_string(tier) + " is not one in memory: nothing can be lent to it"};
   }
   auto& segments = segments_[static_cast<std::size_t>(tier)];
-  const policy::TierSpec& spec = port_.machine().tiers[static_cast<std::size_t>(tier)];
+  const planner::TierSpec& spec = port_.machine().tiers[static_cast<std::size_t>(tier)];
   const std::uint64_t bytes = memory->ready();
   const std::uint64_t extent = (bytes + spec.granule - 1) / spec.granule * spec.granule;
   if (!tiers_->add(tier, std::move(memory), extent)) {
     return Error{Errc::invalid_argument, "the " + spec.name + " cache has " +
-                                             std::to_string(memory::MemorySegments::kMost) +
+                                             std::to_string(cache::MemorySegments::kMost) +
                                              " segments already, and cannot have more"};
   }
-  const auto segment = static_cast<policy::SegmentId>(segments.size());
+  const auto segment = static_cast<planner::SegmentId>(segments.size());
   segments.push_back({.usable = bytes, .owner = lender.owner});
-  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes, lender.party, lender.owner != nullptr});
+  port_.submit(locked, 0, planner::event::Lend{tier, segment, bytes, lender.party, lender.owner != nullptr});
   return segment;
 }
 
-bool CacheMemory::extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+bool CacheMemory::extend(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes,
                          const LentBy& lender) {
   Segment* const found = segment_of(locked, tier, segment);
   if (found == nullptr || bytes < found->usable || bytes > tiers_->limit(tier, segment)) return false;
   found->usable = bytes;
   found->owner = lender.owner;
-  port_.submit(locked, 0, policy::event::Lend{tier, segment, bytes, lender.party, lender.owner != nullptr});
+  port_.submit(locked, 0, planner::event::Lend{tier, segment, bytes, lender.party, lender.owner != nullptr});
   return true;
 }
 
-platform::Device* CacheMemory::owner(const Locked& /*locked*/, const policy::Place& place) const {
-  if (place.at.kind != policy::Endpoint::tier || !port_.in_memory(place.at.index)) return nullptr;
+device::Device* CacheMemory::owner(const Locked& /*locked*/, const planner::Place& place) const {
+  if (place.at.kind != planner::Endpoint::tier || !port_.in_memory(place.at.index)) return nullptr;
   return segments_[static_cast<std::size_t>(place.at.index)][tiers_->segment_of(place)].owner;
 }
 
-bool CacheMemory::recall(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
-                         policy::Time deadline) {
+bool CacheMemory::recall(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes,
+                         planner::Time deadline) {
   Segment* const found = segment_of(locked, tier, segment);
   if (found == nullptr || bytes >= found->usable) return false;
   found->usable = bytes;
   found->returned = false;
-  port_.submit(locked, 0, policy::event::Recall{tier, segment, bytes, deadline});
+  port_.submit(locked, 0, planner::event::Recall{tier, segment, bytes, deadline});
   return true;
 }
 
-void CacheMemory::take_returned(const Locked& locked, const policy::Returned& returned) {
+void CacheMemory::take_returned(const Locked& locked, const planner::Returned& returned) {
   Segment* const found = segment_of(locked, returned.tier, returned.segment);
   if (found == nullptr) return;
   found->returned = true;
   returned_.notify_all();
 }
 
-bool CacheMemory::await_returned(Locked& locked, policy::TierIndex tier, policy::SegmentId segment,
+bool CacheMemory::await_returned(Locked& locked, planner::TierIndex tier, planner::SegmentId segment,
                                  std::chrono::nanoseconds timeout) {
   const auto over = [&] {
     const Segment* const found = segment_of(locked, tier, segment);
@@ -115,12 +116,12 @@ bool CacheMemory::await_returned(Locked& locked, policy::TierIndex tier, policy:
   return found != nullptr && found->returned;
 }
 
-void CacheMemory::lose(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment) {
+void CacheMemory::lose(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment) {
   Segment* const found = segment_of(locked, tier, segment);
   if (found == nullptr) return;
   found->lost = true;
   tiers_->lose(tier, segment);
-  port_.submit(locked, 0, policy::event::Lost{tier, segment});
+  port_.submit(locked, 0, planner::event::Lost{tier, segment});
   returned_.notify_all();
 }
 
@@ -137,16 +138,16 @@ void CacheMemory::changed() {
   }
 }
 
-bool CacheMemory::usable(const policy::Command& command) const {
+bool CacheMemory::usable(const planner::Command& command) const {
   return tiers_->use_of(command.to, command.length) != Tiers::Use::later;
 }
 
-bool CacheMemory::never(const policy::Command& command) const {
+bool CacheMemory::never(const planner::Command& command) const {
   return tiers_->use_of(command.to, command.length) == Tiers::Use::never ||
          tiers_->use_of(command.from, command.length) == Tiers::Use::never;
 }
 
-Error CacheMemory::no_memory_error(const policy::Command& command) const {
+Error CacheMemory::no_memory_error(const planner::Command& command) const {
   const bool written = tiers_->use_of(command.to, command.length) == Tiers::Use::never;
   const auto tier = static_cast<std::size_t>((written ? command.to : command.from).at.index);
   return {Errc::no_space, "the " + port_.machine().tiers.at(tier).name + " cache has less memory than was asked for"};
@@ -178,18 +179,18 @@ Result<void> CacheMemory::await(Locked& locked, Request& request, const Interrup
   return Error{Errc::timed_out, "the call was interrupted before the device cache had the memory for " + key};
 }
 
-void CacheMemory::want(const policy::Command& command) {
+void CacheMemory::want(const planner::Command& command) {
   // With its first chunk comes the rest of the replica.
-  const bool to_tier = command.to.at.kind == policy::Endpoint::tier && command.to.offset >= command.offset;
+  const bool to_tier = command.to.at.kind == planner::Endpoint::tier && command.to.offset >= command.offset;
   if (to_tier) tiers_->want({command.to.at, command.to.offset - command.offset}, command.total);
-  if (command.to.at.kind == policy::Endpoint::ring) tiers_->want(command.to, command.length);
+  if (command.to.at.kind == planner::Endpoint::ring) tiers_->want(command.to, command.length);
 }
 
-void CacheMemory::discard(const Locked& locked, const policy::Freed& freed) {
-  const policy::Place place{{policy::Endpoint::tier, freed.tier}, freed.offset};
+void CacheMemory::discard(const Locked& locked, const planner::Freed& freed) {
+  const planner::Place place{{planner::Endpoint::tier, freed.tier}, freed.offset};
   Record* const record = catalog_.find(locked, freed.checkpoint);
   if (record != nullptr && record->check && tiers_->at(place) == record->check->data) record->check.reset();
   tiers_->discard(place, freed.length);
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

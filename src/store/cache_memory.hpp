@@ -10,12 +10,12 @@
 #include "store/planner_port.hpp"
 #include "store/tiers.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Who lends a segment of memory.
 struct LentBy {
-  policy::PartyId party = 0;
-  platform::Device* owner = nullptr;  // LoanSource::Terms::owner
+  planner::PartyId party = 0;
+  device::Device* owner = nullptr;  // LoanSource::Terms::owner
 };
 
 /// Owns the tiers' memory, and submits where its segments end.
@@ -31,7 +31,8 @@ class CacheMemory {
       : port_(port), lifetime_(lifetime), catalog_(catalog), queues_(queues), calls_(calls) {}
   /// Called before any thread is there. What is provisioned is recorded in `log`, if there is one. Error out_of_memory
   /// naming the tier.
-  Result<void> create(const Seams& seams, const EngineSetup& setup, const std::shared_ptr<ProvisionLog>& log);
+  Result<void> create(const options::Seams& seams, const options::EngineSetup& setup,
+                      const std::shared_ptr<trace::ProvisionLog>& log);
   /// No memory comes any more.
   void stop();
   void free(const Locked& locked);
@@ -44,49 +45,49 @@ class CacheMemory {
   // For lenders of memory. A segment's memory is valid until the store has closed, whatever becomes of the segment.
   /// A new segment: memory that is all ready, of `lender` (event::Lend). Errors: invalid_argument (not a memory tier,
   /// or it has as many segments as it may have), closed.
-  Result<policy::SegmentId> lend(const Locked& locked, policy::TierIndex tier,
-                                 std::unique_ptr<memory::TierMemory> memory, const LentBy& lender);
+  Result<planner::SegmentId> lend(const Locked& locked, planner::TierIndex tier,
+                                  std::unique_ptr<cache::TierMemory> memory, const LentBy& lender);
   /// More of a segment that was recalled may be used again. False: it was lost, or has no more.
-  bool extend(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+  bool extend(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes,
               const LentBy& lender);
   /// The device over whose link copies between the place and the host go; null: the application's.
-  platform::Device* owner(const Locked& locked, const policy::Place& place) const;
+  device::Device* owner(const Locked& locked, const planner::Place& place) const;
   /// All but the first `bytes` will be taken back, at `deadline` if there is one. What is there leaves, and is moved if
   /// it is the only copy. False: no more than that is lent.
-  bool recall(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
-              policy::Time deadline);
+  bool recall(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes,
+              planner::Time deadline);
   /// Waits until nothing is left of what was recalled; false after `timeout`, or when the store stops or the segment is
   /// lost.
-  bool await_returned(Locked& locked, policy::TierIndex tier, policy::SegmentId segment,
+  bool await_returned(Locked& locked, planner::TierIndex tier, planner::SegmentId segment,
                       std::chrono::nanoseconds timeout);
   /// The segment's bytes are gone; versions of which it had the only copy are lost.
-  void lose(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment);
+  void lose(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment);
   /// The planner has nothing left beyond the end of a segment.
-  void take_returned(const Locked& locked, const policy::Returned& returned);
+  void take_returned(const Locked& locked, const planner::Returned& returned);
   void wake_lenders(const Locked& /*locked*/) { returned_.notify_all(); }
 
   /// Submits where segments end that have less memory than the planner counts on.
   void submit_limits(const Locked& locked);
   /// Whether the command can be carried out now, if only to fail.
-  bool usable(const policy::Command& command) const;
+  bool usable(const planner::Command& command) const;
   /// Whether memory that the command reads or writes will never be there.
-  bool never(const policy::Command& command) const;
-  Error no_memory_error(const policy::Command& command) const;
+  bool never(const planner::Command& command) const;
+  Error no_memory_error(const planner::Command& command) const;
   /// Waits until the memory that a reservation was granted can be used.
   Result<void> await(Locked& locked, Request& request, const Interrupt& interrupted);
   /// The planner has given a command: its target's memory will be used.
-  void want(const policy::Command& command);
+  void want(const planner::Command& command);
   /// A replica is gone.
-  void discard(const Locked& locked, const policy::Freed& freed);
+  void discard(const Locked& locked, const planner::Freed& freed);
 
  private:
   struct Segment {
     std::uint64_t usable = 0;  // as the planner has been told
     bool returned = true;
     bool lost = false;
-    platform::Device* owner = nullptr;
+    device::Device* owner = nullptr;
   };
-  Segment* segment_of(const Locked& locked, policy::TierIndex tier, policy::SegmentId segment);
+  Segment* segment_of(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment);
   void changed();
 
   PlannerPort& port_;
@@ -99,4 +100,4 @@ class CacheMemory {
   std::condition_variable returned_;            // with the port's mutex
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

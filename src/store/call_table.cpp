@@ -12,7 +12,7 @@
 #include "store/pump_thread.hpp"
 #include "store/tokens.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 // --- requests ------------------------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ void CallTable::add_background(const Locked& /*locked*/, std::shared_ptr<Request
 
 void CallTable::end_background(const Locked& locked, Request& request) {
   const bool writes = request.waitable && !request.waitable->background;
-  if (request.answer.reason != policy::Reason::ok || request.wrong) {
+  if (request.answer.reason != planner::Reason::ok || request.wrong) {
     const Error error =
         request.wrong ? *request.wrong : catalog_.refusal(locked, request.history, request.version, request.answer);
     if (writes && error.code == Errc::lost) {
@@ -70,7 +70,7 @@ void CallTable::end_background(const Locked& locked, Request& request) {
   if (request.waitable) request.waitable->ended = true;
   ended_.notify_all();
   streams_.put(locked, request.own);
-  const policy::RequestId id = request.id;
+  const planner::RequestId id = request.id;
   leave(id);
   background_.erase(id);
 }
@@ -89,7 +89,7 @@ void CallTable::end_all(const Locked& locked) {
 
 // --- what the planner gives ----------------------------------------------------------------------------------------
 
-void CallTable::take_command(const Locked& locked, const policy::Command& command) {
+void CallTable::take_command(const Locked& locked, const planner::Command& command) {
   const auto found = requests_.find(command.request);
   if (found == requests_.end()) throw std::logic_error("a copy was ordered for a call that has ended");
   Request& request = *found->second;
@@ -100,7 +100,7 @@ void CallTable::take_command(const Locked& locked, const policy::Command& comman
     request.changed.notify_one();
 }
 
-void CallTable::take_answer(const Locked& locked, policy::Answer& answer) {
+void CallTable::take_answer(const Locked& locked, planner::Answer& answer) {
   if (abandoned_.erase(answer.request) > 0) return;
   const auto found = requests_.find(answer.request);
   if (found == requests_.end()) throw std::logic_error("an answer came for a call that has ended");
@@ -108,7 +108,7 @@ void CallTable::take_answer(const Locked& locked, policy::Answer& answer) {
   request.answer = std::move(answer);
   request.answered = true;
   request.changed.notify_one();
-  if (verify_all_ && request.answer.reason == policy::Reason::ok) {
+  if (verify_all_ && request.answer.reason == planner::Reason::ok) {
     if (const Record* const record = catalog_.find(locked, request.answer.checkpoint)) request.sums = record->sums;
   }
   if (!request.background) return;
@@ -116,7 +116,7 @@ void CallTable::take_answer(const Locked& locked, policy::Answer& answer) {
   worker_.add_check(locked, request.id);
 }
 
-void CallTable::take_spoiled(const Locked& /*locked*/, policy::RequestId id) {
+void CallTable::take_spoiled(const Locked& /*locked*/, planner::RequestId id) {
   if (const auto found = requests_.find(id); found != requests_.end()) found->second->spoiled = true;
 }
 
@@ -124,7 +124,7 @@ void CallTable::take_spoiled(const Locked& /*locked*/, policy::RequestId id) {
 
 bool CallTable::has_work(const Locked& locked, const Request& request) const {
   if (lifetime_.closed(locked) || request.next == request.commands.size()) return false;
-  const policy::Command& next = request.commands[request.next];
+  const planner::Command& next = request.commands[request.next];
   return !unsent_.contains(next.after) && memory_.usable(next);
 }
 
@@ -163,12 +163,12 @@ void CallTable::run_until_answered(Locked& locked, Request& request, const Timer
 }
 
 void CallTable::cancel(const Locked& locked, Request& request) {
-  if (!request.wrong) port_.submit(locked, request.history, policy::event::Cancel{request.id});  // else it was
+  if (!request.wrong) port_.submit(locked, request.history, planner::event::Cancel{request.id});  // else it was
   if (request.copies && !request.answered && request.next == request.commands.size()) {
     // Transfers between tiers may still be under way in its name, perhaps for ever; none of them knows the caller's
     // memory, so that the caller need not stay for them.
     abandoned_.insert(request.id);
-    request.answer.reason = policy::Reason::cancelled;
+    request.answer.reason = planner::Reason::cancelled;
     request.answered = true;
   }
   // Those for which there is no memory yet it never begins.
@@ -182,7 +182,7 @@ void CallTable::cancel(const Locked& locked, Request& request) {
 // Asks whether the stream has done what it held before the call, since the caller is about to wait anyway.
 void CallTable::ask_ready(Locked& locked, Request& request) {
   request.asks_ready = true;
-  const platform::StreamId stream = *request.stream;
+  const device::StreamId stream = *request.stream;
   const transfer::Token token = kReady | request.id;
   lifetime_.begin(locked);
   locked.unlock();
@@ -193,16 +193,16 @@ void CallTable::ask_ready(Locked& locked, Request& request) {
   request.refused = followed.error();  // nothing can be ordered on it: the call is given up
 }
 
-void CallTable::stream_ready(const Locked& locked, policy::RequestId id) {
+void CallTable::stream_ready(const Locked& locked, planner::RequestId id) {
   const auto found = requests_.find(id);
-  port_.submit(locked, found == requests_.end() ? 0 : found->second->history, policy::event::Ready{id});
+  port_.submit(locked, found == requests_.end() ? 0 : found->second->history, planner::event::Ready{id});
 }
 
-void CallTable::set_unsent(const Locked& /*locked*/, policy::CommandId command) {
+void CallTable::set_unsent(const Locked& /*locked*/, planner::CommandId command) {
   if (!streams_.host_memory()) unsent_.insert(command);
 }
 
-void CallTable::set_sent(const Locked& /*locked*/, policy::CommandId command) {
+void CallTable::set_sent(const Locked& /*locked*/, planner::CommandId command) {
   if (unsent_.erase(command) == 0) return;
   for (auto& [id, request] : requests_) {
     if (request->next < request->commands.size() && request->commands[request->next].after == command) {
@@ -224,4 +224,4 @@ void CallTable::wake_everyone(const Locked& locked) {
   pump_.wake(locked);
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

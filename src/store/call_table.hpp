@@ -8,7 +8,7 @@
 #include "store/parts.hpp"
 #include "store/request.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// The requests that the planner knows and has not answered.
 ///
@@ -53,7 +53,7 @@ class CallTable {
   /// Adds a request whose call does not wait.
   void add_background(const Locked& locked, std::shared_ptr<Request> request);
   /// Throws std::out_of_range if the request has ended.
-  const std::shared_ptr<Request>& background(const Locked& /*locked*/, policy::RequestId id) const {
+  const std::shared_ptr<Request>& background(const Locked& /*locked*/, planner::RequestId id) const {
     return background_.at(id);
   }
   /// Returns when the planner has answered, every copy is on the application's stream, or the store is closed. Throws
@@ -61,21 +61,21 @@ class CallTable {
   void run_until_answered(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted);
 
   /// Takes a command that copies from or to the application.
-  void take_command(const Locked& locked, const policy::Command& command);
-  void take_answer(const Locked& locked, policy::Answer& answer);
+  void take_command(const Locked& locked, const planner::Command& command);
+  void take_answer(const Locked& locked, planner::Answer& answer);
   /// The request fails: a copy that its own come after has failed.
-  void take_spoiled(const Locked& locked, policy::RequestId id);
+  void take_spoiled(const Locked& locked, planner::RequestId id);
   /// The target's owner may use it, or free it, from here on; the worker does not touch the request again.
   void end_background(const Locked& locked, Request& request);
   /// Ends all requests: the store is closed.
   void end_all(const Locked& locked);
 
   /// A command was ordered; on a GPU, others may be to come after it.
-  void set_unsent(const Locked& locked, policy::CommandId command);
+  void set_unsent(const Locked& locked, planner::CommandId command);
   /// The command's copy is on a stream, or has ended: others can come after it.
-  void set_sent(const Locked& locked, policy::CommandId command);
+  void set_sent(const Locked& locked, planner::CommandId command);
   /// What the application's stream held before the call is done.
-  void stream_ready(const Locked& locked, policy::RequestId id);
+  void stream_ready(const Locked& locked, planner::RequestId id);
   /// There may be memory for the requests that wait for it.
   void wake_requests(const Locked& locked);
   void wake_everyone(const Locked& locked);
@@ -84,7 +84,7 @@ class CallTable {
 
  private:
   void enter(Request& request);
-  void leave(policy::RequestId id) { spare_ = requests_.extract(id); }
+  void leave(planner::RequestId id) { spare_ = requests_.extract(id); }
   /// Whether the request has a copy that can be made now: its memory is there, and the copies before it are made.
   bool has_work(const Locked& locked, const Request& request) const;
   void ask_ready(Locked& locked, Request& request);
@@ -103,12 +103,12 @@ class CallTable {
   const bool verify_all_;
   std::condition_variable ended_;
   // All below by the port's mutex.
-  std::unordered_map<policy::RequestId, Request*> requests_;
+  std::unordered_map<planner::RequestId, Request*> requests_;
   decltype(requests_)::node_type spare_;  // a node of requests_ for the next call
-  std::unordered_map<policy::RequestId, std::shared_ptr<Request>> background_;
-  std::unordered_set<policy::RequestId> abandoned_;  // given up and returned from before the planner answered
-  std::unordered_set<policy::CommandId> unsent_;     // ordered, and on no stream yet: nothing can come after them
-  policy::RequestId next_request_ = 1;
+  std::unordered_map<planner::RequestId, std::shared_ptr<Request>> background_;
+  std::unordered_set<planner::RequestId> abandoned_;  // given up and returned from before the planner answered
+  std::unordered_set<planner::CommandId> unsent_;     // ordered, and on no stream yet: nothing can come after them
+  planner::RequestId next_request_ = 1;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

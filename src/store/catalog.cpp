@@ -6,7 +6,7 @@
 
 #include "storage/format/record.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 constexpr std::size_t kShown = 64;  // bytes of a name that is too long to be shown
@@ -20,15 +20,15 @@ Catalog::Catalog(PlannerPort& port, bool persistent) : port_(port), persistent_(
 
 // --- histories -----------------------------------------------------------------------------------------------------
 
-std::pair<policy::HistoryId, Catalog::InHandPtr> Catalog::open_history(const Locked& locked, const std::string& name,
-                                                                       Order order) {
+std::pair<planner::HistoryId, Catalog::InHandPtr> Catalog::open_history(const Locked& locked, const std::string& name,
+                                                                        Order order) {
   // One that was dropped begins anew, whether or not it has been looked for.
   const auto known = history_numbers_.find(name);
   if (known != history_numbers_.end() && !forget_history(locked, known->second)) {
     History& history = histories_[known->second];
     if (history.blank && history.in_hand.use_count() == 1) set_order(locked, known->second, Order::none);
   }
-  const policy::HistoryId id = number_of(locked, name);
+  const planner::HistoryId id = number_of(locked, name);
   History& history = histories_[id];
   if (order != Order::none) {
     set_order(locked, id, order);
@@ -37,19 +37,19 @@ std::pair<policy::HistoryId, Catalog::InHandPtr> Catalog::open_history(const Loc
   return {id, history.in_hand};
 }
 
-void Catalog::set_order(const Locked& locked, policy::HistoryId number, Order order) {
+void Catalog::set_order(const Locked& locked, planner::HistoryId number, Order order) {
   Order& now = histories_[number].order;
-  if (std::exchange(now, order) != order) port_.submit(locked, number, policy::event::Order{order == Order::reverse});
+  if (std::exchange(now, order) != order) port_.submit(locked, number, planner::event::Order{order == Order::reverse});
 }
 
-policy::HistoryId Catalog::number_of(const Locked& locked, const std::string& name) {
+planner::HistoryId Catalog::number_of(const Locked& locked, const std::string& name) {
   if (const auto known = history_numbers_.find(name); known != history_numbers_.end()) return known->second;
   if (history_numbers_.size() >= look_for_dropped_at_) forget_histories(locked);
   if (free_histories_.empty()) {
-    free_histories_.push_back(static_cast<policy::HistoryId>(histories_.size()));
+    free_histories_.push_back(static_cast<planner::HistoryId>(histories_.size()));
     histories_.emplace_back();
   }
-  const policy::HistoryId id = free_histories_.back();
+  const planner::HistoryId id = free_histories_.back();
   history_numbers_.emplace(name, id);
   free_histories_.pop_back();
   histories_[id].name = name;
@@ -57,13 +57,13 @@ policy::HistoryId Catalog::number_of(const Locked& locked, const std::string& na
 }
 
 // False: it has something that must not be forgotten, or somebody has a handle of it.
-bool Catalog::forget_history(const Locked& locked, policy::HistoryId number) {
+bool Catalog::forget_history(const Locked& locked, planner::HistoryId number) {
   History& history = histories_[number];
   if (number == 0 || !history.blank || history.in_hand.use_count() > 1 || !history.written.empty() ||
       !history.lost.empty() || !port_.planner(locked).idle(number)) {
     return false;
   }
-  port_.submit(locked, number, policy::event::Forget{});
+  port_.submit(locked, number, planner::event::Forget{});
   history_numbers_.erase(history.name);
   free_histories_.push_back(number);
   history = {};
@@ -77,7 +77,7 @@ void Catalog::forget_histories(const Locked& locked) {
   look_for_dropped_at_ = std::max<std::size_t>(16, 2 * history_numbers_.size());
 }
 
-Result<void> Catalog::check_name(const Locked& locked, policy::HistoryId history) const {
+Result<void> Catalog::check_name(const Locked& locked, planner::HistoryId history) const {
   const std::string& name = name_of(locked, history);
   if (name.size() <= storage::kMaxName) return {};
   return Error{Errc::invalid_argument, "the history's name (\"" + name.substr(0, kShown) + "...\") has " +
@@ -96,7 +96,7 @@ std::vector<std::string> Catalog::names(const Locked& locked, std::string_view p
   return found;
 }
 
-std::string Catalog::key_text(const Locked& locked, policy::HistoryId history, Version version) const {
+std::string Catalog::key_text(const Locked& locked, planner::HistoryId history, Version version) const {
   const std::string& name = name_of(locked, history);
   if (const auto file = name.find(kReservedInNames); file != std::string::npos) {  // "model/.ebbtide-file/3/..."
     const std::size_t begin = file + kReservedInNames.size();
@@ -107,7 +107,7 @@ std::string Catalog::key_text(const Locked& locked, policy::HistoryId history, V
 
 // --- checkpoints ---------------------------------------------------------------------------------------------------
 
-Record& Catalog::add(const Locked& locked, policy::HistoryId history, Version version) {
+Record& Catalog::add(const Locked& locked, planner::HistoryId history, Version version) {
   const auto checkpoint = port_.planner(locked).find(history, version);
   if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
   if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
@@ -121,13 +121,13 @@ Record& Catalog::add(const Locked& locked, policy::HistoryId history, Version ve
   return record;
 }
 
-Record* Catalog::find(const Locked& /*locked*/, policy::CheckpointRef checkpoint) {
+Record* Catalog::find(const Locked& /*locked*/, planner::CheckpointRef checkpoint) {
   if (checkpoint.slot >= records_.size()) return nullptr;
   Record& record = records_[checkpoint.slot];
   return record.used && record.checkpoint == checkpoint ? &record : nullptr;
 }
 
-Record* Catalog::find(const Locked& locked, policy::HistoryId history, Version version) {
+Record* Catalog::find(const Locked& locked, planner::HistoryId history, Version version) {
   const auto checkpoint = port_.planner(locked).find(history, version);
   return checkpoint ? find(locked, *checkpoint) : nullptr;
 }
@@ -136,14 +136,14 @@ bool Catalog::live(const Locked& locked, const Record& record) const {
   return port_.planner(locked).find(record.history, record.version) == record.checkpoint;
 }
 
-void Catalog::set_written(const Locked& locked, policy::CheckpointRef checkpoint) {
+void Catalog::set_written(const Locked& locked, planner::CheckpointRef checkpoint) {
   Record* const record = find(locked, checkpoint);
   if (record == nullptr || !live(locked, *record)) return;
   record->reserved = false;
   histories_[record->history].written[record->version] = checkpoint;
 }
 
-void Catalog::take_failure(const Locked& locked, const policy::Failure& failure) {
+void Catalog::take_failure(const Locked& locked, const planner::Failure& failure) {
   Record* const record = find(locked, failure.checkpoint);
   if (record == nullptr) return;
   const auto& tiers = port_.machine().tiers;
@@ -169,16 +169,16 @@ void Catalog::take_failure(const Locked& locked, const policy::Failure& failure)
   if (const auto future = record->future.lock()) future->error = error;
 }
 
-void Catalog::mark_lost(const Locked& /*locked*/, policy::HistoryId history, Version version, const Error& why) {
+void Catalog::mark_lost(const Locked& /*locked*/, planner::HistoryId history, Version version, const Error& why) {
   histories_[history].lost[version].why = why;
 }
 
-const Error* Catalog::lost(const Locked& /*locked*/, policy::HistoryId history, Version version) const {
+const Error* Catalog::lost(const Locked& /*locked*/, planner::HistoryId history, Version version) const {
   const auto found = histories_[history].lost.find(version);
   return found == histories_[history].lost.end() ? nullptr : &found->second.why;
 }
 
-std::optional<Error> Catalog::overwritten(const Locked& /*locked*/, policy::HistoryId history,
+std::optional<Error> Catalog::overwritten(const Locked& /*locked*/, planner::HistoryId history,
                                           std::optional<Version> only) const {
   const Lost* first = nullptr;
   Version of_first = 0;
@@ -190,11 +190,11 @@ std::optional<Error> Catalog::overwritten(const Locked& /*locked*/, policy::Hist
   return first == nullptr ? std::nullopt : std::optional(first->why);
 }
 
-void Catalog::forget_if_gone(const Locked& locked, policy::HistoryId history, Version version) {
+void Catalog::forget_if_gone(const Locked& locked, planner::HistoryId history, Version version) {
   if (!port_.planner(locked).find(history, version)) forget_written(locked, history, version);
 }
 
-void Catalog::forget(const Locked& /*locked*/, policy::HistoryId number, std::optional<Version> version) {
+void Catalog::forget(const Locked& /*locked*/, planner::HistoryId number, std::optional<Version> version) {
   History& history = histories_[number];
   if (version) {
     history.written.erase(*version);
@@ -206,8 +206,9 @@ void Catalog::forget(const Locked& /*locked*/, policy::HistoryId number, std::op
   history.blank = true;
 }
 
-Error Catalog::refusal(const Locked& locked, policy::HistoryId history, Version version, const policy::Answer& answer) {
-  using policy::Reason;
+Error Catalog::refusal(const Locked& locked, planner::HistoryId history, Version version,
+                       const planner::Answer& answer) {
+  using planner::Reason;
   const std::string key = key_text(locked, history, version);
   std::string detail = answer.detail.empty() ? "" : ": " + answer.detail;
   if (const std::string again = ": version " + std::to_string(version) + ": "; detail.starts_with(again)) {
@@ -257,20 +258,20 @@ void Catalog::set_pending(const Locked& /*locked*/, const Record& record) {
   pending_objects_.emplace(record.object.id, record.checkpoint);
 }
 
-std::optional<policy::CheckpointRef> Catalog::find_pending(const Locked& /*locked*/, storage::ObjectId object) const {
+std::optional<planner::CheckpointRef> Catalog::find_pending(const Locked& /*locked*/, storage::ObjectId object) const {
   const auto found = pending_objects_.find(object);
   return found == pending_objects_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::optional<policy::CheckpointRef> Catalog::take_pending(const Locked& locked, storage::ObjectId object) {
+std::optional<planner::CheckpointRef> Catalog::take_pending(const Locked& locked, storage::ObjectId object) {
   const auto checkpoint = find_pending(locked, object);
   pending_objects_.erase(object);
   return checkpoint;
 }
 
-std::vector<policy::CheckpointRef> Catalog::pending(const Locked& locked, policy::HistoryId history,
-                                                    std::optional<Version> only) {
-  std::vector<policy::CheckpointRef> found;
+std::vector<planner::CheckpointRef> Catalog::pending(const Locked& locked, planner::HistoryId history,
+                                                     std::optional<Version> only) {
+  std::vector<planner::CheckpointRef> found;
   for (const auto& [object, checkpoint] : pending_objects_) {
     const Record* const record = find(locked, checkpoint);
     if (record != nullptr && record->history == history && (!only || record->version == *only)) {
@@ -288,7 +289,7 @@ void Catalog::set_listed(const Locked& locked, storage::ObjectId object, bool li
   if (const auto future = record->future.lock()) future->listed = listed;
 }
 
-std::optional<Error> Catalog::not_durable(const Locked& locked, policy::HistoryId history, std::optional<Version> only,
+std::optional<Error> Catalog::not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
                                           bool or_listed) const {
   for (const Record& record : records_) {
     if (record.used && record.not_durable && record.history == history && (!only || record.version == *only) &&
@@ -299,7 +300,7 @@ std::optional<Error> Catalog::not_durable(const Locked& locked, policy::HistoryI
   return {};
 }
 
-FileObject Catalog::take_object(const Locked& locked, policy::CheckpointRef checkpoint) {
+FileObject Catalog::take_object(const Locked& locked, planner::CheckpointRef checkpoint) {
   Record* const record = find(locked, checkpoint);
   if (record == nullptr) return {};
   pending_objects_.erase(record->object.id);
@@ -307,4 +308,4 @@ FileObject Catalog::take_object(const Locked& locked, policy::CheckpointRef chec
   return std::exchange(record->object, {});
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -13,7 +13,7 @@
 #include "store/handles.hpp"
 #include "store/planner_port.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// A checkpoint's bytes in the store's files.
 struct FileObject {
@@ -29,8 +29,8 @@ struct Record {
 
   bool used = false;        // this slot is
   std::uint64_t order = 0;  // of the calls that wrote it, or found it on the disk; no two are equal
-  policy::CheckpointRef checkpoint;
-  policy::HistoryId history = 0;
+  planner::CheckpointRef checkpoint;
+  planner::HistoryId history = 0;
   Version version = 0;
   std::shared_ptr<const CheckpointInfo> info;  // none: of an earlier process, and not loaded yet
   bool reserved = false;                       // and not committed yet
@@ -69,59 +69,59 @@ class Catalog {
 
   // --- histories
   using InHandPtr = std::shared_ptr<const InHand>;
-  std::pair<policy::HistoryId, InHandPtr> open_history(const Locked& locked, const std::string& name, Order order);
+  std::pair<planner::HistoryId, InHandPtr> open_history(const Locked& locked, const std::string& name, Order order);
   /// Makes it if it is not there.
-  policy::HistoryId number_of(const Locked& locked, const std::string& name);
-  void set_order(const Locked& locked, policy::HistoryId number, Order order);
+  planner::HistoryId number_of(const Locked& locked, const std::string& name);
+  void set_order(const Locked& locked, planner::HistoryId number, Order order);
   std::size_t histories(const Locked& /*locked*/) const { return histories_.size(); }
-  const std::string& name_of(const Locked& /*locked*/, policy::HistoryId history) const {
+  const std::string& name_of(const Locked& /*locked*/, planner::HistoryId history) const {
     return histories_[history].name;
   }
-  const InHandPtr& in_hand(const Locked& /*locked*/, policy::HistoryId history) const {
+  const InHandPtr& in_hand(const Locked& /*locked*/, planner::HistoryId history) const {
     return histories_[history].in_hand;
   }
   /// The names that begin with `prefix` and have versions, ascending.
   std::vector<std::string> names(const Locked& locked, std::string_view prefix) const;
   /// Something was written or planned in the history, so that it has to be remembered.
-  void mark_used(const Locked& /*locked*/, policy::HistoryId history) { histories_[history].blank = false; }
+  void mark_used(const Locked& /*locked*/, planner::HistoryId history) { histories_[history].blank = false; }
   /// Error invalid_argument: the name is too long for a file.
-  Result<void> check_name(const Locked& locked, policy::HistoryId history) const;
+  Result<void> check_name(const Locked& locked, planner::HistoryId history) const;
   /// "version 3 of history "x"", for messages.
-  std::string key_text(const Locked& locked, policy::HistoryId history, Version version) const;
+  std::string key_text(const Locked& locked, planner::HistoryId history, Version version) const;
 
   // --- checkpoints
   /// A new record of a checkpoint that the planner has just taken. Throws std::logic_error if it has not.
-  Record& add(const Locked& locked, policy::HistoryId history, Version version);
-  Record* find(const Locked& locked, policy::CheckpointRef checkpoint);
-  Record* find(const Locked& locked, policy::HistoryId history, Version version);
+  Record& add(const Locked& locked, planner::HistoryId history, Version version);
+  Record* find(const Locked& locked, planner::CheckpointRef checkpoint);
+  Record* find(const Locked& locked, planner::HistoryId history, Version version);
   std::span<Record> records(const Locked& /*locked*/) { return records_; }
   /// Whether the version still names this record: it was neither dropped nor consumed.
   bool live(const Locked& locked, const Record& record) const;
   /// All bytes of the checkpoint are in the store: it can be asked for. Another thread may have consumed or dropped it
   /// already, and even written the version anew.
-  void set_written(const Locked& locked, policy::CheckpointRef checkpoint);
+  void set_written(const Locked& locked, planner::CheckpointRef checkpoint);
   /// Calls `f(version, checkpoint)` for what was written in `history` and is there.
   template <class F>
-  void for_each_written(const Locked& locked, policy::HistoryId history, F&& f) const {
+  void for_each_written(const Locked& locked, planner::HistoryId history, F&& f) const {
     for (const auto& [version, checkpoint] : histories_[history].written) {
       if (port_.planner(locked).find(history, version) == checkpoint) f(version, checkpoint);
     }
   }
   /// The planner says that no attempt to move it is left.
-  void take_failure(const Locked& locked, const policy::Failure& failure);
+  void take_failure(const Locked& locked, const planner::Failure& failure);
   /// A checkpoint whose call has returned is lost: every later call that asks for the version gets this error.
-  void mark_lost(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
-  const Error* lost(const Locked& locked, policy::HistoryId history, Version version) const;
+  void mark_lost(const Locked& locked, planner::HistoryId history, Version version, const Error& why);
+  const Error* lost(const Locked& locked, planner::HistoryId history, Version version) const;
   /// The error of a wait for checkpoints of which the memory of one was written to after its commit.
-  std::optional<Error> overwritten(const Locked& locked, policy::HistoryId history, std::optional<Version> only) const;
-  void forget_if_gone(const Locked& locked, policy::HistoryId history, Version version);
-  void forget_written(const Locked& /*locked*/, policy::HistoryId history, Version version) {
+  std::optional<Error> overwritten(const Locked& locked, planner::HistoryId history, std::optional<Version> only) const;
+  void forget_if_gone(const Locked& locked, planner::HistoryId history, Version version);
+  void forget_written(const Locked& /*locked*/, planner::HistoryId history, Version version) {
     histories_[history].written.erase(version);
   }
   /// Forgets versions that were dropped, and why they were lost.
-  void forget(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
+  void forget(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
   /// The error of a call that the planner refused with this answer.
-  Error refusal(const Locked& locked, policy::HistoryId history, Version version, const policy::Answer& answer);
+  Error refusal(const Locked& locked, planner::HistoryId history, Version version, const planner::Answer& answer);
 
   // --- objects
   /// Gives the record an object if it has none. True: it has a new one.
@@ -132,16 +132,16 @@ class Catalog {
   /// The object is in the node's pool, or is there no more.
   void set_listed(const Locked& locked, storage::ObjectId object, bool listed);
   /// Nothing: it was dropped.
-  std::optional<policy::CheckpointRef> find_pending(const Locked& locked, storage::ObjectId object) const;
-  std::optional<policy::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
+  std::optional<planner::CheckpointRef> find_pending(const Locked& locked, storage::ObjectId object) const;
+  std::optional<planner::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
   /// The checkpoints of a history that are not durable yet, in no order.
-  std::vector<policy::CheckpointRef> pending(const Locked& locked, policy::HistoryId history,
-                                             std::optional<Version> only);
+  std::vector<planner::CheckpointRef> pending(const Locked& locked, planner::HistoryId history,
+                                              std::optional<Version> only);
   /// Why something of a history is not durable, also when it failed before. `or_listed`: nor in the node's pool.
-  std::optional<Error> not_durable(const Locked& locked, policy::HistoryId history, std::optional<Version> only,
+  std::optional<Error> not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
                                    bool or_listed = false) const;
   /// Takes the checkpoint's object from its record. `id` 0: it had none.
-  FileObject take_object(const Locked& locked, policy::CheckpointRef checkpoint);
+  FileObject take_object(const Locked& locked, planner::CheckpointRef checkpoint);
 
  private:
   struct Lost {
@@ -153,23 +153,23 @@ class Catalog {
     Order order = Order::none;
     bool blank = true;  // since it was made, or dropped, nothing was written or hinted
     InHandPtr in_hand = std::make_shared<const InHand>();
-    std::unordered_map<Version, policy::CheckpointRef> written;  // some may be gone
-    std::unordered_map<Version, Lost> lost;                      // what there was of them is gone or damaged
+    std::unordered_map<Version, planner::CheckpointRef> written;  // some may be gone
+    std::unordered_map<Version, Lost> lost;                       // what there was of them is gone or damaged
   };
-  bool forget_history(const Locked& locked, policy::HistoryId history);
+  bool forget_history(const Locked& locked, planner::HistoryId history);
   void forget_histories(const Locked& locked);
 
   PlannerPort& port_;
   const bool persistent_;
   // All below by the port's mutex.
-  std::vector<Record> records_;                                                   // by slot
-  std::unordered_map<storage::ObjectId, policy::CheckpointRef> pending_objects_;  // not durable yet, an index
+  std::vector<Record> records_;                                                    // by slot
+  std::unordered_map<storage::ObjectId, planner::CheckpointRef> pending_objects_;  // not durable yet, an index
   storage::ObjectId next_object_ = storage::kFirstObject;
   std::uint64_t next_order_ = 1;
   std::vector<History> histories_;  // by number
-  std::map<std::string, policy::HistoryId, std::less<>> history_numbers_;
-  std::vector<policy::HistoryId> free_histories_;  // numbers that no history has
-  std::size_t look_for_dropped_at_ = 16;           // so many names: the next new one looks which can go
+  std::map<std::string, planner::HistoryId, std::less<>> history_numbers_;
+  std::vector<planner::HistoryId> free_histories_;  // numbers that no history has
+  std::size_t look_for_dropped_at_ = 16;            // so many names: the next new one looks which can go
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

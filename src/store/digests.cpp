@@ -1,13 +1,13 @@
 #include "store/digests.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 DigestPlaces::Shared::~Shared() {
-  for (platform::Digest* const place : idle) device->free_host(reinterpret_cast<std::byte*>(place), kBytes);
+  for (device::Digest* const place : idle) device->free_host(reinterpret_cast<std::byte*>(place), kBytes);
 }
 
 Result<DigestPlaces::Place> DigestPlaces::take() {
-  platform::Digest* found = nullptr;
+  device::Digest* found = nullptr;
   {
     std::lock_guard lock(shared_->mutex);
     if (!shared_->idle.empty()) {
@@ -18,17 +18,17 @@ Result<DigestPlaces::Place> DigestPlaces::take() {
   if (found == nullptr) {
     const Result<std::byte*> made = shared_->device->allocate_host(kBytes);
     if (!made) return made.error();
-    found = reinterpret_cast<platform::Digest*>(*made);
+    found = reinterpret_cast<device::Digest*>(*made);
   }
-  return Place(found, [shared = shared_](platform::Digest* place) {
+  return Place(found, [shared = shared_](device::Digest* place) {
     std::lock_guard lock(shared->mutex);
     shared->idle.push_back(place);
   });
 }
 
 void Check::settle() {
-  taken = platform::sum_of(place.get());
+  taken = device::sum_of(place.get());
   place.reset();
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

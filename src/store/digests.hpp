@@ -6,7 +6,7 @@
 
 #include "device/device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Places for a device to put a digest, used again and again: host memory that it reaches is dear to make.
 ///
@@ -14,21 +14,21 @@ namespace ebb::runtime {
 /// of it, which must be when no digest is on its way there. Places may outlive the pool, but not the device.
 class DigestPlaces {
  public:
-  using Place = std::shared_ptr<platform::Digest>;
+  using Place = std::shared_ptr<device::Digest>;
 
-  explicit DigestPlaces(std::shared_ptr<platform::Device> device)
+  explicit DigestPlaces(std::shared_ptr<device::Device> device)
       : shared_(std::make_shared<Shared>(std::move(device))) {}
   /// kDigestParts. Error out_of_memory.
   Result<Place> take();
 
  private:
-  static constexpr std::size_t kBytes = platform::kDigestParts * sizeof(platform::Digest);
+  static constexpr std::size_t kBytes = device::kDigestParts * sizeof(device::Digest);
   struct Shared {
-    explicit Shared(std::shared_ptr<platform::Device> on) : device(std::move(on)) {}
+    explicit Shared(std::shared_ptr<device::Device> on) : device(std::move(on)) {}
     ~Shared();
-    std::shared_ptr<platform::Device> device;
+    std::shared_ptr<device::Device> device;
     std::mutex mutex;
-    std::vector<platform::Digest*> idle;
+    std::vector<device::Digest*> idle;
   };
   std::shared_ptr<Shared> shared_;
 };
@@ -37,7 +37,7 @@ class DigestPlaces {
 struct Check {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
-  platform::Digest taken;     ///< at commit; known once `place` is empty
+  device::Digest taken;       ///< at commit; known once `place` is empty
   DigestPlaces::Place place;  ///< where it comes to, until the commit's stream has got there
 
   /// The stream has got there: reads `taken` from its place.
@@ -50,4 +50,4 @@ struct Comparison {
   DigestPlaces::Place place;  ///< empty: no digest was asked for yet
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

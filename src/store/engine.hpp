@@ -29,7 +29,7 @@
 #include "store/verifier.hpp"
 #include "store/waits.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// What the public handles call. Calls become events, and end with the planner's answers; the parts do the rest.
 ///
@@ -45,8 +45,9 @@ namespace ebb::runtime {
 /// 4. Threads are joined and engines stopped before the memory they work on is freed; lent memory stays (Tiers).
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  static Result<std::shared_ptr<Engine>> open(Seams seams, EngineSetup setup);
-  static Result<Store> open_store(Seams seams, const Options& options, const Environment& environment);
+  static Result<std::shared_ptr<Engine>> open(options::Seams seams, options::EngineSetup setup);
+  static Result<Store> open_store(options::Seams seams, const Options& options,
+                                  const options::Environment& environment);
   static Store store_over(std::shared_ptr<Engine> engine);
   /// Keeps a store whose files do not answer, with its threads, until the process ends.
   static void leave_open(std::shared_ptr<Engine> engine);
@@ -64,27 +65,27 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// The level that it is to drain to: the store's, unless one is given. Errors: unsupported, invalid_argument.
   Result<std::string> suspension_level(const std::optional<std::string>& level) const;
   /// Waits until everything written so far is as durable as `level`; of snapshots in flight too.
-  Result<void> drain(std::string_view level, policy::Time until, const Interrupt& interrupted);
+  Result<void> drain(std::string_view level, planner::Time until, const Interrupt& interrupted);
   void log_suspension(const Result<void>& done) const;
 
   // engine_write.cpp
-  Result<Future> checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
+  Result<Future> checkpoint(planner::HistoryId history, Version version, std::span<const Source> sources,
                             const CheckpointOptions& options);
-  Result<Reservation> reserve(policy::HistoryId history, Version version, std::span<const Source> regions,
+  Result<Reservation> reserve(planner::HistoryId history, Version version, std::span<const Source> regions,
                               const CheckpointOptions& options);
   Result<void> commit(Reservation::State& hold, const HandBack& how);
   void abandon(Reservation::State& hold);
 
   // engine_read.cpp
-  Result<void> restore(policy::HistoryId history, Version version, std::span<const Target> targets,
+  Result<void> restore(planner::HistoryId history, Version version, std::span<const Target> targets,
                        const RestoreOptions& options, const Restored& restored = {});
   /// The checkpoint itself, also where that is the map of a snapshot. `look`: it stays, and so do its hints (the first
   /// one is put to the front).
-  Result<void> restore_stored(policy::HistoryId history, Version version, std::span<const Target> targets,
+  Result<void> restore_stored(planner::HistoryId history, Version version, std::span<const Target> targets,
                               const RestoreOptions& options, bool look);
-  Result<Future> restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
+  Result<Future> restore_async(planner::HistoryId history, Version version, std::span<const Target> targets,
                                const RestoreOptions& options);
-  Result<Loan> borrow(policy::HistoryId history, Version version, const RestoreOptions& options);
+  Result<Loan> borrow(planner::HistoryId history, Version version, const RestoreOptions& options);
   Result<void> release(Loan::State& hold, bool keep, const HandBack& how);
   /// The loan's handle has ended, and no stream was named on which it is still read.
   void release_unordered(Loan::State& hold);
@@ -93,20 +94,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // engine_histories.cpp
   History view(std::string name, Order order = Order::none);
-  std::pair<policy::HistoryId, std::shared_ptr<const InHand>> history(const std::string& name, Order order);
+  std::pair<planner::HistoryId, std::shared_ptr<const InHand>> history(const std::string& name, Order order);
   /// Hint, HintFront, Unhint, UnhintAll, StartPrefetch.
-  Result<void> hint(policy::HistoryId history, policy::event::Any hint);
-  bool hinted(policy::HistoryId history, Version version);
-  std::optional<Version> next_hinted(policy::HistoryId history);
-  Result<void> drop(policy::HistoryId history, std::optional<Version> version);
+  Result<void> hint(planner::HistoryId history, planner::event::Any hint);
+  bool hinted(planner::HistoryId history, Version version);
+  std::optional<Version> next_hinted(planner::HistoryId history);
+  Result<void> drop(planner::HistoryId history, std::optional<Version> version);
   /// Waits until a kill, or where the store promises it a loss of power, undoes none of the drops so far. False: the
   /// time is over, or `interrupted`.
   bool wait_for_drops(Seconds limit, const Interrupt& interrupted);
-  Result<CheckpointInfo> info(policy::HistoryId history, Version version);
+  Result<CheckpointInfo> info(planner::HistoryId history, Version version);
   /// As info(), of the checkpoint itself where that is the map of a snapshot.
-  Result<CheckpointInfo> stored_info(policy::HistoryId history, Version version);
-  Result<std::vector<Version>> versions(policy::HistoryId history);
-  Result<std::optional<Version>> latest(policy::HistoryId history, std::optional<Version> at_most,
+  Result<CheckpointInfo> stored_info(planner::HistoryId history, Version version);
+  Result<std::vector<Version>> versions(planner::HistoryId history);
+  Result<std::optional<Version>> latest(planner::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
   /// Names that begin with `prefix` and have versions, ascending.
   Result<std::vector<std::string>> names(std::string_view prefix);
@@ -124,16 +125,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// all is and the store closes. It may not wait, nor keep the engine: the threads are those of the storage.
   using OnFilesDurable = void (*)(Engine& engine, const std::optional<std::string>& history);
   void on_files_durable(OnFilesDurable act);
-  const policy::Retention& retention() const { return setup_.machine.retention; }
+  const planner::Retention& retention() const { return setup_.machine.retention; }
   /// The first cache's, without what others lend to it.
   std::uint64_t first_cache_bytes() const { return setup_.machine.tiers.front().capacity; }
   Durability durability() const { return setup_.durability; }
   bool read_only() const { return setup_.readonly; }
-  std::string name_of(policy::HistoryId history);
+  std::string name_of(planner::HistoryId history);
   /// "version 3 of history "x"", for messages.
-  std::string key_text(policy::HistoryId history, Version version);
-  policy::Time now() const { return port_.now(); }
-  const std::shared_ptr<platform::Device>& device() const { return seams_.device; }
+  std::string key_text(planner::HistoryId history, Version version);
+  planner::Time now() const { return port_.now(); }
+  const std::shared_ptr<device::Device>& device() const { return seams_.device; }
   const Streams& streams() const { return streams_; }
   ZoneScratches& zone_scratches() { return zone_scratches_; }
   Stats stats();
@@ -151,30 +152,30 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   using Blocked = CallStatistics::Blocked;
 
-  Engine(Seams seams, EngineSetup setup);
+  Engine(options::Seams seams, options::EngineSetup setup);
   Result<void> start();
   Result<void> leave_stuck(const Locked& locked, const Result<void>& why);
 
-  void count_written(const Locked& locked, policy::CheckpointRef checkpoint, std::uint64_t bytes);
+  void count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes);
   Result<void> prepare_restore(const Locked& locked, Request& request, const Record* record,
                                std::span<const Target> targets);
   template <class Call>
-  auto until_settled(policy::HistoryId history, Version version, const RestoreOptions& options, Call&& call);
+  auto until_settled(planner::HistoryId history, Version version, const RestoreOptions& options, Call&& call);
   enum class Reading { whole, stored, look };  // as restore(), and as restore_stored() without and with `look`
   /// False: it is a snapshot, which was not asked for `stored`. Nothing was done.
-  Result<bool> restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
+  Result<bool> restore_once(planner::HistoryId history, Version version, std::span<const Target> targets,
                             const RestoreOptions& options, Reading reading);
-  Result<Loan> borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options);
+  Result<Loan> borrow_once(planner::HistoryId history, Version version, const RestoreOptions& options);
   /// Why nothing can be written now; none: it can.
-  std::optional<Error> not_writable(const Locked& locked, policy::HistoryId history) const;
+  std::optional<Error> not_writable(const Locked& locked, planner::HistoryId history) const;
   Error readonly_error() const;
   Standing standing(const Locked& locked, std::span<const std::string> names);
-  void drop(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
-  void warn_beneath(Locked& locked, policy::HistoryId history, Version version);
+  void drop(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
+  void warn_beneath(Locked& locked, planner::HistoryId history, Version version);
 
   std::shared_ptr<Engine> self_;  // of one that was left open
-  const Seams seams_;
-  EngineSetup setup_;  // constant after open()
+  const options::Seams seams_;
+  options::EngineSetup setup_;  // constant after open()
   PlannerPort port_;
   Lifetime lifetime_;
   Streams streams_;
@@ -200,4 +201,4 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Suspender suspender_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

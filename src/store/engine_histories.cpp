@@ -6,9 +6,9 @@
 #include "store/engine.hpp"
 #include "store/snapshot_reader.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
-std::pair<policy::HistoryId, std::shared_ptr<const InHand>> Engine::history(const std::string& name, Order order) {
+std::pair<planner::HistoryId, std::shared_ptr<const InHand>> Engine::history(const std::string& name, Order order) {
   if (lifetime_.forked()) return {};  // every call on it is refused
   const Locked locked = port_.lock();
   if (!lifetime_.running(locked)) return {};  // likewise
@@ -20,11 +20,11 @@ History Engine::view(std::string name, Order order) {
   return History(shared_from_this(), id, std::move(name), std::move(in_hand));
 }
 
-Result<void> Engine::hint(policy::HistoryId history, policy::event::Any hint) {
+Result<void> Engine::hint(planner::HistoryId history, planner::event::Any hint) {
   if (auto error = lifetime_.forked()) return *error;
   const Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
-  using namespace policy::event;
+  using namespace planner::event;
   if (!std::holds_alternative<Unhint>(hint) && !std::holds_alternative<UnhintAll>(hint)) {
     catalog_.mark_used(locked, history);
   }
@@ -32,17 +32,17 @@ Result<void> Engine::hint(policy::HistoryId history, policy::event::Any hint) {
   return {};
 }
 
-bool Engine::hinted(policy::HistoryId history, Version version) {
+bool Engine::hinted(planner::HistoryId history, Version version) {
   const Locked locked = port_.lock();
   return lifetime_.running(locked) && port_.planner(locked).hinted(history, version);
 }
 
-std::optional<Version> Engine::next_hinted(policy::HistoryId history) {
+std::optional<Version> Engine::next_hinted(planner::HistoryId history) {
   const Locked locked = port_.lock();
   return lifetime_.running(locked) ? port_.planner(locked).next_hinted(history) : std::nullopt;
 }
 
-Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> version) {
+Result<void> Engine::drop(planner::HistoryId history, std::optional<Version> version) {
   if (auto error = lifetime_.forked()) return *error;
   const Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
@@ -51,18 +51,18 @@ Result<void> Engine::drop(policy::HistoryId history, std::optional<Version> vers
   return {};
 }
 
-void Engine::drop(const Locked& locked, policy::HistoryId history, std::optional<Version> version) {
+void Engine::drop(const Locked& locked, planner::HistoryId history, std::optional<Version> version) {
   if (version)
-    port_.submit(locked, history, policy::event::Drop{*version});
+    port_.submit(locked, history, planner::event::Drop{*version});
   else
-    port_.submit(locked, history, policy::event::DropAll{});
+    port_.submit(locked, history, planner::event::DropAll{});
   files_.withdraw_dropped(locked, history, version);
   catalog_.forget(locked, history, version);
 }
 
 bool Engine::wait_for_drops(Seconds limit, const Interrupt& interrupted) {
   constexpr auto kLook = std::chrono::milliseconds(1);
-  const policy::Time until = now() + nanoseconds(limit);
+  const planner::Time until = now() + nanoseconds(limit);
   std::optional<std::uint64_t> drops;
   for (;;) {
     {
@@ -80,13 +80,13 @@ bool Engine::wait_for_drops(Seconds limit, const Interrupt& interrupted) {
   }
 }
 
-Result<CheckpointInfo> Engine::info(policy::HistoryId history, Version version) {
+Result<CheckpointInfo> Engine::info(planner::HistoryId history, Version version) {
   auto stored = stored_info(history, version);
   if (!stored || !storage::is_snapshot(*stored)) return stored;
   return SnapshotReader(*this, history, version, {}).info();
 }
 
-Result<CheckpointInfo> Engine::stored_info(policy::HistoryId history, Version version) {
+Result<CheckpointInfo> Engine::stored_info(planner::HistoryId history, Version version) {
   if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
@@ -96,15 +96,15 @@ Result<CheckpointInfo> Engine::stored_info(policy::HistoryId history, Version ve
     return *record->info;
   // The planner's refusal says why the version is not there.
   Request request;
-  request.answer.reason = policy::Reason::unknown_version;
+  request.answer.reason = planner::Reason::unknown_version;
   if (!port_.planner(locked).find(history, version)) {
     const CallTable::Entered entered(calls_, locked, request);
-    port_.submit(locked, history, policy::event::Wait{request.id, version, 0});
+    port_.submit(locked, history, planner::event::Wait{request.id, version, 0});
   }
   return catalog_.refusal(locked, history, version, request.answer);
 }
 
-Result<std::vector<Version>> Engine::versions(policy::HistoryId history) {
+Result<std::vector<Version>> Engine::versions(planner::HistoryId history) {
   if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
@@ -135,14 +135,15 @@ Engine::Standing Engine::standing(const Locked& locked, std::span<const std::str
   if (!lifetime_.running(locked)) return {};
   Standing found{.safe = true};
   for (const std::string& name : names) {
-    catalog_.for_each_written(locked, catalog_.number_of(locked, name), [&](Version, policy::CheckpointRef checkpoint) {
-      const Record* const record = catalog_.find(locked, checkpoint);
-      if (record == nullptr) return;
-      const bool ours = record->recovered == 0;
-      found.safe = found.safe && record->durability == Record::Durability::durable && (ours || record->checked);
-      found.ours = found.ours || ours;
-      found.order = std::max(found.order, record->order);
-    });
+    catalog_.for_each_written(
+        locked, catalog_.number_of(locked, name), [&](Version, planner::CheckpointRef checkpoint) {
+          const Record* const record = catalog_.find(locked, checkpoint);
+          if (record == nullptr) return;
+          const bool ours = record->recovered == 0;
+          found.safe = found.safe && record->durability == Record::Durability::durable && (ours || record->checked);
+          found.ours = found.ours || ours;
+          found.order = std::max(found.order, record->order);
+        });
   }
   found.safe = found.safe && found.order > 0;
   return found;
@@ -161,7 +162,7 @@ void Engine::on_files_durable(OnFilesDurable act) {
     files_.on_part_durable(locked, [this, act](const std::string& history) { act(*this, history); });
 }
 
-Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::optional<Version> at_most,
+Result<std::optional<Version>> Engine::latest(planner::HistoryId history, std::optional<Version> at_most,
                                               const Interrupt& interrupted) {
   if (auto error = lifetime_.forked()) return *error;
   std::optional<Error> unread;
@@ -201,12 +202,12 @@ Result<std::optional<Version>> Engine::latest(policy::HistoryId history, std::op
   return std::optional<Version>();
 }
 
-std::string Engine::name_of(policy::HistoryId history) {
+std::string Engine::name_of(planner::HistoryId history) {
   const Locked locked = port_.lock();
   return catalog_.name_of(locked, history);
 }
 
-std::string Engine::key_text(policy::HistoryId history, Version version) {
+std::string Engine::key_text(planner::HistoryId history, Version version) {
   const Locked locked = port_.lock();
   return catalog_.key_text(locked, history, version);
 }
@@ -216,7 +217,7 @@ Stats Engine::stats() {
   const Locked locked = port_.lock();
   Stats stats = statistics_.stats(locked);
   for (std::size_t tier = 0; memory_.share() && tier < stats.tiers.size(); ++tier) {
-    stats.tiers[tier].arena = memory_.tiers().stats(static_cast<policy::TierIndex>(tier));
+    stats.tiers[tier].arena = memory_.tiers().stats(static_cast<planner::TierIndex>(tier));
   }
   stats.node = files_.node_stats(locked);
   stats.leases = neighbours_.stats();
@@ -224,4 +225,4 @@ Stats Engine::stats() {
   return stats;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

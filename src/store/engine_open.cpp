@@ -6,14 +6,14 @@
 #include "node/pool_header.hpp"
 #include "store/engine.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 constexpr std::chrono::nanoseconds kRecall = std::chrono::seconds(10);  // what was lent, when the store closes
 
 }  // namespace
 
-Engine::Engine(Seams seams, EngineSetup setup)
+Engine::Engine(options::Seams seams, options::EngineSetup setup)
     : seams_(std::move(seams)),
       setup_(std::move(setup)),
       port_(seams_.clock, setup_.machine, {catalog_, memory_, files_, queues_, calls_, pump_}),
@@ -37,17 +37,17 @@ Engine::Engine(Seams seams, EngineSetup setup)
       neighbours_(lending_, seams_, setup_),
       suspender_(*this) {}
 
-Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
+Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::EngineSetup setup) {
   if (setup.pool) {
     const auto shape = node::choose_shape(setup.pool->budget, setup.pool->chunk_bytes, setup.local_ranks);
     if (!shape) return shape.error();
-    for (policy::TierSpec& tier : setup.machine.tiers)
-      if (tier.medium == policy::Medium::host) tier.capacity = node::cache_share(*shape, setup.local_ranks);
+    for (planner::TierSpec& tier : setup.machine.tiers)
+      if (tier.medium == planner::Medium::host) tier.capacity = node::cache_share(*shape, setup.local_ranks);
   }
   setup.machine.releases_later = !setup.machine.ephemeral &&
-                                 setup.machine.tiers.back().medium == policy::Medium::file && !setup.readonly &&
+                                 setup.machine.tiers.back().medium == planner::Medium::file && !setup.readonly &&
                                  !setup.pool;
-  std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), InOwnProcess{});
+  std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), base::InOwnProcess{});
   try {
     if (auto started = engine->start(); !started) return started.error();
   } catch (const std::system_error& error) {
@@ -59,13 +59,13 @@ Result<std::shared_ptr<Engine>> Engine::open(Seams seams, EngineSetup setup) {
 
 Result<void> Engine::start() {
   setup_.machine = port_.machine();
-  const auto memory_log = setup_.event_log ? std::make_shared<ProvisionLog>() : nullptr;
+  const auto memory_log = setup_.event_log ? std::make_shared<trace::ProvisionLog>() : nullptr;
   if (auto joined = files_.join_pool(); !joined) return joined;
   if (auto made = memory_.create(seams_, setup_, memory_log); !made) return made;
   if (auto made = queues_.create(seams_); !made) return made;
   if (auto opened = files_.open(); !opened) return opened;
   if (setup_.event_log) {
-    auto log = EventLog::create(*seams_.files, *setup_.event_log);
+    auto log = trace::EventLog::create(*seams_.files, *setup_.event_log);
     if (!log) return log.error();
     port_.begin_log(std::move(*log), memory_log);
   }
@@ -79,8 +79,8 @@ Result<void> Engine::start() {
   files_.warn_of_damage();
   if (files_.pool_memory() != nullptr && files_.pool_memory()->loan_bytes() > 0) {
     const auto& tiers = setup_.machine.tiers;
-    const auto host = std::ranges::find(tiers, policy::Medium::host, &policy::TierSpec::medium);
-    const auto tier = static_cast<policy::TierIndex>(host - tiers.begin());
+    const auto host = std::ranges::find(tiers, planner::Medium::host, &planner::TierSpec::medium);
+    const auto tier = static_cast<planner::TierIndex>(host - tiers.begin());
     borrower_ = std::make_unique<Borrower>(*files_.pool_memory(), lending_, *seams_.device_of(host->node), tier,
                                            /*pinned=*/true, "memory of the node's pool", setup_.log);
     borrower_->start();
@@ -92,7 +92,7 @@ Result<void> Engine::start() {
 
 Result<void> Engine::close(const Interrupt& interrupted) {
   if (auto error = lifetime_.forked()) return *error;
-  const policy::Time until = setup_.close_timeout ? later(port_.now(), *setup_.close_timeout) : policy::kNever;
+  const planner::Time until = setup_.close_timeout ? later(port_.now(), *setup_.close_timeout) : planner::kNever;
   std::shared_ptr<Attached> attached;  // not destroyed with the mutex held
   Result<void> ended;
   if (!suspender_.settle([&] { return port_.now() >= until || (interrupted && interrupted()); }) && port_.now() < until)
@@ -120,7 +120,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   Result<void> result;
   try {
     const Durability all = setup_.durability == Durability::node ? Durability::storage : setup_.durability;
-    result = waits_.drain(locked, runtime::name_of(all), until, watched);  // an ephemeral store drops what is pending
+    result = waits_.drain(locked, options::name_of(all), until, watched);  // an ephemeral store drops what is pending
   } catch (...) {  // it can be closed again, and does not drain then if it is poisoned
     lifetime_.stop_closing(locked);
     throw;
@@ -162,7 +162,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   locked.unlock();
   if (setup_.pool) setup_.pool->memory.reset();  // leaves the node's pool, unless the application has memory of it
   neighbours_.forget_lenders();
-  const policy::Time left = std::clamp<policy::Time>(until - port_.now(), 0, kRecall.count());
+  const planner::Time left = std::clamp<planner::Time>(until - port_.now(), 0, kRecall.count());
   const auto returned = neighbours_.stop_lending(std::chrono::nanoseconds(left), interrupted);
   if (result) result = returned;
   return result;
@@ -174,15 +174,15 @@ Result<std::string> Engine::suspension_level(const std::optional<std::string>& l
   if (setup_.durability == Durability::ephemeral)
     return Error{Errc::unsupported,
                  "an ephemeral store outlives no process: suspend_on needs one that was opened with a durability"};
-  std::string chosen = level.value_or(std::string(runtime::name_of(setup_.durability)));
+  std::string chosen = level.value_or(std::string(options::name_of(setup_.durability)));
   if (auto known = waits_.check_durability(chosen); !known) return known.error();
   return chosen;
 }
 
-Result<void> Engine::drain(std::string_view level, policy::Time until, const Interrupt& interrupted) {
+Result<void> Engine::drain(std::string_view level, planner::Time until, const Interrupt& interrupted) {
   if (const auto attached = this->attached()) {
     std::optional<Seconds> left;
-    if (until != policy::kNever) left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - now())) * 1e-9);
+    if (until != planner::kNever) left = Seconds(static_cast<double>(std::max<planner::Time>(0, until - now())) * 1e-9);
     if (auto settled = attached->settle({}, left, interrupted); !settled) return settled;
   }
   Locked locked = port_.lock();
@@ -199,7 +199,7 @@ void Engine::log_suspension(const Result<void>& done) const {
 
 Result<void> Engine::lend(std::uint64_t bytes, Seconds within, const Interrupt& interrupted) {
   if (auto error = lifetime_.forked()) return *error;
-  if (auto possible = check_offer("bytes", bytes); !possible) return possible;
+  if (auto possible = options::check_offer("bytes", bytes); !possible) return possible;
   return neighbours_.lend(bytes, std::chrono::nanoseconds(nanoseconds(within)), interrupted);
 }
 
@@ -247,4 +247,4 @@ std::uint64_t Engine::pump_rounds() {
   return pump_.rounds(locked);
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -5,9 +5,9 @@
 #include "store/layout.hpp"
 #include "store/snapshot_reader.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
-using policy::Reason;
+using planner::Reason;
 
 namespace {
 
@@ -40,10 +40,10 @@ Result<void> Engine::prepare_restore(const Locked& locked, Request& request, con
 
 // `call` again, where it met bytes that another process was just replacing: what is durable is given, as of the call.
 template <class Call>
-auto Engine::until_settled(policy::HistoryId history, Version version, const RestoreOptions& options, Call&& call) {
+auto Engine::until_settled(planner::HistoryId history, Version version, const RestoreOptions& options, Call&& call) {
   if (!setup_.readonly) return call(options);
   RestoreOptions left = options;
-  const policy::Time begun = port_.now();
+  const planner::Time begun = port_.now();
   for (;;) {
     const storage::ObjectId before = recovery_.object_of(port_.lock(), history, version);
     auto result = call(left);
@@ -57,7 +57,7 @@ auto Engine::until_settled(policy::HistoryId history, Version version, const Res
   }
 }
 
-Result<void> Engine::restore(policy::HistoryId history, Version version, std::span<const Target> targets,
+Result<void> Engine::restore(planner::HistoryId history, Version version, std::span<const Target> targets,
                              const RestoreOptions& options, const Restored& restored) {
   if (auto error = lifetime_.forked()) return *error;
   return until_settled(history, version, options, [&](const RestoreOptions& left) -> Result<void> {
@@ -67,14 +67,14 @@ Result<void> Engine::restore(policy::HistoryId history, Version version, std::sp
   });
 }
 
-Result<void> Engine::restore_stored(policy::HistoryId history, Version version, std::span<const Target> targets,
+Result<void> Engine::restore_stored(planner::HistoryId history, Version version, std::span<const Target> targets,
                                     const RestoreOptions& options, bool look) {
   if (auto error = lifetime_.forked()) return *error;
   const auto done = restore_once(history, version, targets, options, look ? Reading::look : Reading::stored);
   return done ? Result<void>() : done.error();
 }
 
-Result<bool> Engine::restore_once(policy::HistoryId history, Version version, std::span<const Target> targets,
+Result<bool> Engine::restore_once(planner::HistoryId history, Version version, std::span<const Target> targets,
                                   const RestoreOptions& options, Reading reading) {
   const auto stream = streams_.resolve(options.stream);
   if (!stream) return stream.error();
@@ -95,16 +95,16 @@ Result<bool> Engine::restore_once(policy::HistoryId history, Version version, st
   CallTable::Entered entered(calls_, locked, request);
   const Timer timer(pump_, locked, options.timeout, request.changed);
   port_.submit(locked, history,
-               policy::event::Restore{request.id, version, options.keep || reading == Reading::look,
-                                      request.stream.has_value()});
-  if (hint) port_.submit(locked, history, policy::event::HintFront{version});
+               planner::event::Restore{request.id, version, options.keep || reading == Reading::look,
+                                       request.stream.has_value()});
+  if (hint) port_.submit(locked, history, planner::event::HintFront{version});
   calls_.run_until_answered(locked, request, &timer, options.interrupted);
   if (request.refused) return *request.refused;
   if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
   if (!request.answered) {
     entered.detach(shared, nullptr);
-    port_.submit(locked, history, policy::event::Submit{.request = request.id});
+    port_.submit(locked, history, planner::event::Submit{.request = request.id});
     catalog_.forget_if_gone(locked, history, version);
     return true;
   }
@@ -121,7 +121,7 @@ Result<bool> Engine::restore_once(policy::HistoryId history, Version version, st
   return true;
 }
 
-Result<Future> Engine::restore_async(policy::HistoryId history, Version version, std::span<const Target> targets,
+Result<Future> Engine::restore_async(planner::HistoryId history, Version version, std::span<const Target> targets,
                                      const RestoreOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
   if (options.stream) {
@@ -165,19 +165,19 @@ Result<Future> Engine::restore_async(policy::HistoryId history, Version version,
   waitable->in_hand = catalog_.in_hand(locked, history);
   calls_.add_background(locked, request);
   port_.submit(locked, history,
-               policy::event::Restore{.request = request->id, .version = version, .keep = options.keep});
+               planner::event::Restore{.request = request->id, .version = version, .keep = options.keep});
   if (waitable->ended && waitable->error) return *waitable->error;  // refused at once
   queues_.drain(locked);  // it may be a while before the planner hears anything else
   return Future(std::move(waitable));
 }
 
-Result<Loan> Engine::borrow(policy::HistoryId history, Version version, const RestoreOptions& options) {
+Result<Loan> Engine::borrow(planner::HistoryId history, Version version, const RestoreOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
   return until_settled(history, version, options,
                        [&](const RestoreOptions& left) { return borrow_once(history, version, left); });
 }
 
-Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, const RestoreOptions& options) {
+Result<Loan> Engine::borrow_once(planner::HistoryId history, Version version, const RestoreOptions& options) {
   if (auto usable = streams_.check(options.stream); !usable) return usable.error();
   Request request;
   request.history = history;
@@ -202,8 +202,8 @@ Result<Loan> Engine::borrow_once(policy::HistoryId history, Version version, con
   const CallTable::Entered entered(calls_, locked, request);
   const Timer timer(pump_, locked, options.timeout, request.changed);
   // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
-  const policy::Time timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
-  port_.submit(locked, history, policy::event::Borrow{request.id, version, timeout});
+  const planner::Time timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
+  port_.submit(locked, history, planner::event::Borrow{request.id, version, timeout});
   calls_.run_until_answered(locked, request, &timer, options.interrupted);
   if (!request.answered) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
@@ -239,7 +239,7 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
     if (*stream) streams_.finish(**stream);
     return {};
   }
-  const policy::event::Release release{hold.request, keep || hold.keep};
+  const planner::event::Release release{hold.request, keep || hold.keep};
   const bool lost = hold.data != nullptr && hold.tiers->lost(hold.place);
   auto handed = hand_backs_.hand_back(locked, hold, *stream, release, how.hold);
   if (handed && lost) {
@@ -259,7 +259,7 @@ void Engine::release_unordered(Loan::State& hold) {
   const bool finished = streams_.finish_unordered();
   Locked locked = port_.lock();
   if (!lifetime_.running(locked) || !finished) return;
-  const policy::event::Release release{hold.request, hold.keep};
+  const planner::event::Release release{hold.request, hold.keep};
   static_cast<void>(static_cast<bool>(hand_backs_.hand_back(locked, hold, {}, release, false)));
 }
 
@@ -269,4 +269,4 @@ void Engine::end_hold(Hold& hold) {
   hand_backs_.end_hold(locked, hold);
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

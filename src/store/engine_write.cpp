@@ -2,16 +2,16 @@
 #include "store/engine.hpp"
 #include "store/layout.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
-using policy::Reason;
+using planner::Reason;
 
 Error Engine::readonly_error() const {
   return {Errc::unsupported,
           "the store in " + setup_.directory.string() + " was opened with readonly: nothing can be written"};
 }
 
-std::optional<Error> Engine::not_writable(const Locked& locked, policy::HistoryId history) const {
+std::optional<Error> Engine::not_writable(const Locked& locked, planner::HistoryId history) const {
   if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
   if (setup_.readonly) return readonly_error();
   if (auto named = catalog_.check_name(locked, history); !named) return named.error();
@@ -19,14 +19,14 @@ std::optional<Error> Engine::not_writable(const Locked& locked, policy::HistoryI
 }
 
 // All of its bytes are in the store.
-void Engine::count_written(const Locked& locked, policy::CheckpointRef checkpoint, std::uint64_t bytes) {
+void Engine::count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes) {
   statistics_.count_checkpoint(locked, bytes);
   if (!lifetime_.closed(locked)) memory_.tiers().produced(bytes);
   catalog_.set_written(locked, checkpoint);
 }
 
 // Releases the mutex to warn.
-void Engine::warn_beneath(Locked& locked, policy::HistoryId history, Version version) {
+void Engine::warn_beneath(Locked& locked, planner::HistoryId history, Version version) {
   const auto text = recovery_.beneath(locked, history, version);
   if (!text || !setup_.log) return;
   locked.unlock();
@@ -34,7 +34,7 @@ void Engine::warn_beneath(Locked& locked, policy::HistoryId history, Version ver
   locked.lock();
 }
 
-Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, std::span<const Source> sources,
+Result<Future> Engine::checkpoint(planner::HistoryId history, Version version, std::span<const Source> sources,
                                   const CheckpointOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
   auto info = lay_out(sources, options.metadata, false);
@@ -67,11 +67,11 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   CallTable::Entered entered(calls_, locked, request);
   const Interrupt interrupted = files_.limited(options.timeout, options.interrupted);
   port_.submit(locked, history,
-               policy::event::Checkpoint{.request = request.id,
-                                         .version = version,
-                                         .bytes = request.bytes,
-                                         .timeout = nanoseconds(options.timeout),
-                                         .ordered = request.stream.has_value()});
+               planner::event::Checkpoint{.request = request.id,
+                                          .version = version,
+                                          .bytes = request.bytes,
+                                          .timeout = nanoseconds(options.timeout),
+                                          .ordered = request.stream.has_value()});
   if (!request.answered || request.answer.reason == Reason::ok) {
     Record& record = catalog_.add(locked, history, version);  // at once: another thread may ask for it already
     record.info = std::move(laid_out);
@@ -95,7 +95,7 @@ Result<Future> Engine::checkpoint(policy::HistoryId history, Version version, st
   return Future(std::move(waitable));
 }
 
-Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, std::span<const Source> regions,
+Result<Reservation> Engine::reserve(planner::HistoryId history, Version version, std::span<const Source> regions,
                                     const CheckpointOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
   if (auto usable = streams_.check(options.stream); !usable) return usable.error();
@@ -118,7 +118,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   const CallTable::Entered entered(calls_, locked, request);
   const Interrupt interrupted = files_.limited(options.timeout, options.interrupted);
   port_.submit(locked, history,
-               policy::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
+               planner::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
   if (!request.answered || request.answer.reason == Reason::ok) {
     Record& record = catalog_.add(locked, history, version);
     record.info = hold->info;
@@ -137,7 +137,7 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
   const Result<void> there = request.bytes > 0 ? memory_.await(locked, request, interrupted) : Result<void>();
   if (!there) {
     if (lifetime_.closed(locked)) return there.error();
-    port_.submit(locked, history, policy::event::Abandon{request.id});
+    port_.submit(locked, history, planner::event::Abandon{request.id});
     return files_.with_agent(there.error());
   }
   if (request.bytes > 0) hold->data = hold->tiers->at(hold->place);
@@ -146,10 +146,10 @@ Result<Reservation> Engine::reserve(policy::HistoryId history, Version version, 
 
 Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   if (auto error = lifetime_.forked()) return *error;
-  const policy::Time begun = port_.now();
+  const planner::Time begun = port_.now();
   auto stream = streams_.resolve_hand_back(how.stream);
   if (!stream) return stream.error();
-  if (hold.info->bytes == 0) stream = std::optional<platform::StreamId>();  // nothing to wait for
+  if (hold.info->bytes == 0) stream = std::optional<device::StreamId>();  // nothing to wait for
   auto sums = verifier_.sums_of(*hold.info, hold.data);
   Locked locked = port_.lock();
   const auto over = [&] { return lifetime_.closed(locked) || lifetime_.closing(locked); };
@@ -174,7 +174,7 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   }
   hold.ended = true;
   const HandBacks::End end =
-      there ? HandBacks::End(policy::event::Commit{.request = hold.request}) : policy::event::Abandon{hold.request};
+      there ? HandBacks::End(planner::event::Commit{.request = hold.request}) : planner::event::Abandon{hold.request};
   auto handed = hand_backs_.hand_back(locked, hold, *stream, end, how.hold && there, std::move(check));
   if (!there) {
     return Error{Errc::dropped,
@@ -194,7 +194,7 @@ void Engine::abandon(Reservation::State& hold) {
   const bool finished = hold.info->bytes == 0 || streams_.finish_unordered();
   const Locked locked = port_.lock();
   if (!lifetime_.running(locked) || !finished) return;
-  port_.submit(locked, hold.history, policy::event::Abandon{hold.request});
+  port_.submit(locked, hold.history, planner::event::Abandon{hold.request});
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -5,7 +5,7 @@
 #include "store/link_queues.hpp"
 #include "store/tokens.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 constexpr auto request_of = [](const auto& end) {
@@ -13,21 +13,21 @@ constexpr auto request_of = [](const auto& end) {
 };
 
 bool keeps(const HandBacks::End& end) {
-  const auto* const release = std::get_if<policy::event::Release>(&end);
+  const auto* const release = std::get_if<planner::event::Release>(&end);
   return release != nullptr && release->keep;
 }
 
 }  // namespace
 
-Result<void> HandBacks::hand_back(Locked& locked, Hold& hold, std::optional<platform::StreamId> stream, End end,
+Result<void> HandBacks::hand_back(Locked& locked, Hold& hold, std::optional<device::StreamId> stream, End end,
                                   bool held, std::shared_ptr<Check> check) {
   const std::uint64_t key = next_++;
   handed_back_.emplace(key, HandedBack{hold.history, hold.version, end, false, held, std::move(check)});
   if (held) hold.handed_back = key;
-  if (stream || (held && std::holds_alternative<policy::event::Release>(end))) {
+  if (stream || (held && std::holds_alternative<planner::event::Release>(end))) {
     port_.submit(
         locked, hold.history,
-        policy::event::Submit{.request = request_of(end), .keep = keeps(end), .by_stream = stream.has_value()});
+        planner::event::Submit{.request = request_of(end), .keep = keeps(end), .by_stream = stream.has_value()});
   }
   Result<void> followed;
   if (stream) {
@@ -48,9 +48,9 @@ void HandBacks::stream_done(const Locked& locked, std::uint64_t key, const Resul
   HandedBack& back = found->second;
   back.stream_done = true;
   if (back.check) back.check->settle();
-  const policy::HistoryId history = back.history;
-  const policy::RequestId request = request_of(back.end);
-  if (auto* const commit = std::get_if<policy::event::Commit>(&back.end); commit != nullptr && result) {
+  const planner::HistoryId history = back.history;
+  const planner::RequestId request = request_of(back.end);
+  if (auto* const commit = std::get_if<planner::event::Commit>(&back.end); commit != nullptr && result) {
     commit->in_use = back.held;
   } else if (commit != nullptr) {
     // What the application computed never was: the version was not written after all.
@@ -58,14 +58,14 @@ void HandBacks::stream_done(const Locked& locked, std::uint64_t key, const Resul
         locked, history, back.version,
         {Errc::lost, catalog_.key_text(locked, history, back.version) +
                          " was taken in stream order, and its bytes never came: " + result.error().message});
-    back.end = policy::event::Abandon{request};
+    back.end = planner::event::Abandon{request};
   }
   const End end = back.end;
   const bool held = back.held;
   if (!held) handed_back_.erase(found);
-  if (held && !std::holds_alternative<policy::event::Commit>(end)) {
+  if (held && !std::holds_alternative<planner::event::Commit>(end)) {
     // It ends with its handle: nothing ends by itself any more.
-    return port_.submit(locked, history, policy::event::Submit{.request = request, .keep = keeps(end)});
+    return port_.submit(locked, history, planner::event::Submit{.request = request, .keep = keeps(end)});
   }
   std::visit([&](const auto& what) { port_.submit(locked, history, what); }, end);
 }
@@ -77,13 +77,13 @@ void HandBacks::end_hold(const Locked& locked, Hold& hold) {
   HandedBack& back = found->second;
   back.held = false;
   if (!back.stream_done) return;
-  const policy::HistoryId history = back.history;
+  const planner::HistoryId history = back.history;
   const End end = back.end;
   handed_back_.erase(found);
-  if (const auto* const commit = std::get_if<policy::event::Commit>(&end)) {
-    return port_.submit(locked, history, policy::event::Release{.request = commit->request});
+  if (const auto* const commit = std::get_if<planner::event::Commit>(&end)) {
+    return port_.submit(locked, history, planner::event::Release{.request = commit->request});
   }
   std::visit([&](const auto& what) { port_.submit(locked, history, what); }, end);
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

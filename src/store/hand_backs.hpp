@@ -11,7 +11,7 @@
 #include "store/planner_port.hpp"
 #include "store/streams.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// What was committed or released and is still in use: by a stream, or by who holds its handle.
 ///
@@ -19,13 +19,13 @@ namespace ebb::runtime {
 /// 1. An end is submitted once: when its stream is done, and its handle has ended if that was held on to.
 class HandBacks {
  public:
-  using End = std::variant<policy::event::Commit, policy::event::Release, policy::event::Abandon>;
+  using End = std::variant<planner::event::Commit, planner::event::Release, planner::event::Abandon>;
   HandBacks(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Streams& streams, LinkQueues& queues)
       : port_(port), lifetime_(lifetime), catalog_(catalog), streams_(streams), queues_(queues) {}
 
   /// Submits `end` once `stream` (if any) has done what it holds now. `held`: the memory is in use until end_hold().
   /// `check`: of a commit, whose digest comes with the stream.
-  Result<void> hand_back(Locked& locked, Hold& hold, std::optional<platform::StreamId> stream, End end, bool held,
+  Result<void> hand_back(Locked& locked, Hold& hold, std::optional<device::StreamId> stream, End end, bool held,
                          std::shared_ptr<Check> check = {});
   /// The memory that was handed back with `held` is in use no longer.
   void end_hold(const Locked& locked, Hold& hold);
@@ -35,7 +35,7 @@ class HandBacks {
 
  private:
   struct HandedBack {
-    policy::HistoryId history = 0;
+    planner::HistoryId history = 0;
     Version version = 0;
     End end;  // when the stream is done
     bool stream_done = false, held = false;
@@ -51,4 +51,4 @@ class HandBacks {
   std::uint64_t next_ = 1;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

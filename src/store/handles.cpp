@@ -22,7 +22,7 @@ void quietly(End end) noexcept {
 }  // namespace
 
 Future::Future() = default;
-Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
+Future::Future(std::shared_ptr<store::Waitable> state) : state_(std::move(state)) {}
 
 bool Future::done(std::optional<std::string_view> level) const {
   return !state_ || state_->engine->waits().done(*state_, level);
@@ -56,7 +56,7 @@ std::shared_ptr<const void> Reservation::mapping() const { return state_ ? state
 std::size_t Reservation::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }
 std::span<std::byte> Reservation::region(std::uint32_t id) const {
   if (!state_) return {};
-  const RegionInfo& region = runtime::region_of(*state_->info, id);
+  const RegionInfo& region = store::region_of(*state_->info, id);
   return {state_->data + region.offset, region.bytes};
 }
 
@@ -93,7 +93,7 @@ const std::byte* Loan::data() const { return state_ ? state_->data : nullptr; }
 std::size_t Loan::bytes() const { return state_ ? static_cast<std::size_t>(state_->info->bytes) : 0; }
 std::span<const std::byte> Loan::region(std::uint32_t id) const {
   if (!state_) return {};
-  const RegionInfo& region = runtime::region_of(*state_->info, id);
+  const RegionInfo& region = store::region_of(*state_->info, id);
   return {state_->data + region.offset, region.bytes};
 }
 

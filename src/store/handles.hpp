@@ -6,7 +6,7 @@
 #include "planner/ids.hpp"
 #include "store/tiers.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 class Engine;
 
@@ -17,10 +17,10 @@ struct InHand {};
 /// What a Future looks at. The port's mutex guards everything but `engine`; CallTable::ended() is notified of changes.
 struct Waitable {
   std::shared_ptr<Engine> engine;
-  policy::HistoryId history = 0;
+  planner::HistoryId history = 0;
   std::shared_ptr<const InHand> in_hand;  // of that history
   Version version = 0;
-  policy::CheckpointRef checkpoint;
+  planner::CheckpointRef checkpoint;
   bool background = false;  // of restore_async, else of a checkpoint (whose call itself has ended)
   bool ended = false;
   bool listed = false;   // in the node's pool
@@ -33,23 +33,23 @@ struct Hold {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Tiers> tiers;
   std::shared_ptr<const CheckpointInfo> info;
-  policy::HistoryId history = 0;
+  planner::HistoryId history = 0;
   std::shared_ptr<const InHand> in_hand;  // of that history
   Version version = 0;
-  policy::CheckpointRef checkpoint;
-  policy::RequestId request = 0;  // of the call that was granted it
-  policy::Place place;            // where that is
+  planner::CheckpointRef checkpoint;
+  planner::RequestId request = 0;  // of the call that was granted it
+  planner::Place place;            // where that is
   std::byte* data = nullptr;
   bool ended = false;             // committed or released, and held on to
   std::uint64_t handed_back = 0;  // with `hold`, and not let go of yet: its key there
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store
 
 namespace ebb {
 
-struct Reservation::State : runtime::Hold {};
-struct Loan::State : runtime::Hold {
+struct Reservation::State : store::Hold {};
+struct Loan::State : store::Hold {
   bool keep = false;  // as it was borrowed: however it is given back
 };
 

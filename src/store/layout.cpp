@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
@@ -135,4 +135,4 @@ const RegionInfo& region_of(const CheckpointInfo& info, std::uint32_t id) {
                               " in this checkpoint: " + (ids.empty() ? "it has none" : "its regions are " + ids));
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

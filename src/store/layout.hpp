@@ -5,7 +5,7 @@
 
 #include "ebbtide/store.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 inline constexpr std::uint64_t kRegionAlignment = 256;
 
@@ -43,4 +43,4 @@ void for_each_part(std::span<const Piece> pieces, std::uint64_t offset, std::uin
 /// Where region `id` is; throws std::invalid_argument when there is none.
 const RegionInfo& region_of(const CheckpointInfo& info, std::uint32_t id);
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -9,7 +9,7 @@
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// The calls of lenders of memory (CacheMemory). A forked child is refused.
 ///
@@ -21,16 +21,16 @@ class Lending {
 
   using Terms = node::LoanSource::Terms;
   /// Before its memory is lent: LinkQueues::add_owner().
-  Result<void> add_owner(const std::shared_ptr<platform::Device>& owner);
-  Result<policy::SegmentId> lend(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory,
-                                 const Terms& terms = {});
-  bool extend(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes, const Terms& terms = {});
+  Result<void> add_owner(const std::shared_ptr<device::Device>& owner);
+  Result<planner::SegmentId> lend(planner::TierIndex tier, std::unique_ptr<cache::TierMemory> memory,
+                                  const Terms& terms = {});
+  bool extend(planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes, const Terms& terms = {});
   /// What this store may use of a lender's bandwidth from now on, in millionths.
-  void limit(policy::PartyId lender, std::uint32_t link);
-  bool recall(policy::TierIndex tier, policy::SegmentId segment, std::uint64_t bytes,
+  void limit(planner::PartyId lender, std::uint32_t link);
+  bool recall(planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes,
               std::optional<Seconds> within = {});
-  bool await_returned(policy::TierIndex tier, policy::SegmentId segment, Seconds timeout);
-  void lose(policy::TierIndex tier, policy::SegmentId segment);
+  bool await_returned(planner::TierIndex tier, planner::SegmentId segment, Seconds timeout);
+  void lose(planner::TierIndex tier, planner::SegmentId segment);
 
  private:
   PlannerPort& port_;
@@ -40,4 +40,4 @@ class Lending {
   CallTable& calls_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

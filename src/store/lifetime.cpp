@@ -6,21 +6,21 @@
 
 #include "base/wait_points.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
-constexpr policy::Time kLastWait = 1'000'000'000;  // for what is in flight when the time to drain is over
+constexpr planner::Time kLastWait = 1'000'000'000;  // for what is in flight when the time to drain is over
 
 }  // namespace
 
-policy::Time nanoseconds(Seconds timeout) {
+planner::Time nanoseconds(Seconds timeout) {
   const double value = timeout.count() * 1e9;
   if (!(value > 0)) return 0;
-  return value < 9e18 ? static_cast<policy::Time>(value) : policy::kNever;
+  return value < 9e18 ? static_cast<planner::Time>(value) : planner::kNever;
 }
 
-policy::Time later(policy::Time from, Seconds timeout) {
-  return from + std::min(nanoseconds(timeout), policy::kNever - from);
+planner::Time later(planner::Time from, Seconds timeout) {
+  return from + std::min(nanoseconds(timeout), planner::kNever - from);
 }
 
 Lifetime::Lifetime(const PlannerPort& port) : port_(port), process_(::getpid()) {}
@@ -64,14 +64,14 @@ void Lifetime::set_ended(const Locked& /*locked*/) {
   phases_.notify_all();
 }
 
-bool Lifetime::await(Locked& locked, policy::Time until, const std::function<bool()>& over) {
-  if (until == policy::kNever) {
+bool Lifetime::await(Locked& locked, planner::Time until, const std::function<bool()>& over) {
+  if (until == planner::kNever) {
     EBB_WAIT(close_drains, quiet_.wait(locked.native(), over));
     return true;
   }
-  const std::chrono::nanoseconds left(std::max<policy::Time>(kLastWait, until - port_.now()));
+  const std::chrono::nanoseconds left(std::max<planner::Time>(kLastWait, until - port_.now()));
   EBB_WAIT(close_in_time, quiet_.wait_for(locked.native(), left, over));
   return over();
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

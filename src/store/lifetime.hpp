@@ -8,7 +8,7 @@
 #include "ebbtide/store.hpp"
 #include "store/planner_port.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// How often a call that waits asks whether it is to go on.
 inline constexpr auto kInterruptEvery = std::chrono::milliseconds(50);
@@ -21,9 +21,9 @@ inline bool asked_to_stop(Locked& locked, const Interrupt& interrupted) {
   return asked;
 }
 
-/// `timeout` from `from` on; policy::kNever when that is beyond all times.
-policy::Time nanoseconds(Seconds timeout);
-policy::Time later(policy::Time from, Seconds timeout);
+/// `timeout` from `from` on; planner::kNever when that is beyond all times.
+planner::Time nanoseconds(Seconds timeout);
+planner::Time later(planner::Time from, Seconds timeout);
 
 /// A store's phases, and the count of what runs without the mutex.
 ///
@@ -62,7 +62,7 @@ class Lifetime {
   }
   bool idle(const Locked& /*locked*/) const { return in_flight_ == 0; }
   /// Waits until over(), but no longer than `until` or a moment, whichever is later. False: it is not over.
-  bool await(Locked& locked, policy::Time until, const std::function<bool()>& over);
+  bool await(Locked& locked, planner::Time until, const std::function<bool()>& over);
   void wake(const Locked& /*locked*/) { quiet_.notify_all(); }
 
  private:
@@ -101,4 +101,4 @@ class InFlight {
   bool goes_on_ = false;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -13,21 +13,21 @@
 #include "store/tokens.hpp"
 #include "store/verifier.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 namespace {
 
 // On whose streams a link's copies are made. What touches the application's device is made on its own, so that the
 // application's streams can be ordered after it.
-platform::Device* device_of(const Seams& seams, const policy::Machine& machine, const policy::LinkSpec& link) {
-  platform::Device* const from = seams.device_of(link.from).get();
-  platform::Device* const to = seams.device_of(link.to).get();
-  const auto is_host = [&](policy::NodeIndex node) {
-    return std::ranges::none_of(machine.tiers, [&](const policy::TierSpec& tier) {
-      return tier.node == node && tier.medium != policy::Medium::host;
+device::Device* device_of(const options::Seams& seams, const planner::Machine& machine, const planner::LinkSpec& link) {
+  device::Device* const from = seams.device_of(link.from).get();
+  device::Device* const to = seams.device_of(link.to).get();
+  const auto is_host = [&](planner::NodeIndex node) {
+    return std::ranges::none_of(machine.tiers, [&](const planner::TierSpec& tier) {
+      return tier.node == node && tier.medium != planner::Medium::host;
     });
   };
-  platform::Device* const own = seams.device.get();
+  device::Device* const own = seams.device.get();
   if (from == own && is_host(link.from)) return to;
   if (to == own && is_host(link.to)) return from;
   return from == to ? from : own;
@@ -35,19 +35,19 @@ platform::Device* device_of(const Seams& seams, const policy::Machine& machine, 
 
 }  // namespace
 
-Result<void> LinkQueues::create(const Seams& seams) {
-  const policy::Machine& machine = port_.machine();
+Result<void> LinkQueues::create(const options::Seams& seams) {
+  const planner::Machine& machine = port_.machine();
   struct Streams {
-    platform::Device* device;
+    device::Device* device;
     std::vector<Lane*> lanes;
   };
   std::vector<Streams> devices{{seams.device.get(), {}}};  // the application's first
   lanes_.resize(machine.links.size());
   for (std::size_t l = 0; l < machine.links.size(); ++l) {
-    const policy::LinkSpec& link = machine.links[l];
-    if (policy::on_file(machine, link.from) || policy::on_file(machine, link.to)) continue;
-    platform::Device* const device = device_of(seams, machine, link);
-    if (link.from == policy::kApplication || link.to == policy::kApplication) {  // the calls' own
+    const planner::LinkSpec& link = machine.links[l];
+    if (planner::on_file(machine, link.from) || planner::on_file(machine, link.to)) continue;
+    device::Device* const device = device_of(seams, machine, link);
+    if (link.from == planner::kApplication || link.to == planner::kApplication) {  // the calls' own
       if (device == seams.device.get()) continue;
       return Error{Errc::unsupported,
                    "the link " + link.name + " joins the application with another device than its own"};
@@ -55,8 +55,8 @@ Result<void> LinkQueues::create(const Seams& seams) {
     auto found = std::ranges::find(devices, device, &Streams::device);
     if (found == devices.end()) found = devices.insert(found, {device, {}});
     found->lanes.push_back(&lanes_[l]);
-    if (link.to == policy::kHost) lanes_[l].of_host = 0;
-    if (link.from == policy::kHost) lanes_[l].of_host = 1;
+    if (link.to == planner::kHost) lanes_[l].of_host = 0;
+    if (link.from == planner::kHost) lanes_[l].of_host = 1;
   }
   for (const auto& [device, lanes] : devices) {
     auto engine = transfer::CopyEngine::create(
@@ -72,7 +72,7 @@ Result<void> LinkQueues::create(const Seams& seams) {
   return {};
 }
 
-Result<void> LinkQueues::add_owner(const std::shared_ptr<platform::Device>& device) {
+Result<void> LinkQueues::add_owner(const std::shared_ptr<device::Device>& device) {
   const auto known = [&] { return std::ranges::find(owners_, device, &Owner::device) != owners_.end(); };
   {
     const Locked locked = port_.lock();
@@ -92,8 +92,8 @@ void LinkQueues::stop() {
   owners_.clear();
 }
 
-void LinkQueues::dispatch(const Locked& locked, const policy::Command& command) {
-  using policy::Endpoint;
+void LinkQueues::dispatch(const Locked& locked, const planner::Command& command) {
+  using planner::Endpoint;
   calls_.set_unsent(locked, command.id);
   memory_.want(command);
   if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
@@ -173,11 +173,11 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
   }
 }
 
-bool LinkQueues::in_file(const policy::Place& place) const {
-  return place.at.kind == policy::Endpoint::tier && !port_.in_memory(place.at.index);
+bool LinkQueues::in_file(const planner::Place& place) const {
+  return place.at.kind == planner::Endpoint::tier && !port_.in_memory(place.at.index);
 }
 
-LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane, const policy::Command& command) {
+LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane, const planner::Command& command) {
   Handover order;
   order.command = command;
   order.put = in_file(command.to);
@@ -212,8 +212,8 @@ void LinkQueues::choose_engine(const Locked& locked, const Lane& lane, Handover&
   order.engine = lane.engine;
   order.stream = lane.stream;
   if (!lane.of_host || order.comparison) return;
-  for (const policy::Place* place : {&order.command.from, &order.command.to}) {
-    const platform::Device* const device = memory_.owner(locked, *place);
+  for (const planner::Place* place : {&order.command.from, &order.command.to}) {
+    const device::Device* const device = memory_.owner(locked, *place);
     const auto owner = std::ranges::find(owners_, device, [](const Owner& one) { return one.device.get(); });
     if (owner == owners_.end()) continue;
     order.engine = owner->engine.get();
@@ -228,7 +228,7 @@ Result<void> LinkQueues::hand_over(Lane& lane, const Handover& order) {
 
 Result<void> LinkQueues::hand_over_copy(Lane& lane, const Handover& order) {
   const Tiers& tiers = memory_.tiers();
-  const policy::Command& command = order.command;
+  const planner::Command& command = order.command;
   lane.parts.clear();
   tiers.for_each_part(command.from, command.to, command.length, [&](std::uint64_t offset, std::uint64_t bytes) {
     lane.parts.push_back({tiers.at(command.to) + offset, tiers.at(command.from) + offset, bytes});
@@ -248,13 +248,13 @@ Result<void> LinkQueues::hand_over_copy(Lane& lane, const Handover& order) {
 
 Result<void> LinkQueues::hand_over_to_file(const Handover& order) {
   const Tiers& tiers = memory_.tiers();
-  const policy::Command& command = order.command;
+  const planner::Command& command = order.command;
   if (order.refused) return *order.refused;
   if (!order.put) {
     return files_.storage().get(command.id, order.object, command.from.offset, tiers.at(command.to), command.length);
   }
   if (order.comparison) {  // from ordinary memory
-    if (auto same = verifier_.compare(*order.comparison->check, platform::kInlineStream); !same) return same;
+    if (auto same = verifier_.compare(*order.comparison->check, device::kInlineStream); !same) return same;
   }
   if (order.description) {
     if (auto begun = files_.persistent()->begin(order.object, order.description); !begun) return begun;
@@ -265,7 +265,7 @@ Result<void> LinkQueues::hand_over_to_file(const Handover& order) {
 
 // --- completion ----------------------------------------------------------------------------------------------------
 
-void LinkQueues::begin_move(const Locked& /*locked*/, const policy::Command& command, bool copies,
+void LinkQueues::begin_move(const Locked& /*locked*/, const planner::Command& command, bool copies,
                             std::shared_ptr<Comparison> comparison) {
   Moving moving{command, copies, std::move(comparison)};
   if (spare_) {
@@ -278,9 +278,9 @@ void LinkQueues::begin_move(const Locked& /*locked*/, const policy::Command& com
   if (copies) memory_.tiers().begin_copy(command);
 }
 
-void LinkQueues::complete(const Locked& locked, policy::CommandId command, const Result<void>& result) {
+void LinkQueues::complete(const Locked& locked, planner::CommandId command, const Result<void>& result) {
   calls_.set_sent(locked, command);
-  policy::event::Failed failed{.command = command};
+  planner::event::Failed failed{.command = command};
   const auto found = moving_.find(command);
   if (!result) failed.cause = cause_of(locked, found == moving_.end() ? nullptr : &found->second, result.error());
   if (found != moving_.end()) {
@@ -290,14 +290,14 @@ void LinkQueues::complete(const Locked& locked, policy::CommandId command, const
     spare_.mapped().comparison.reset();
   }
   if (result)
-    port_.submit(locked, 0, policy::event::Finished{command});
+    port_.submit(locked, 0, planner::event::Finished{command});
   else
     port_.submit(locked, 0, failed);
 }
 
 // What an error said is kept for the checkpoint's future. `moving` null: the command never began.
-policy::event::Failed::Cause LinkQueues::cause_of(const Locked& locked, const Moving* moving, const Error& error) {
-  using policy::event::Failed;
+planner::event::Failed::Cause LinkQueues::cause_of(const Locked& locked, const Moving* moving, const Error& error) {
+  using planner::event::Failed;
   const bool reads = moving != nullptr && in_file(moving->command.from);
   if (Record* const record = moving == nullptr ? nullptr : catalog_.find(locked, moving->command.checkpoint)) {
     record->trouble = std::make_unique<const Error>(error);
@@ -337,11 +337,11 @@ void LinkQueues::on_carried(transfer::Token token) {
   Locked locked = port_.lock();
   if (!lifetime_.running(locked)) return;
   try {
-    port_.submit(locked, 0, policy::event::Carried{token});
+    port_.submit(locked, 0, planner::event::Carried{token});
     drain(locked);
   } catch (const std::exception& error) {
     port_.poison(locked, error);
   }
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

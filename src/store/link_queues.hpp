@@ -18,7 +18,7 @@ namespace ebb::storage {
 struct Description;
 }
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// A queue for each link, and what its engine is at.
 ///
@@ -40,17 +40,17 @@ class LinkQueues {
         calls_(calls),
         hand_backs_(hand_backs) {}
   /// Before any thread is there. Error: the device's.
-  Result<void> create(const Seams& seams);
+  Result<void> create(const options::Seams& seams);
   /// Reports all that is under way; then no engine moves anything between memories.
   void stop();
   /// From now on copies between memory that this device lends and the host are made on its own streams. Errors: those
   /// of making them, closed.
-  Result<void> add_owner(const std::shared_ptr<platform::Device>& device);
+  Result<void> add_owner(const std::shared_ptr<device::Device>& device);
   /// The engine of the application's device.
   transfer::CopyEngine& copies() { return *engines_.front(); }
 
   /// A command of the planner's: to its link's queue, or to the call whose copy it is.
-  void dispatch(const Locked& locked, const policy::Command& command);
+  void dispatch(const Locked& locked, const planner::Command& command);
   void clear(const Locked& locked);
   /// Something can be handed over, and no thread is at it.
   bool has_ready(const Locked& locked) const;
@@ -59,10 +59,10 @@ class LinkQueues {
 
   /// A command has begun, between memories (`copies`) or with a file. Its source is to be compared with what was
   /// committed, if there is a comparison.
-  void begin_move(const Locked& locked, const policy::Command& command, bool copies,
+  void begin_move(const Locked& locked, const planner::Command& command, bool copies,
                   std::shared_ptr<Comparison> comparison);
   /// A command's end, for the planner.
-  void complete(const Locked& locked, policy::CommandId command, const Result<void>& result);
+  void complete(const Locked& locked, planner::CommandId command, const Result<void>& result);
   /// On an engine's thread.
   void on_done(transfer::Token token, const Result<void>& result);
   /// On the file engine's thread, as the end of a write: the disk has its next work at once, while this is checked.
@@ -70,12 +70,12 @@ class LinkQueues {
 
  private:
   struct Moving {
-    policy::Command command;
+    planner::Command command;
     bool copies = false;
     std::shared_ptr<Comparison> comparison;
   };
   struct Handover {
-    policy::Command command;
+    planner::Command command;
     transfer::CopyEngine* engine = nullptr;  // null: a file's
     unsigned stream = 0;
     storage::ObjectId object = 0;  // of a file's transfer
@@ -86,7 +86,7 @@ class LinkQueues {
   };
   // A link between tiers: what the planner has ordered and no engine has taken yet.
   struct Lane {
-    std::deque<policy::Command> queue;
+    std::deque<planner::Command> queue;
     bool draining = false;  // one thread hands its commands over: `orders` and `parts` are that thread's
     std::vector<Handover> orders;
     std::vector<transfer::Part> parts;
@@ -96,18 +96,18 @@ class LinkQueues {
   };
   // A device that lends memory; its copies to the host, and from it.
   struct Owner {
-    std::shared_ptr<platform::Device> device;
+    std::shared_ptr<device::Device> device;
     std::unique_ptr<transfer::CopyEngine> engine;
   };
-  using Failures = std::vector<std::pair<policy::CommandId, Error>>;
+  using Failures = std::vector<std::pair<planner::CommandId, Error>>;
   bool ready(const Locked& locked, const Lane& lane) const;
-  Handover prepare(const Locked& locked, const Lane& lane, const policy::Command& command);
+  Handover prepare(const Locked& locked, const Lane& lane, const planner::Command& command);
   void drain_lane(Locked& locked, Lane& lane);
   Result<void> hand_over(Lane& lane, const Handover& order);
   Result<void> hand_over_copy(Lane& lane, const Handover& order);
   Result<void> hand_over_to_file(const Handover& order);
-  policy::event::Failed::Cause cause_of(const Locked& locked, const Moving* moving, const Error& error);
-  bool in_file(const policy::Place& place) const;
+  planner::event::Failed::Cause cause_of(const Locked& locked, const Moving* moving, const Error& error);
+  bool in_file(const planner::Place& place) const;
   void choose_engine(const Locked& locked, const Lane& lane, Handover& order) const;
 
   PlannerPort& port_;
@@ -120,10 +120,10 @@ class LinkQueues {
   HandBacks& hand_backs_;
   std::vector<std::unique_ptr<transfer::CopyEngine>> engines_;  // one for each device; constant until stop()
   // By the port's mutex; a lane's orders by the thread that drains it.
-  std::vector<Lane> lanes_;                               // by link
-  std::vector<Owner> owners_;                             // none goes before stop()
-  std::unordered_map<policy::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
-  decltype(moving_)::node_type spare_;                    // a node of moving_ for the next command
+  std::vector<Lane> lanes_;                                // by link
+  std::vector<Owner> owners_;                              // none goes before stop()
+  std::unordered_map<planner::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
+  decltype(moving_)::node_type spare_;                     // a node of moving_ for the next command
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

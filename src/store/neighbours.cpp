@@ -5,10 +5,10 @@
 #include <cmath>
 #include <unistd.h>
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
-node::NodeSeams node_seams(const Seams& seams) { return seams.node ? *seams.node : node::NodeSeams::usual(); }
+node::NodeSeams node_seams(const options::Seams& seams) { return seams.node ? *seams.node : node::NodeSeams::usual(); }
 
 std::uint32_t next_number() {
   static std::atomic<std::uint32_t> last{0};
@@ -17,12 +17,12 @@ std::uint32_t next_number() {
 
 // In millionths, at least one.
 std::uint32_t link_of(double share) {
-  return std::max(1u, static_cast<std::uint32_t>(std::lround(share * policy::kWholeLink)));
+  return std::max(1u, static_cast<std::uint32_t>(std::lround(share * planner::kWholeLink)));
 }
 
 }  // namespace
 
-Neighbours::Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup)
+Neighbours::Neighbours(Lending& lending, const options::Seams& seams, const options::EngineSetup& setup)
     : lending_(lending), seams_(seams), setup_(setup), number_(next_number()) {}
 
 Result<void> Neighbours::start() {
@@ -37,9 +37,9 @@ Result<void> Neighbours::start() {
   return {};
 }
 
-Result<std::shared_ptr<platform::PeerFabric>> Neighbours::fabric() {
+Result<std::shared_ptr<device::PeerFabric>> Neighbours::fabric() {
   if (!fabric_) {
-    auto made = platform::make_peer_fabric(*seams_.device);
+    auto made = device::make_peer_fabric(*seams_.device);
     if (!made) return made.error();
     fabric_ = std::move(*made);
   }
@@ -74,9 +74,9 @@ Result<void> Neighbours::start_borrowing() {
     lenders_ = std::move(*lenders);
   }
   const auto& tiers = setup_.machine.tiers;
-  const auto peer = std::ranges::find(tiers, kPeerTier, &policy::TierSpec::name);
+  const auto peer = std::ranges::find(tiers, options::kPeerTier, &planner::TierSpec::name);
   borrower_ = std::make_unique<Borrower>(*lenders_, lending_, *seams_.device,
-                                         static_cast<policy::TierIndex>(peer - tiers.begin()), /*pinned=*/false,
+                                         static_cast<planner::TierIndex>(peer - tiers.begin()), /*pinned=*/false,
                                          "memory that another process lends", setup_.log);
   borrower_->start();
   return {};
@@ -97,16 +97,16 @@ std::optional<LeaseStats> Neighbours::stats() const {
   const std::lock_guard lock(mutex_);
   if (!lender_ && !lenders_) return {};
   LeaseStats stats;
-  const auto add = [&](pid_t lender, pid_t borrower, std::uint64_t bytes, policy::LeaseState state) {
-    stats.leases.push_back({lender, borrower, bytes, policy::name_of(state)});
+  const auto add = [&](pid_t lender, pid_t borrower, std::uint64_t bytes, planner::LeaseState state) {
+    stats.leases.push_back({lender, borrower, bytes, planner::name_of(state)});
   };
   if (lender_) {
     const leases::LenderState now = lender_->state();
     stats.offered = now.offered;
-    stats.share = policy::share_of(now.link);
+    stats.share = planner::share_of(now.link);
     for (const leases::LeaseRow& lease : now.leases) {
       stats.lent += lease.bytes;
-      if (lease.state == policy::LeaseState::overdue) stats.overdue += lease.bytes;
+      if (lease.state == planner::LeaseState::overdue) stats.overdue += lease.bytes;
       add(::getpid(), lease.borrower, lease.bytes, lease.state);
     }
   }
@@ -141,4 +141,4 @@ Result<void> Neighbours::stop_lending(std::chrono::nanoseconds within, const Int
   return lender ? lender->offer(0, within, interrupted) : Result<void>();
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

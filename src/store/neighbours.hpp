@@ -11,13 +11,13 @@
 #include "options/defaults.hpp"
 #include "store/borrower.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Thread safety: lend() and stats() may be called from any thread; start() and the rest by the one that opens or
 /// closes the store. mutex_ guards what is not constant, and is not held while memory is waited for.
 class Neighbours {
  public:
-  Neighbours(Lending& lending, const Seams& seams, const EngineSetup& setup);
+  Neighbours(Lending& lending, const options::Seams& seams, const options::EngineSetup& setup);
   /// Called once the store is open. Errors of lending: unsupported (this device's memory cannot be lent), those of
   /// leases::Lender. A store that cannot borrow here goes on without, and says so.
   Result<void> start();
@@ -32,15 +32,15 @@ class Neighbours {
   Result<void> stop_lending(std::chrono::nanoseconds within, const Interrupt& interrupted);
 
  private:
-  Result<std::shared_ptr<platform::PeerFabric>> fabric();
+  Result<std::shared_ptr<device::PeerFabric>> fabric();
   Result<void> start_lending(std::uint64_t bytes);
   Result<void> start_borrowing();
 
   Lending& lending_;
-  const Seams& seams_;
-  const EngineSetup& setup_;
+  const options::Seams& seams_;
+  const options::EngineSetup& setup_;
   const std::uint32_t number_;  // of the store in its process
-  std::shared_ptr<platform::PeerFabric> fabric_;
+  std::shared_ptr<device::PeerFabric> fabric_;
   mutable std::mutex mutex_;
   bool closed_ = false;
   std::shared_ptr<leases::Lender> lender_;
@@ -48,4 +48,4 @@ class Neighbours {
   std::unique_ptr<Borrower> borrower_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

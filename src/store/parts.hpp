@@ -1,7 +1,7 @@
 #pragma once
 // The parts of an open store, which know one another by reference; Engine owns them.
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 class ApplicationCopies;  // copies from and to the application's memory
 class BackgroundWorker;   // the thread that serves restore_async
@@ -24,8 +24,7 @@ class Verifier;           // whether bytes are what was given
 class Waits;              // calls that only wait
 
 class Timer;
-struct EngineSetup;
 struct FileObject;
 struct Request;
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -11,7 +11,7 @@
 #include "store/link_queues.hpp"
 #include "store/pump_thread.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 constexpr std::uint64_t kMostBlock = 64 << 10;
@@ -22,17 +22,17 @@ transfer::FileEngineOptions::Kind kind_of(Io io) {
 }
 
 // The longest power of two that every range put to a file is a multiple of.
-std::uint32_t block_of(const policy::Machine& machine) {
+std::uint32_t block_of(const planner::Machine& machine) {
   std::uint64_t all = kMostBlock | machine.ring_slot;
-  for (const policy::LinkSpec& link : machine.links) all |= link.chunk;
+  for (const planner::LinkSpec& link : machine.links) all |= link.chunk;
   return static_cast<std::uint32_t>(std::min(kMostBlock, all & ~(all - 1)));
 }
 
 // The longest range that a command puts to a file at once.
-std::uint64_t longest_put(const policy::Machine& machine) {
+std::uint64_t longest_put(const planner::Machine& machine) {
   std::uint64_t longest = 0;
-  for (const policy::LinkSpec& link : machine.links) {
-    if (policy::on_file(machine, link.to)) longest = std::max(longest, link.chunk);
+  for (const planner::LinkSpec& link : machine.links) {
+    if (planner::on_file(machine, link.to)) longest = std::max(longest, link.chunk);
   }
   return longest;
 }
@@ -43,7 +43,7 @@ std::uint64_t longest_put(const policy::Machine& machine) {
 
 Result<void> Persistence::open() {
   const auto& tiers = setup_.machine.tiers;
-  const auto files = std::ranges::count(tiers, policy::Medium::file, &policy::TierSpec::medium);
+  const auto files = std::ranges::count(tiers, planner::Medium::file, &planner::TierSpec::medium);
   if (files == 0) return {};
   if (files > 1) throw std::logic_error("more than one file tier");
   if (pooled_ != nullptr) {
@@ -82,7 +82,7 @@ storage::PersistentOptions Persistence::persistent_options() const {
 
 Result<void> Persistence::join_pool() {
   if (!setup_.pool) return {};
-  PoolSetup& pool = *setup_.pool;
+  options::PoolSetup& pool = *setup_.pool;
   const node::NodeSeams seams = seams_.node ? *seams_.node : node::NodeSeams::usual();
   const node::PoolOptions options{pool.job, pool.rank, setup_.local_ranks, pool.budget, pool.chunk_bytes, pool.program};
   if (setup_.durability == Durability::ephemeral) {
@@ -140,7 +140,7 @@ Result<void> Persistence::refuse_persistent_store() const {
   const auto store = storage::find_store(*seams_.files, setup_.directory);
   if (!store) return store.error();
   if (!*store) return {};
-  const std::string level(name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
+  const std::string level(options::name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
   return Error{Errc::invalid_argument, "directory=\"" + setup_.directory.string() + "\" is a store of durability \"" +
                                            level + "\": give durability=\"" + level +
                                            "\" to add to it, readonly to look at it, or "
@@ -168,9 +168,9 @@ void Persistence::leave(const Locked& /*locked*/) {
   if (pooled_ != nullptr) pooled_->leave();
 }
 
-bool Persistence::stop(policy::Time until) {
+bool Persistence::stop(planner::Time until) {
   if (!storage_) return true;
-  if (until != policy::kNever) {
+  if (until != planner::kNever) {
     stopping_ = std::thread([this] {
       storage_->stop();
       const Locked locked = port_.lock();
@@ -201,15 +201,15 @@ bool Persistence::stop(policy::Time until) {
 
 // --- objects -------------------------------------------------------------------------------------------------------
 
-void Persistence::withdraw_dropped(const Locked& locked, policy::HistoryId history, std::optional<Version> version) {
+void Persistence::withdraw_dropped(const Locked& locked, planner::HistoryId history, std::optional<Version> version) {
   if (pooled_ == nullptr) return;
-  for (const policy::CheckpointRef checkpoint : catalog_.pending(locked, history, version)) {
+  for (const planner::CheckpointRef checkpoint : catalog_.pending(locked, history, version)) {
     const Record* const record = catalog_.find(locked, checkpoint);
     if (!catalog_.live(locked, *record)) pooled_->withdraw(record->object.id);
   }
 }
 
-void Persistence::release(const Locked& locked, const policy::Freed& freed) {
+void Persistence::release(const Locked& locked, const planner::Freed& freed) {
   const FileObject object = catalog_.take_object(locked, freed.checkpoint);
   if (object.id == 0) return;  // none of its chunks was handed over
   if ((freed.failed || object.leave) && persistent_ != nullptr)
@@ -221,9 +221,9 @@ void Persistence::release(const Locked& locked, const policy::Freed& freed) {
 // The planner counts all that was freed; the storage says how much of that is on the disk still.
 void Persistence::report_unreleased(const Locked& locked) {
   if (!port_.machine().releases_later || persistent_ == nullptr || !lifetime_.running(locked)) return;
-  const auto file = static_cast<policy::TierIndex>(port_.machine().tiers.size() - 1);
-  const policy::Bytes bytes = persistent_->unreleased();
-  if (port_.planner(locked).use(file).unreleased != bytes) port_.submit(locked, 0, policy::event::Unreleased{bytes});
+  const auto file = static_cast<planner::TierIndex>(port_.machine().tiers.size() - 1);
+  const planner::Bytes bytes = persistent_->unreleased();
+  if (port_.planner(locked).use(file).unreleased != bytes) port_.submit(locked, 0, planner::event::Unreleased{bytes});
 }
 
 std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked,
@@ -233,7 +233,7 @@ std::shared_ptr<const storage::Description> Persistence::description_of(const Lo
       storage::Description{catalog_.name_of(locked, record.history), record.version, *record.info});
 }
 
-void Persistence::store_empty(Locked& locked, policy::CheckpointRef checkpoint) {
+void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint) {
   if (persistent_ == nullptr || !lifetime_.running(locked)) return;
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
@@ -306,7 +306,7 @@ void Persistence::set_not_durable(const Locked& locked, Record& record, const Er
   if (const auto future = record.future.lock()) future->error = *record.not_durable;
 }
 
-void Persistence::note_checkpoint(const Locked& /*locked*/, policy::Time begun) {
+void Persistence::note_checkpoint(const Locked& /*locked*/, planner::Time begun) {
   if (pooled_ == nullptr) return;
   if (!burst_.open) burst_ = {.begun = begun, .open = true};
   burst_.returned = port_.now();
@@ -321,7 +321,7 @@ std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const
   const auto found = pool_memory_ != nullptr ? node_counters() : last_counters_;
   if (!found) return {};
   const node::NodeCounters& now = *found;
-  const auto seconds = [](policy::Time from, policy::Time to) {
+  const auto seconds = [](planner::Time from, planner::Time to) {
     return to > from ? static_cast<double>(to - from) * 1e-9 : 0.0;
   };
   return NodeStats{.bytes_handed_over = now.bytes_handed_over,
@@ -372,14 +372,14 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
   }
 }
 
-void Persistence::submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable) {
+void Persistence::submit_durable(const Locked& locked, planner::CheckpointRef checkpoint, bool durable) {
   const Record* const record = catalog_.find(locked, checkpoint);
   if (!lifetime_.running(locked)) return;
   if (record == nullptr || !catalog_.live(locked, *record)) return;
   if (durable)
-    port_.submit(locked, record->history, policy::event::Durable{record->version});
+    port_.submit(locked, record->history, planner::event::Durable{record->version});
   else
-    port_.submit(locked, record->history, policy::event::NotDurable{record->version});
+    port_.submit(locked, record->history, planner::event::NotDurable{record->version});
 }
 
 Result<void> Persistence::check_names(Locked& locked) {
@@ -387,13 +387,13 @@ Result<void> Persistence::check_names(Locked& locked) {
   return persistent_->check_files_exist();
 }
 
-Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::optional<Version> version,
+Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std::optional<Version> version,
                                 std::string_view level, const Timer& timer, const Interrupt& interrupted) {
   const bool listed = level == "node";
-  std::vector<policy::CheckpointRef> waited = catalog_.pending(locked, history, version);
+  std::vector<planner::CheckpointRef> waited = catalog_.pending(locked, history, version);
   if (listed) {  // also what has not been handed over yet
     waited.clear();
-    catalog_.for_each_written(locked, history, [&](Version one, policy::CheckpointRef checkpoint) {
+    catalog_.for_each_written(locked, history, [&](Version one, planner::CheckpointRef checkpoint) {
       if (!version || one == *version) waited.push_back(checkpoint);
     });
   }
@@ -402,7 +402,7 @@ Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::
     if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
     return check_names(locked);
   }
-  const auto pending = [&](const policy::CheckpointRef& checkpoint) {
+  const auto pending = [&](const planner::CheckpointRef& checkpoint) {
     const Record* const record = catalog_.find(locked, checkpoint);
     return record != nullptr && record->durability == Record::Durability::pending && !(listed && record->listed) &&
            catalog_.live(locked, *record);
@@ -410,7 +410,7 @@ Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::
   const auto failed = [&](const Record* record) {
     return record != nullptr && record->not_durable && !(listed && record->listed);
   };
-  const std::vector<policy::CheckpointRef> all = listed ? waited : std::vector<policy::CheckpointRef>();
+  const std::vector<planner::CheckpointRef> all = listed ? waited : std::vector<planner::CheckpointRef>();
   bool stop = false;
   const auto over = [&] {
     while (!waited.empty()) {
@@ -444,10 +444,10 @@ Result<void> Persistence::await(Locked& locked, policy::HistoryId history, std::
 }
 
 // Which checkpoints a wait is still for: "version 3", "version 3 and 5 more".
-std::string Persistence::waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version) {
+std::string Persistence::waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version) {
   if (version) return catalog_.key_text(locked, history, *version);
-  const policy::Planner& planner = port_.planner(locked);
-  const auto file = static_cast<policy::TierIndex>(port_.machine().tiers.size() - 1);
+  const planner::Planner& planner = port_.planner(locked);
+  const auto file = static_cast<planner::TierIndex>(port_.machine().tiers.size() - 1);
   std::optional<Version> first;
   std::size_t more = 0;
   for (const Record& record : catalog_.records(locked)) {
@@ -461,4 +461,4 @@ std::string Persistence::waited_for(const Locked& locked, policy::HistoryId hist
   return catalog_.key_text(locked, history, *first) + (more ? " and " + std::to_string(more) + " more" : "");
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -13,7 +13,7 @@
 #include "store/catalog.hpp"
 #include "store/parts.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Owns the storage of the file tier: scratch, or one that outlives the process.
 ///
@@ -25,7 +25,7 @@ namespace ebb::runtime {
 class Persistence {
  public:
   Persistence(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, LinkQueues& queues, CallTable& calls,
-              const Seams& seams, EngineSetup& setup)
+              const options::Seams& seams, options::EngineSetup& setup)
       : port_(port),
         lifetime_(lifetime),
         catalog_(catalog),
@@ -47,7 +47,7 @@ class Persistence {
   /// The planner hears nothing any more: nothing waits for room in the file.
   void leave(const Locked& locked);
   /// Stops the storage. False: its files did not answer in time; it goes on stopping for as long as that takes.
-  bool stop(policy::Time until);
+  bool stop(planner::Time until);
 
   storage::Storage& storage() { return *storage_; }
   /// Null: nothing outlives the process.
@@ -64,19 +64,19 @@ class Persistence {
   /// The node's part of Stats.
   std::optional<NodeStats> node_stats(const Locked& locked) const;
   /// The program has begun a checkpoint, or got it back.
-  void note_checkpoint(const Locked& locked, policy::Time begun);
+  void note_checkpoint(const Locked& locked, planner::Time begun);
 
   // --- objects
   /// A version, or all, was dropped: what of it is under way to the file may stop.
-  void withdraw_dropped(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
+  void withdraw_dropped(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
   /// A replica on the file tier is gone.
-  void release(const Locked& locked, const policy::Freed& freed);
+  void release(const Locked& locked, const planner::Freed& freed);
   /// Tells the planner what has yet to be given back to the disk, if that is not what it knows.
   void report_unreleased(const Locked& locked);
   /// The name and regions of a checkpoint, for a persistent store. Empty: the store is not persistent.
   std::shared_ptr<const storage::Description> description_of(const Locked& locked, const Record& record) const;
   /// Stores a checkpoint of no bytes, for which the planner gives no command.
-  void store_empty(Locked& locked, policy::CheckpointRef checkpoint);
+  void store_empty(Locked& locked, planner::CheckpointRef checkpoint);
 
   // --- durability
   /// Room is waited for: what is complete becomes durable now.
@@ -88,10 +88,10 @@ class Persistence {
     on_part_durable_ = std::move(act);
   }
   /// The planner decides what that means for others.
-  void submit_durable(const Locked& locked, policy::CheckpointRef checkpoint, bool durable);
+  void submit_durable(const Locked& locked, planner::CheckpointRef checkpoint, bool durable);
   /// Waits until checkpoints that are on the file tier, or for level "node" in the host cache, are durable as the store
   /// promises, or in the node's pool at least.
-  Result<void> await(Locked& locked, policy::HistoryId history, std::optional<Version> version, std::string_view level,
+  Result<void> await(Locked& locked, planner::HistoryId history, std::optional<Version> version, std::string_view level,
                      const Timer& timer, const Interrupt& interrupted);
   /// The error if something that was reported durable has no name in the directory any more.
   Result<void> check_names(Locked& locked);
@@ -107,15 +107,15 @@ class Persistence {
   void set_not_durable(const Locked& locked, Record& record, const Error& error);
   Result<void> refuse_persistent_store() const;
   void on_durable(storage::ObjectId object, const Result<void>& result);
-  std::string waited_for(const Locked& locked, policy::HistoryId history, std::optional<Version> version);
+  std::string waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
   Catalog& catalog_;
   LinkQueues& queues_;
   CallTable& calls_;
-  const Seams& seams_;
-  EngineSetup& setup_;  // constant after open()
+  const options::Seams& seams_;
+  options::EngineSetup& setup_;  // constant after open()
   std::unique_ptr<storage::Storage> storage_;
   node::NodeStorage* pooled_ = nullptr;               // likewise, in a node's pool
   std::unique_ptr<node::NodeMemory> memory_alone_;    // of a pool, for a store that does not outlive the process
@@ -125,11 +125,11 @@ class Persistence {
   std::thread stopping_;                              // stops the storage, with a time limit
   // Times of the checkpoints since everything was durable: the first began, the last returned, the last was durable.
   struct Burst {
-    policy::Time begun = 0, returned = 0, durable = 0;
+    planner::Time begun = 0, returned = 0, durable = 0;
     bool open = false;
   } burst_;                                                  // by the port's mutex
   bool stopped_ = false;                                     // by the port's mutex
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 bool cannot_be_lent(const Error& error) { return error.code == Errc::too_large || error.code == Errc::unsupported; }
@@ -70,4 +70,4 @@ Result<void> LoadedPiece::give_back(StreamHandle stream) {
   return done;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

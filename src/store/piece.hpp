@@ -5,7 +5,7 @@
 
 #include "ebbtide/store.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Memory to fill: the cache's own, which a commit turns into the piece without a copy, or ordinary memory where the
 /// cache has none to give (on a GPU, or larger than it).
@@ -42,4 +42,4 @@ class LoadedPiece {
   std::unique_ptr<std::byte[]> own_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

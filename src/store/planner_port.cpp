@@ -11,22 +11,22 @@
 #include "store/pump_thread.hpp"
 #include "trace/event_text.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
-void PlannerPort::submit(const Locked& locked, policy::HistoryId client, policy::event::Any what) {
+void PlannerPort::submit(const Locked& locked, planner::HistoryId client, planner::event::Any what) {
   throw_if_poisoned(locked);
   try {
     // Threads read the clock here, one after the other, so that the planner's time never goes back.
     last_event_ = std::max(now(), last_event_);
-    const policy::Event event{last_event_, client, std::move(what)};
+    const planner::Event event{last_event_, client, std::move(what)};
     if (log_) {
       memory_log_->take(log_->text());
-      append_text(log_->text(), event);
+      trace::append_text(log_->text(), event);
     }
     output_.clear();
     planner_.on(event, output_);
     wakeup_ = output_.wakeup;
-    if (log_) append_text(log_->text(), output_);
+    if (log_) trace::append_text(log_->text(), output_);
     deliver(locked);
   } catch (const std::logic_error& error) {
     // The planner can no longer be relied on: every call throws from now on.
@@ -37,21 +37,21 @@ void PlannerPort::submit(const Locked& locked, policy::HistoryId client, policy:
 
 void PlannerPort::deliver(const Locked& locked) {
   const auto& [catalog, memory, files, queues, calls, pump] = receivers_;
-  for (const policy::Retired& one : output_.retired) catalog.forget_written(locked, one.history, one.version);
+  for (const planner::Retired& one : output_.retired) catalog.forget_written(locked, one.history, one.version);
   bool in_file = false;
-  for (const policy::Freed& freed : output_.freed) {  // before the room is used again
+  for (const planner::Freed& freed : output_.freed) {  // before the room is used again
     if (in_memory(freed.tier))
       memory.discard(locked, freed);
     else
       in_file = true, files.release(locked, freed);
   }
-  for (const policy::Command& command : output_.commands) queues.dispatch(locked, command);
+  for (const planner::Command& command : output_.commands) queues.dispatch(locked, command);
   if (output_.commit) files.commit(locked);
-  for (const policy::Failure& failure : output_.failures) catalog.take_failure(locked, failure);
+  for (const planner::Failure& failure : output_.failures) catalog.take_failure(locked, failure);
   if (!output_.failures.empty()) calls.ended().notify_all();
-  for (const policy::RequestId id : output_.spoiled) calls.take_spoiled(locked, id);
-  for (const policy::Returned& returned : output_.returned) memory.take_returned(locked, returned);
-  for (policy::Answer& answer : output_.answers) calls.take_answer(locked, answer);
+  for (const planner::RequestId id : output_.spoiled) calls.take_spoiled(locked, id);
+  for (const planner::Returned& returned : output_.returned) memory.take_returned(locked, returned);
+  for (planner::Answer& answer : output_.answers) calls.take_answer(locked, answer);
   if (in_file) files.report_unreleased(locked);
 }
 
@@ -76,10 +76,10 @@ void PlannerPort::Locked::wake_pump() {
   if (PumpThread& pump = port_.receivers_.pump; pump.wanted(*this)) pump.notify();
 }
 
-void PlannerPort::begin_log(std::unique_ptr<EventLog> log, std::shared_ptr<ProvisionLog> memory) {
+void PlannerPort::begin_log(std::unique_ptr<trace::EventLog> log, std::shared_ptr<trace::ProvisionLog> memory) {
   log_ = std::move(log);
   memory_log_ = std::move(memory);
-  append_text(log_->text(), machine());
+  trace::append_text(log_->text(), machine());
 }
 
 void PlannerPort::write_log(Locked& locked) {
@@ -99,4 +99,4 @@ Result<void> PlannerPort::end_log(const Locked& /*locked*/) {
   return result;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -13,7 +13,7 @@
 #include "trace/event_log.hpp"
 #include "trace/provision_text.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Who takes what the planner gives.
 struct Receivers {
@@ -59,22 +59,22 @@ class PlannerPort {
     std::unique_lock<std::mutex> lock_;
   };
 
-  PlannerPort(std::shared_ptr<platform::Clock> clock, const policy::Machine& machine, const Receivers& receivers)
+  PlannerPort(std::shared_ptr<os::Clock> clock, const planner::Machine& machine, const Receivers& receivers)
       : clock_(std::move(clock)), planner_(machine), receivers_(receivers) {}
 
   Locked lock() { return Locked(*this); }
-  policy::Time now() const { return clock_->now(); }
-  const policy::Machine& machine() const { return planner_.machine(); }
-  bool in_memory(policy::TierIndex tier) const {
-    return tier != policy::kNoTier && machine().tiers[static_cast<std::size_t>(tier)].medium != policy::Medium::file;
+  planner::Time now() const { return clock_->now(); }
+  const planner::Machine& machine() const { return planner_.machine(); }
+  bool in_memory(planner::TierIndex tier) const {
+    return tier != planner::kNoTier && machine().tiers[static_cast<std::size_t>(tier)].medium != planner::Medium::file;
   }
-  const policy::Planner& planner(const Locked& /*locked*/) const { return planner_; }
+  const planner::Planner& planner(const Locked& /*locked*/) const { return planner_; }
 
   /// Throws std::logic_error when the planner's contract is, or was, broken.
-  void submit(const Locked& locked, policy::HistoryId client, policy::event::Any what);
+  void submit(const Locked& locked, planner::HistoryId client, planner::event::Any what);
   /// The latest time at which the planner wants its next event.
-  policy::Time wakeup(const Locked& /*locked*/) const { return wakeup_; }
-  policy::Time last_event(const Locked& /*locked*/) const { return last_event_; }
+  planner::Time wakeup(const Locked& /*locked*/) const { return wakeup_; }
+  planner::Time last_event(const Locked& /*locked*/) const { return last_event_; }
 
   /// For a contract found broken on a thread of the store's own: the calls throw in its place. The first error is kept.
   /// Takes the mutex if it is released.
@@ -87,7 +87,7 @@ class PlannerPort {
   }
 
   /// Called before the store has any threads but those of its memory, which write to `memory`.
-  void begin_log(std::unique_ptr<EventLog> log, std::shared_ptr<ProvisionLog> memory);
+  void begin_log(std::unique_ptr<trace::EventLog> log, std::shared_ptr<trace::ProvisionLog> memory);
   bool log_full(const Locked& /*locked*/) const { return log_ && log_->full(); }
   /// Releases the mutex while it writes, and wakes no thread.
   void write_log(Locked& locked);
@@ -97,18 +97,18 @@ class PlannerPort {
   void deliver(const Locked& locked);
 
   std::mutex mutex_;
-  const std::shared_ptr<platform::Clock> clock_;
-  policy::Planner planner_;               // by mutex_, but for its machine, which is constant
-  policy::Output output_;                 // by mutex_
-  policy::Time last_event_ = 0;           // by mutex_
-  policy::Time wakeup_ = policy::kNever;  // by mutex_
-  std::optional<std::string> poisoned_;   // by mutex_: what broke the contract
-  std::unique_ptr<EventLog> log_;         // its text by mutex_; the pump thread writes
+  const std::shared_ptr<os::Clock> clock_;
+  planner::Planner planner_;                // by mutex_, but for its machine, which is constant
+  planner::Output output_;                  // by mutex_
+  planner::Time last_event_ = 0;            // by mutex_
+  planner::Time wakeup_ = planner::kNever;  // by mutex_
+  std::optional<std::string> poisoned_;     // by mutex_: what broke the contract
+  std::unique_ptr<trace::EventLog> log_;    // its text by mutex_; the pump thread writes
   // With log_. The memory writes to it without mutex_.
-  std::shared_ptr<ProvisionLog> memory_log_;
+  std::shared_ptr<trace::ProvisionLog> memory_log_;
   const Receivers receivers_;
 };
 
 using Locked = PlannerPort::Locked;
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

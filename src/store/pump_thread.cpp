@@ -7,14 +7,14 @@
 #include "store/lifetime.hpp"
 #include "store/link_queues.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 // A test's own clock may not advance: the pump thread then sleeps on until poke().
-constexpr policy::Time kLongestSleep = 3600ll * 1000 * 1000 * 1000;
+constexpr planner::Time kLongestSleep = 3600ll * 1000 * 1000 * 1000;
 // Waking a sleeping thread costs a caller several times what all its bookkeeping does, and the one woken may take its
 // processor. So after work the pump thread naps for some 30 ms, looking for more by itself, before it sleeps.
-constexpr policy::Time kShortestNap = 100'000, kLongestNap = 250'000;
+constexpr planner::Time kShortestNap = 100'000, kLongestNap = 250'000;
 constexpr int kNaps = 128;
 
 }  // namespace
@@ -23,9 +23,9 @@ void PumpThread::join() {
   if (thread_.joinable()) EBB_WAIT(pump_joined, thread_.join());
 }
 
-policy::Time PumpThread::due(const Locked& locked) const {
-  if (port_.poisoned(locked)) return policy::kNever;
-  const policy::Time wakeup = port_.wakeup(locked);
+planner::Time PumpThread::due(const Locked& locked) const {
+  if (port_.poisoned(locked)) return planner::kNever;
+  const planner::Time wakeup = port_.wakeup(locked);
   return timers_.empty() ? wakeup : std::min(wakeup, timers_.begin()->first);
 }
 
@@ -52,14 +52,14 @@ void PumpThread::run_timers(const Locked& locked) {
   }
   // A wait for durability waits for its request first, then there.
   if (fired) calls_.ended().notify_all();
-  if (port_.wakeup(locked) <= port_.now()) port_.submit(locked, 0, policy::event::Tick{});
+  if (port_.wakeup(locked) <= port_.now()) port_.submit(locked, 0, planner::event::Tick{});
 }
 
 void PumpThread::run() {
   Locked locked = port_.lock();
   const auto awake = [&] { return !sleeps_; };
   int naps = kNaps;  // since there was work
-  policy::Time nap = kShortestNap;
+  planner::Time nap = kShortestNap;
   while (!lifetime_.closed(locked)) {
     ++rounds_;
     if (queues_.has_ready(locked)) {
@@ -75,7 +75,7 @@ void PumpThread::run() {
     if (port_.log_full(locked)) port_.write_log(locked);
     if (lifetime_.closed(locked) || queues_.has_ready(locked)) continue;
     armed_ = due(locked);
-    const policy::Time time = port_.now();
+    const planner::Time time = port_.now();
     if (armed_ <= time) continue;
     napping_ = naps < kNaps;
     if (napping_) {
@@ -84,7 +84,7 @@ void PumpThread::run() {
       nap = std::min(2 * nap, kLongestNap);
     }
     sleeps_ = true;
-    if (armed_ == policy::kNever) {
+    if (armed_ == planner::kNever) {
       EBB_WAIT(pump_sleeps, wake_.wait(locked.native(), awake));
     } else {
       const std::chrono::nanoseconds sleep(std::min(armed_ - time, kLongestSleep));
@@ -99,11 +99,11 @@ Timer::Timer(PumpThread& pump, const Locked& /*locked*/, std::optional<Seconds> 
   if (!timeout) return;
   at_ = later(pump_.port_.now(), *timeout);
   fired_ = *timeout <= Seconds(0);
-  if (at_ != policy::kNever && !fired_) pump_.timers_.emplace(at_, this);
+  if (at_ != planner::kNever && !fired_) pump_.timers_.emplace(at_, this);
 }
 
 Timer::~Timer() {
   if (!fired_) pump_.timers_.erase({at_, this});
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

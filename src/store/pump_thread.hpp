@@ -10,7 +10,7 @@
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Drains the link queues after calls that have returned, submits the planner's wake-ups, fires timers, and writes the
 /// event log.
@@ -40,7 +40,7 @@ class PumpThread {
   friend class Timer;
   void run();
   void run_timers(const Locked& locked);
-  policy::Time due(const Locked& locked) const;
+  planner::Time due(const Locked& locked) const;
 
   PlannerPort& port_;
   const Lifetime& lifetime_;
@@ -49,10 +49,10 @@ class PumpThread {
   std::condition_variable wake_;
   std::thread thread_;
   // All below by the port's mutex.
-  std::set<std::pair<policy::Time, Timer*>> timers_;  // not yet fired
-  bool sleeps_ = false;                               // false again as soon as it is to wake
-  bool napping_ = false;                              // it will soon look for work by itself
-  policy::Time armed_ = policy::kNever;               // until when it sleeps
+  std::set<std::pair<planner::Time, Timer*>> timers_;  // not yet fired
+  bool sleeps_ = false;                                // false again as soon as it is to wake
+  bool napping_ = false;                               // it will soon look for work by itself
+  planner::Time armed_ = planner::kNever;              // until when it sleeps
   std::uint64_t rounds_ = 0;
 };
 
@@ -69,8 +69,8 @@ class Timer {
   friend class PumpThread;
   PumpThread& pump_;
   std::condition_variable& wake_;
-  policy::Time at_ = policy::kNever;
+  planner::Time at_ = planner::kNever;
   bool fired_ = false;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

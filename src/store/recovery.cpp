@@ -3,7 +3,7 @@
 #include "store/lifetime.hpp"
 #include "store/persistence.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 void Recovery::register_recovered(const Locked& locked) {
   if (files_.persistent() != nullptr) add(locked, files_.persistent()->found());
@@ -11,11 +11,11 @@ void Recovery::register_recovered(const Locked& locked) {
 
 void Recovery::add(const Locked& locked, const std::vector<storage::Found>& found) {
   for (const storage::Found& one : found) {
-    const policy::HistoryId history = catalog_.number_of(locked, one.history);
+    const planner::HistoryId history = catalog_.number_of(locked, one.history);
     if (const auto old = port_.planner(locked).find(history, one.version)) {
       discard_stale(locked, *old, {});  // the other process has dropped it and written it anew
     }
-    port_.submit(locked, history, policy::event::Recovered{one.version, one.bytes});
+    port_.submit(locked, history, planner::event::Recovered{one.version, one.bytes});
     catalog_.mark_used(locked, history);
     if (one.history.find("/.ebbtide-") == std::string::npos) unwritten_.insert(history);
     Record& record = catalog_.add(locked, history, one.version);
@@ -27,27 +27,27 @@ void Recovery::add(const Locked& locked, const std::vector<storage::Found>& foun
 
 // Hides a checkpoint from every later call; reads under way go on, and the file is left as it is. `why`: the error of
 // later calls.
-void Recovery::discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why) {
+void Recovery::discard_stale(const Locked& locked, planner::CheckpointRef checkpoint, const Error& why) {
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;
-  const policy::HistoryId history = record->history;
+  const planner::HistoryId history = record->history;
   const Version version = record->version;
   record->object.leave = true;
-  port_.submit(locked, history, policy::event::Drop{version});
+  port_.submit(locked, history, planner::event::Drop{version});
   catalog_.forget_written(locked, history, version);
   if (why.code != Errc::ok) catalog_.mark_lost(locked, history, version, why);
 }
 
-void Recovery::pass_over(const Locked& locked, policy::HistoryId history, Version version, const Error& why) {
+void Recovery::pass_over(const Locked& locked, planner::HistoryId history, Version version, const Error& why) {
   if (const Record* const record = catalog_.find(locked, history, version)) {
     discard_stale(locked, record->checkpoint, why);
   }
 }
 
-std::optional<std::string> Recovery::beneath(const Locked& locked, policy::HistoryId history, Version version) {
+std::optional<std::string> Recovery::beneath(const Locked& locked, planner::HistoryId history, Version version) {
   if (unwritten_.erase(history) == 0 || port_.machine().retention.keep_last == 0) return {};
   std::optional<Version> highest;
-  catalog_.for_each_written(locked, history, [&](Version one, policy::CheckpointRef checkpoint) {
+  catalog_.for_each_written(locked, history, [&](Version one, planner::CheckpointRef checkpoint) {
     const Record* const record = catalog_.find(locked, checkpoint);
     if (record != nullptr && record->recovered != 0) highest = std::max(highest.value_or(one), one);
   });
@@ -59,7 +59,7 @@ std::optional<std::string> Recovery::beneath(const Locked& locked, policy::Histo
          "run's versions, or give this run a directory or a history of its own";
 }
 
-Error Recovery::dropped_error(const Locked& locked, policy::HistoryId history, Version version) const {
+Error Recovery::dropped_error(const Locked& locked, planner::HistoryId history, Version version) const {
   return {Errc::unknown_version,
           catalog_.key_text(locked, history, version) + " was dropped by the process that writes"};
 }
@@ -78,7 +78,7 @@ void Recovery::refresh(Locked& locked) {
   if (!lifetime_.closed(locked)) add(locked, found);
 }
 
-Result<void> Recovery::load_metadata(Locked& locked, policy::HistoryId history, Version version, bool to_check) {
+Result<void> Recovery::load_metadata(Locked& locked, planner::HistoryId history, Version version, bool to_check) {
   if (files_.persistent() == nullptr) return {};
   if (setup_.readonly) {
     refresh(locked);
@@ -90,7 +90,7 @@ Result<void> Recovery::load_metadata(Locked& locked, policy::HistoryId history, 
     if (record == nullptr) return {};  // the planner says why there is none
     const bool sums = record->info && to_check && setup_.verify_all && record->recovered != 0 && !record->sums;
     if (record->info && !sums) return {};
-    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const planner::CheckpointRef checkpoint = record->checkpoint;
     const std::optional<Error> unread = load(locked, checkpoint, record->recovered, sums);
     if (lifetime_.closed(locked)) return lifetime_.closed_error();
     if (!unread) continue;
@@ -108,7 +108,7 @@ Result<void> Recovery::load_metadata(Locked& locked, policy::HistoryId history, 
 }
 
 // Reads what a record lacks: its regions, or with `sums` their checksums.
-std::optional<Error> Recovery::load(Locked& locked, policy::CheckpointRef checkpoint, storage::ObjectId object,
+std::optional<Error> Recovery::load(Locked& locked, planner::CheckpointRef checkpoint, storage::ObjectId object,
                                     bool sums) {
   std::shared_ptr<const storage::Description> description;
   std::shared_ptr<const Record::Sums> found;
@@ -134,12 +134,12 @@ std::optional<Error> Recovery::load(Locked& locked, policy::CheckpointRef checkp
 
 // Beside a process that writes: what is in a cache may be of a version that is dropped, and perhaps written anew, by
 // now.
-void Recovery::find_dropped(Locked& locked, policy::HistoryId history, Version version) {
+void Recovery::find_dropped(Locked& locked, planner::HistoryId history, Version version) {
   for (;;) {
     const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
     const std::uint64_t looks = files_.persistent()->changes_seen();
     if (record == nullptr || record->looked == looks) return;
-    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const planner::CheckpointRef checkpoint = record->checkpoint;
     const storage::ObjectId object = record->recovered;
     bool gone = false;
     {
@@ -158,12 +158,12 @@ void Recovery::find_dropped(Locked& locked, policy::HistoryId history, Version v
   }
 }
 
-storage::ObjectId Recovery::object_of(const Locked& locked, policy::HistoryId history, Version version) const {
+storage::ObjectId Recovery::object_of(const Locked& locked, planner::HistoryId history, Version version) const {
   const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
   return record == nullptr ? 0 : record->recovered;
 }
 
-std::optional<Error> Recovery::settle(Locked& locked, policy::HistoryId history, Version version, const Error& error,
+std::optional<Error> Recovery::settle(Locked& locked, planner::HistoryId history, Version version, const Error& error,
                                       storage::ObjectId before) {
   if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return error;
   refresh(locked);
@@ -177,7 +177,7 @@ std::optional<Error> Recovery::settle(Locked& locked, policy::HistoryId history,
   return why != nullptr && why->code == Errc::unknown_version ? *why : error;
 }
 
-Result<std::optional<Version>> Recovery::latest(Locked& locked, policy::HistoryId history,
+Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::HistoryId history,
                                                 std::optional<Version> at_most, const Interrupt& interrupted) {
   if (files_.persistent() == nullptr) {
     return Error{
@@ -201,7 +201,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, policy::HistoryI
     const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, *newest);
     if (setup_.readonly && record == nullptr) continue;
     if (record == nullptr || known_intact(locked, *record)) return newest;
-    const policy::CheckpointRef checkpoint = record->checkpoint;
+    const planner::CheckpointRef checkpoint = record->checkpoint;
     bool stop = false;
     const Result<void> intact = verify(locked, *record, interrupted, stop);
     if (lifetime_.closed(locked)) return lifetime_.closed_error();
@@ -246,4 +246,4 @@ Result<void> Recovery::verify(Locked& locked, const Record& record, const Interr
   return intact;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -9,7 +9,7 @@
 #include "store/catalog.hpp"
 #include "store/parts.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Registers checkpoints that this process did not write, and follows what becomes of them.
 ///
@@ -19,7 +19,8 @@ namespace ebb::runtime {
 ///    before the port's mutex.
 class Recovery {
  public:
-  Recovery(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Persistence& files, const EngineSetup& setup)
+  Recovery(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Persistence& files,
+           const options::EngineSetup& setup)
       : port_(port), lifetime_(lifetime), catalog_(catalog), files_(files), setup_(setup) {}
 
   /// Registers the checkpoints that an earlier process left.
@@ -28,41 +29,41 @@ class Recovery {
   void refresh(Locked& locked);
   /// Reads the regions of a checkpoint that an earlier process wrote. `to_check`: also the checksums of its regions, if
   /// what is handed out is to be checked.
-  Result<void> load_metadata(Locked& locked, policy::HistoryId history, Version version, bool to_check);
+  Result<void> load_metadata(Locked& locked, planner::HistoryId history, Version version, bool to_check);
   /// The newest version, at most `at_most`, that is intact. Newer ones that are damaged are discarded.
-  Result<std::optional<Version>> latest(Locked& locked, policy::HistoryId history, std::optional<Version> at_most,
+  Result<std::optional<Version>> latest(Locked& locked, planner::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
 
   /// Something that a version needs is not there or damaged: it is hidden from every later call, and left on the disk.
-  void pass_over(const Locked& locked, policy::HistoryId history, Version version, const Error& why);
+  void pass_over(const Locked& locked, planner::HistoryId history, Version version, const Error& why);
 
   /// The first version that this process writes in a history may be below those of an earlier run, which retention and
   /// latest() then prefer: what to say, once a history.
-  std::optional<std::string> beneath(const Locked& locked, policy::HistoryId history, Version version);
+  std::optional<std::string> beneath(const Locked& locked, planner::HistoryId history, Version version);
 
   /// The object of a version in the storage; 0: there is none.
-  storage::ObjectId object_of(const Locked& locked, policy::HistoryId history, Version version) const;
+  storage::ObjectId object_of(const Locked& locked, planner::HistoryId history, Version version) const;
   /// The error that a call returns which failed with `error`. None: the process that writes has dropped what the call
   /// read (`before`) and written the version anew, so the call is to be made again.
-  std::optional<Error> settle(Locked& locked, policy::HistoryId history, Version version, const Error& error,
+  std::optional<Error> settle(Locked& locked, planner::HistoryId history, Version version, const Error& error,
                               storage::ObjectId before);
 
  private:
   void add(const Locked& locked, const std::vector<storage::Found>& found);
-  void find_dropped(Locked& locked, policy::HistoryId history, Version version);
-  void discard_stale(const Locked& locked, policy::CheckpointRef checkpoint, const Error& why);
-  std::optional<Error> load(Locked& locked, policy::CheckpointRef checkpoint, storage::ObjectId object, bool sums);
+  void find_dropped(Locked& locked, planner::HistoryId history, Version version);
+  void discard_stale(const Locked& locked, planner::CheckpointRef checkpoint, const Error& why);
+  std::optional<Error> load(Locked& locked, planner::CheckpointRef checkpoint, storage::ObjectId object, bool sums);
   bool known_intact(const Locked& locked, const Record& record) const;
   Result<void> verify(Locked& locked, const Record& record, const Interrupt& interrupted, bool& stop);
-  Error dropped_error(const Locked& locked, policy::HistoryId history, Version version) const;
+  Error dropped_error(const Locked& locked, planner::HistoryId history, Version version) const;
 
   PlannerPort& port_;
   Lifetime& lifetime_;
   Catalog& catalog_;
   Persistence& files_;
-  const EngineSetup& setup_;
-  std::set<policy::HistoryId> unwritten_;  // those with something of an earlier run, and nothing of this one yet
-  std::mutex looking_;                     // one look at the directory at a time
+  const options::EngineSetup& setup_;
+  std::set<planner::HistoryId> unwritten_;  // those with something of an earlier run, and nothing of this one yet
+  std::mutex looking_;                      // one look at the directory at a time
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-namespace ebb::runtime {
+namespace ebb::store {
 
-void Request::add(const policy::Command& command) {
+void Request::add(const planner::Command& command) {
   if (stream) enqueued.order(command);
   commands.push_back(command);
 }
 
-void Enqueued::order(const policy::Command& command) {
+void Enqueued::order(const planner::Command& command) {
   if (command.offset < ordered_to) {  // once more, from another place: what was copied of it does not count
     bytes = std::min(bytes, command.offset);
     ahead.clear();
@@ -17,7 +17,7 @@ void Enqueued::order(const policy::Command& command) {
   ordered_to = command.offset + command.length;
 }
 
-void Enqueued::count(const policy::Command& command) {
+void Enqueued::count(const planner::Command& command) {
   std::uint64_t& end = ahead[command.offset];
   end = std::max(end, command.offset + command.length);
   for (auto first = ahead.begin(); first != ahead.end() && first->first <= bytes; first = ahead.erase(first)) {
@@ -25,4 +25,4 @@ void Enqueued::count(const policy::Command& command) {
   }
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

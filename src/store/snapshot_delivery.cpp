@@ -6,10 +6,10 @@
 #include "store/layout.hpp"
 #include "store/piece.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
-using platform::Digest;
-using platform::PlacedZone;
+using device::Digest;
+using device::PlacedZone;
 using storage::StoredSnapshot;
 using storage::ZoneMap;
 using storage::ZonePiece;
@@ -27,7 +27,7 @@ std::size_t zones_of(SnapshotDelivery::Chunks chunks) {
 
 // --- memory ----------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<ZoneScratch>> ZoneScratches::take(const std::shared_ptr<platform::Device>& device,
+Result<std::unique_ptr<ZoneScratch>> ZoneScratches::take(const std::shared_ptr<device::Device>& device,
                                                          std::size_t zones) {
   {
     const std::lock_guard lock(mutex_);
@@ -38,10 +38,10 @@ Result<std::unique_ptr<ZoneScratch>> ZoneScratches::take(const std::shared_ptr<p
       return scratch;
     }
   }
-  using Where = platform::DeviceBuffer::Where;
+  using Where = device::DeviceBuffer::Where;
   auto made = std::make_unique<ZoneScratch>();
   for (const Where where : {Where::device, Where::host}) {
-    auto memory = platform::DeviceBuffer::make(device, where, zones * (sizeof(Digest) + sizeof(PlacedZone)));
+    auto memory = device::DeviceBuffer::make(device, where, zones * (sizeof(Digest) + sizeof(PlacedZone)));
     if (!memory) return memory.error();
     (where == Where::device ? made->device : made->host) = std::move(*memory);
   }
@@ -56,9 +56,9 @@ void ZoneScratches::put_back(std::unique_ptr<ZoneScratch> scratch) {
 
 // --- delivery --------------------------------------------------------------------------------------------------------
 
-SnapshotDelivery::SnapshotDelivery(std::shared_ptr<platform::Device> device, ZoneScratches& scratches,
+SnapshotDelivery::SnapshotDelivery(std::shared_ptr<device::Device> device, ZoneScratches& scratches,
                                    const StoredSnapshot& snapshot, std::span<const Piece> regions,
-                                   std::optional<platform::StreamId> on)
+                                   std::optional<device::StreamId> on)
     : device_(std::move(device)), scratches_(scratches), snapshot_(snapshot), stream_(on), given_(on.has_value()) {
   std::size_t target = 0;
   for (std::size_t i = 0; i < snapshot.layout.parts.size(); ++i) {
@@ -66,8 +66,8 @@ SnapshotDelivery::SnapshotDelivery(std::shared_ptr<platform::Device> device, Zon
     if (snapshot.info.regions[target].id != part.region) ++target;
     std::byte* const memory = regions[target].memory + part.at;
     const ZoneMap::Region& region = snapshot.map.regions[i];
-    const bool aligned = reinterpret_cast<std::uintptr_t>(memory) % platform::kZoneAlignment == 0;
-    const bool placeable = aligned && region.zone_bytes <= platform::kMostZone;
+    const bool aligned = reinterpret_cast<std::uintptr_t>(memory) % device::kZoneAlignment == 0;
+    const bool placeable = aligned && region.zone_bytes <= device::kMostZone;
     regions_.push_back({memory, placeable && region.bytes > 0 && device_->owns(memory, region.bytes)});
   }
 }
@@ -94,7 +94,7 @@ Result<void> SnapshotDelivery::begin() {
   if (!event) return event.error();
   Result<void> done;
   if (!given_) {
-    done = device_->record(*event, platform::kLegacyStream);
+    done = device_->record(*event, device::kLegacyStream);
     if (done) done = device_->stream_wait(*stream_, *event);
   }
   if (done)
@@ -122,7 +122,7 @@ Result<std::optional<SnapshotDelivery::Mismatch>> SnapshotDelivery::place(Chunks
   for (const ZonesInPiece& chunk : chunks) {
     const std::uint32_t region = chunk.zones.zones.region;
     std::byte* const to = regions_[region].memory + chunk.zones.at;
-    if (inline_copies && !platform::try_copy(to, piece + chunk.zones.offset, chunk.zones.bytes))
+    if (inline_copies && !os::try_copy(to, piece + chunk.zones.offset, chunk.zones.bytes))
       return unusable_memory(snapshot_.layout.parts[region].region, false);
     if (!inline_copies && done) done = device_->copy(*stream_, to, piece + chunk.zones.offset, chunk.zones.bytes);
   }
@@ -176,10 +176,9 @@ Result<std::optional<SnapshotDelivery::Mismatch>> SnapshotDelivery::check_on_dev
   std::vector<std::vector<std::byte>> short_zones(chunks.size());
   Result<void> done;
   for (const Stretch& one : stretches) {
-    const platform::Zones zones{const_cast<std::byte*>(piece) + one.offset,  // which is only read
-                                one.slots * one.zone_bytes, static_cast<std::uint32_t>(one.zone_bytes)};
-    if (done)
-      done = device_->zones(*stream_, platform::ChecksumZones{zones, scratch_->device.as<Digest>() + one.first});
+    const device::Zones zones{const_cast<std::byte*>(piece) + one.offset,  // which is only read
+                              one.slots * one.zone_bytes, static_cast<std::uint32_t>(one.zone_bytes)};
+    if (done) done = device_->zones(*stream_, device::ChecksumZones{zones, scratch_->device.as<Digest>() + one.first});
   }
   for (std::size_t i = 0; i < chunks.size() && done; ++i) {
     const ZonePiece& zones = chunks[i].zones;
@@ -230,12 +229,12 @@ Result<void> SnapshotDelivery::scatter(Chunks chunks, const std::byte* piece) {
     std::uint32_t count = 0;
     for (; at != order.end() && (*at)->zones.zones.region == number; ++at) count += (*at)->zones.zones.count;
     const ZoneMap::Region& region = snapshot_.map.regions[number];
-    const platform::Zones to{regions_[number].memory, region.bytes, region.zone_bytes};
-    done = device_->zones(*stream_, platform::ScatterZones{to, there + n, count, piece});
+    const device::Zones to{regions_[number].memory, region.bytes, region.zone_bytes};
+    done = device_->zones(*stream_, device::ScatterZones{to, there + n, count, piece});
     n += count;
   }
   if (const auto finished = finish(); done) done = finished;
   return done;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

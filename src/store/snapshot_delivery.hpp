@@ -9,13 +9,13 @@
 #include "device/device_buffer.hpp"
 #include "storage/format/stored_snapshot.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 struct Piece;
 
 /// Memory to check and place the zones of one piece on the device: a checksum and a place for each.
 struct ZoneScratch {
-  platform::DeviceBuffer device, host;
+  device::DeviceBuffer device, host;
   std::size_t zones = 0;
 };
 
@@ -24,7 +24,7 @@ struct ZoneScratch {
 /// Thread safety: every method may be called from any thread.
 class ZoneScratches {
  public:
-  Result<std::unique_ptr<ZoneScratch>> take(const std::shared_ptr<platform::Device>& device, std::size_t zones);
+  Result<std::unique_ptr<ZoneScratch>> take(const std::shared_ptr<device::Device>& device, std::size_t zones);
   void put_back(std::unique_ptr<ZoneScratch> scratch);
 
  private:
@@ -43,9 +43,9 @@ class SnapshotDelivery {
   };
 
   /// `on`: the caller's stream; none: one that comes after what the legacy default stream holds.
-  SnapshotDelivery(std::shared_ptr<platform::Device> device, ZoneScratches& scratches,
+  SnapshotDelivery(std::shared_ptr<device::Device> device, ZoneScratches& scratches,
                    const storage::StoredSnapshot& snapshot, std::span<const Piece> regions,
-                   std::optional<platform::StreamId> on);
+                   std::optional<device::StreamId> on);
   SnapshotDelivery(const SnapshotDelivery&) = delete;
   ~SnapshotDelivery();
 
@@ -56,7 +56,7 @@ class SnapshotDelivery {
   /// The same on the device, for a piece in its memory.
   Result<std::optional<Mismatch>> place_on_device(Chunks chunks, const std::byte* piece);
   /// The stream of the copies, once something was placed. They are complete.
-  platform::StreamId stream() const { return stream_.value_or(platform::kLegacyStream); }
+  device::StreamId stream() const { return stream_.value_or(device::kLegacyStream); }
 
  private:
   struct Region {
@@ -78,14 +78,14 @@ class SnapshotDelivery {
                                                   const std::byte* piece);
   Result<void> scatter(Chunks chunks, const std::byte* piece);
 
-  const std::shared_ptr<platform::Device> device_;
+  const std::shared_ptr<device::Device> device_;
   ZoneScratches& scratches_;
   const storage::StoredSnapshot& snapshot_;
   std::vector<Region> regions_;
-  std::optional<platform::StreamId> stream_;
+  std::optional<device::StreamId> stream_;
   const bool given_;
-  std::optional<platform::EventId> event_;
+  std::optional<device::EventId> event_;
   std::unique_ptr<ZoneScratch> scratch_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

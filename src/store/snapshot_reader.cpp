@@ -6,7 +6,7 @@
 #include "store/layout.hpp"
 #include "store/piece.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 using storage::StoredSnapshot;
 using storage::ZoneMap;
@@ -52,7 +52,7 @@ struct SnapshotReader::Read {
   }
 };
 
-SnapshotReader::SnapshotReader(Engine& engine, policy::HistoryId history, Version version,
+SnapshotReader::SnapshotReader(Engine& engine, planner::HistoryId history, Version version,
                                const RestoreOptions& options)
     : engine_(engine), history_(history), version_(version), options_(options) {
   asked_ = engine_.now();
@@ -126,7 +126,7 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   if (!done) return done;
   if (restored) restored(*snapshot, *zones);
   // A restore uses up a hint of the version.
-  done = options_.keep ? engine_.hint(history_, policy::event::Unhint{{version_}}) : consume();
+  done = options_.keep ? engine_.hint(history_, planner::event::Unhint{{version_}}) : consume();
   if (const auto next = engine_.next_hinted(history_)) {
     SnapshotReader reader(engine_, history_, *next, {.keep = true, .interrupted = stop_});
     if (const auto found = reader.load(); found && *found) reader.hint_pieces(**found, true);
@@ -144,14 +144,14 @@ void SnapshotReader::hint_piece(const StoredSnapshot& of, const ZonesInPiece& ch
   const auto [piece, in_hand] = engine_.history(piece_name(of, chunk), Order::none);
   if (engine_.hinted(piece, storage::kPieceVersion) == wanted) return;
   if (wanted)
-    static_cast<void>(static_cast<bool>(engine_.hint(piece, policy::event::Hint{false, {storage::kPieceVersion}})));
+    static_cast<void>(static_cast<bool>(engine_.hint(piece, planner::event::Hint{false, {storage::kPieceVersion}})));
   else
-    static_cast<void>(static_cast<bool>(engine_.hint(piece, policy::event::UnhintAll{})));
+    static_cast<void>(static_cast<bool>(engine_.hint(piece, planner::event::UnhintAll{})));
 }
 
 // On a GPU the next few pieces come while one is checked and placed.
 Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<const Piece> regions,
-                                     std::span<const ZoneRange> zones, std::optional<platform::StreamId> stream) {
+                                     std::span<const ZoneRange> zones, std::optional<device::StreamId> stream) {
   constexpr std::size_t kAhead = 8;
   SnapshotDelivery delivery(engine_.device(), engine_.zone_scratches(), snapshot, regions, stream);
   const auto chunks = zones_by_piece(snapshot, storage::plan_restore(snapshot.map, zones));
@@ -171,7 +171,7 @@ Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<c
   return {};
 }
 
-Result<std::uint64_t> SnapshotReader::bytes_of_piece(policy::HistoryId piece, const StoredSnapshot& from,
+Result<std::uint64_t> SnapshotReader::bytes_of_piece(planner::HistoryId piece, const StoredSnapshot& from,
                                                      std::span<const ZonesInPiece> chunks) {
   const auto stored = engine_.stored_info(piece, storage::kPieceVersion);
   if (!stored) return failed(from, chunks.front(), 0, stored.error());
@@ -257,4 +257,4 @@ std::optional<Error> SnapshotReader::asked_to_stop() {
                "the time limit passed, or the call was interrupted, at " + engine_.key_text(history_, version_)};
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

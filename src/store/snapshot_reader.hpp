@@ -11,7 +11,7 @@
 #include "storage/format/stored_snapshot.hpp"
 #include "store/snapshot_delivery.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 class Engine;
 struct Piece;
@@ -25,7 +25,7 @@ using Restored =
 class SnapshotReader {
  public:
   /// Uses these of the options: keep, timeout, interrupted, have, stream.
-  SnapshotReader(Engine& engine, policy::HistoryId history, Version version, const RestoreOptions& options);
+  SnapshotReader(Engine& engine, planner::HistoryId history, Version version, const RestoreOptions& options);
   SnapshotReader(const SnapshotReader&) = delete;
   ~SnapshotReader();
 
@@ -47,12 +47,12 @@ class SnapshotReader {
   Result<storage::StoredSnapshot> demand();
   Result<std::vector<storage::ZoneRange>> zones_to_read(const storage::StoredSnapshot& wanted);
   /// The size of a piece in bytes. Error damaged: the map places a chunk beyond its end.
-  Result<std::uint64_t> bytes_of_piece(policy::HistoryId piece, const storage::StoredSnapshot& from,
+  Result<std::uint64_t> bytes_of_piece(planner::HistoryId piece, const storage::StoredSnapshot& from,
                                        std::span<const storage::ZonesInPiece> chunks);
   Result<void> restore_piece(const storage::StoredSnapshot& from, std::span<const storage::ZonesInPiece> chunks,
                              SnapshotDelivery& delivery);
   Result<void> deliver(const storage::StoredSnapshot& snapshot, std::span<const Piece> regions,
-                       std::span<const storage::ZoneRange> zones, std::optional<platform::StreamId> stream);
+                       std::span<const storage::ZoneRange> zones, std::optional<device::StreamId> stream);
   void hint_pieces(const storage::StoredSnapshot& of, bool wanted);
   void hint_piece(const storage::StoredSnapshot& of, const storage::ZonesInPiece& chunk, bool wanted);
   Result<void> consume();
@@ -63,12 +63,12 @@ class SnapshotReader {
   std::optional<Error> asked_to_stop();
 
   Engine& engine_;
-  const policy::HistoryId history_;
+  const planner::HistoryId history_;
   const Version version_;
   const RestoreOptions options_;
   Interrupt stop_;              // as the caller's, and when its time is over
-  policy::Time asked_ = 0;      // when stop_ was asked last
+  planner::Time asked_ = 0;     // when stop_ was asked last
   std::unique_ptr<Read> read_;  // the map's bytes, as load() found them
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

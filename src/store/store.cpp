@@ -44,14 +44,14 @@ std::optional<Error> like_a_map(std::span<const Source> regions) {
                                            " alone are how the store knows a snapshot: give one another id"};
 }
 
-std::optional<Error> in_flight(runtime::Engine& engine, policy::HistoryId id, Version version) {
+std::optional<Error> in_flight(store::Engine& engine, planner::HistoryId id, Version version) {
   const auto attached = id == 0 ? engine.attached() : nullptr;
   if (!attached || !attached->in_flight(version)) return {};
   return Error{Errc::version_exists, "version " + std::to_string(version) + " exists: a snapshot of it is in flight"};
 }
 
 // A snapshot in flight is awaited by the calls that need it.
-Result<void> settle(runtime::Engine& engine, policy::HistoryId id, std::optional<Version> version,
+Result<void> settle(store::Engine& engine, planner::HistoryId id, std::optional<Version> version,
                     std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {}) {
   if (id != 0) return {};
   const auto attached = engine.attached();
@@ -60,8 +60,8 @@ Result<void> settle(runtime::Engine& engine, policy::HistoryId id, std::optional
 
 }  // namespace
 
-History::History(std::shared_ptr<runtime::Engine> engine, std::uint32_t id, std::string name,
-                 std::shared_ptr<const runtime::InHand> in_hand)
+History::History(std::shared_ptr<store::Engine> engine, std::uint32_t id, std::string name,
+                 std::shared_ptr<const store::InHand> in_hand)
     : engine_(std::move(engine)), id_(id), name_(std::move(name)), in_hand_(std::move(in_hand)) {}
 
 std::optional<Error> History::refusal(const Interrupt& interrupted) const {
@@ -116,26 +116,26 @@ Result<std::optional<Version>> History::latest(std::optional<Version> at_most, c
 
 Result<void> History::hint(std::span<const Version> order, bool replace) {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, policy::event::Hint{replace, {order.begin(), order.end()}});
+  return engine_->hint(id_, planner::event::Hint{replace, {order.begin(), order.end()}});
 }
 Result<void> History::hint(std::initializer_list<Version> order, bool replace) {
   return hint(std::span(order.begin(), order.size()), replace);
 }
 Result<void> History::hint_front(Version version) {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, policy::event::HintFront{version});
+  return engine_->hint(id_, planner::event::HintFront{version});
 }
 Result<void> History::unhint(std::span<const Version> versions) {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, policy::event::Unhint{{versions.begin(), versions.end()}});
+  return engine_->hint(id_, planner::event::Unhint{{versions.begin(), versions.end()}});
 }
 Result<void> History::unhint() {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, policy::event::UnhintAll{});
+  return engine_->hint(id_, planner::event::UnhintAll{});
 }
 Result<void> History::start_prefetch() {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, policy::event::StartPrefetch{});
+  return engine_->hint(id_, planner::event::StartPrefetch{});
 }
 
 Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
@@ -185,20 +185,20 @@ Result<std::vector<std::string>> Store::histories() const {
 }
 
 Result<Store> Store::open(const Options& options) {
-  return runtime::Engine::open_store(
-      {std::make_shared<platform::PosixFiles>(), std::make_shared<platform::SteadyClock>(), nullptr}, options,
-      runtime::process_environment());
+  return store::Engine::open_store({std::make_shared<os::PosixFiles>(), std::make_shared<os::SteadyClock>(), nullptr},
+                                   options, options::process_environment());
 }
 
-Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, const Environment& environment) {
-  auto filled = with_environment(options, environment);
+Result<Store> store::Engine::open_store(options::Seams seams, const Options& options,
+                                        const options::Environment& environment) {
+  auto filled = options::with_environment(options, environment);
   if (!filled) return filled.error();
   if (!seams.device) {
-    auto device = runtime::open_device(filled->device);
+    auto device = options::open_device(filled->device);
     if (!device) return device.error();
     seams.device = std::move(*device);
   }
-  auto setup = choose_setup(*filled, *seams.files, *seams.device, environment);
+  auto setup = options::choose_setup(*filled, *seams.files, *seams.device, environment);
   if (!setup) return setup.error();
   if (setup->pool) {
     auto job = node::job_identity(environment, *seams.files, node::Ancestry::of_process());
@@ -215,12 +215,12 @@ Result<Store> runtime::Engine::open_store(Seams seams, const Options& options, c
   return store_over(std::move(*engine));
 }
 
-void runtime::Engine::leave_open(std::shared_ptr<Engine> engine) {
+void store::Engine::leave_open(std::shared_ptr<Engine> engine) {
   Engine* const stays = engine.get();
   stays->self_ = std::move(engine);
 }
 
-Store runtime::Engine::store_over(std::shared_ptr<Engine> engine) {
+Store store::Engine::store_over(std::shared_ptr<Engine> engine) {
   Store store(std::move(engine), 0, "");
   store.of_program_ = true;
   return store;
@@ -246,7 +246,7 @@ void Store::leave() noexcept {
     }
   };
   const Result<void> closed = close();
-  if (!closed && closed.error().code == Errc::timed_out) runtime::Engine::leave_open(engine_);
+  if (!closed && closed.error().code == Errc::timed_out) store::Engine::leave_open(engine_);
 }
 
 History Store::history(std::string name, Order order) {

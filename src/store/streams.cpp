@@ -2,9 +2,9 @@
 
 #include <utility>
 
-namespace ebb::runtime {
+namespace ebb::store {
 
-using GivenStream = std::optional<platform::StreamId>;
+using GivenStream = std::optional<device::StreamId>;
 
 Result<GivenStream> Streams::resolve(const std::optional<StreamHandle>& given) const {
   if (device_->host_memory()) {
@@ -12,10 +12,8 @@ Result<GivenStream> Streams::resolve(const std::optional<StreamHandle>& given) c
     return Error{Errc::unsupported,
                  "stream= needs a store on a GPU: this one's device is \"" + std::string(device_->name()) + "\""};
   }
-  const GivenStream stream = !given        ? GivenStream()
-                             : *given == 0 ? platform::kLegacyStream
-                                           : platform::StreamId{*given};
-  if (device_->capturing(stream.value_or(platform::kLegacyStream))) {
+  const GivenStream stream = !given ? GivenStream() : *given == 0 ? device::kLegacyStream : device::StreamId{*given};
+  if (device_->capturing(stream.value_or(device::kLegacyStream))) {
     return Error{Errc::unsupported, stream
                                         ? "the stream is being captured into a graph: its copies would become part of "
                                           "that graph; call outside the capture"
@@ -37,7 +35,7 @@ Result<void> Streams::check(const std::optional<StreamHandle>& given) const {
 
 Result<GivenStream> Streams::resolve_hand_back(const std::optional<StreamHandle>& given) const {
   auto stream = resolve(given);
-  if (stream && !*stream && !device_->host_memory()) *stream = platform::kLegacyStream;
+  if (stream && !*stream && !device_->host_memory()) *stream = device::kLegacyStream;
   return stream;
 }
 
@@ -67,13 +65,13 @@ Result<void> Streams::make(CallStream& own) {
 Result<void> Streams::come_after_legacy(CallStream& own) {
   if (own.after_legacy) return {};
   Result<void> result = make(own);
-  if (result) result = device_->record(own.made->event, platform::kLegacyStream);
+  if (result) result = device_->record(own.made->event, device::kLegacyStream);
   if (result) result = device_->stream_wait(own.made->stream, own.made->event);
   own.after_legacy = static_cast<bool>(result);
   return result;
 }
 
-void Streams::finish(platform::StreamId stream) {
+void Streams::finish(device::StreamId stream) {
   const auto event = device_->create_event();
   Result<void> done = event ? device_->record(*event, stream) : Result<void>(event.error());
   if (done) done = device_->wait(*event);
@@ -100,4 +98,4 @@ void Streams::destroy(Locked& locked) {
   locked.lock();
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

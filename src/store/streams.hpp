@@ -10,13 +10,13 @@
 #include "ebbtide/store.hpp"
 #include "store/planner_port.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// A stream of the store's own, for a call that waits for its copies.
 struct CallStream {
   struct Made {
-    platform::StreamId stream = 0;
-    platform::EventId event = 0;
+    device::StreamId stream = 0;
+    device::EventId event = 0;
   };
   std::optional<Made> made;
   bool after_legacy = false;  // it comes after what the legacy default stream held
@@ -29,16 +29,16 @@ struct CallStream {
 /// 1. A stream that was made is a call's or in the pool until destroy().
 class Streams {
  public:
-  Streams(std::shared_ptr<platform::Device> device, Log log) : device_(std::move(device)), log_(std::move(log)) {}
+  Streams(std::shared_ptr<device::Device> device, base::Log log) : device_(std::move(device)), log_(std::move(log)) {}
 
-  platform::Device& device() const { return *device_; }
+  device::Device& device() const { return *device_; }
   bool host_memory() const { return device_->host_memory(); }
   /// The stream to order a call on; none: the call waits for its copies. Errors name what is wrong with the one given.
-  Result<std::optional<platform::StreamId>> resolve(const std::optional<StreamHandle>& given) const;
+  Result<std::optional<device::StreamId>> resolve(const std::optional<StreamHandle>& given) const;
   /// The error of a stream that resolve() refuses, for calls that order nothing on it.
   Result<void> check(const std::optional<StreamHandle>& given) const;
   /// As resolve(), for memory that is handed back: without a stream, after what the legacy default stream holds.
-  Result<std::optional<platform::StreamId>> resolve_hand_back(const std::optional<StreamHandle>& given) const;
+  Result<std::optional<device::StreamId>> resolve_hand_back(const std::optional<StreamHandle>& given) const;
 
   /// Gives `own` a stream that an earlier call has left, if it has none and one is there.
   void take(const Locked& locked, CallStream& own);
@@ -47,7 +47,7 @@ class Streams {
   Result<void> come_after_legacy(CallStream& own);
 
   /// Waits until what `stream` holds has ended; where the device cannot tell, until everything on the GPU has.
-  void finish(platform::StreamId stream);
+  void finish(device::StreamId stream);
   /// Waits for all work on the GPU, for work that no event follows. The device keeps an error for later calls.
   void finish_everything() { static_cast<void>(static_cast<bool>(device_->synchronize())); }
   /// Waits for everything that may use memory that is released without a stream. False: the device cannot tell (it has
@@ -57,10 +57,10 @@ class Streams {
   void destroy(Locked& locked);
 
  private:
-  const std::shared_ptr<platform::Device> device_;
-  const Log log_;
+  const std::shared_ptr<device::Device> device_;
+  const base::Log log_;
   std::vector<CallStream::Made> idle_;   // by the port's mutex
   std::atomic<bool> unfinished_{false};  // work on memory that was released may still be under way
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

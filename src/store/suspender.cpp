@@ -6,13 +6,13 @@
 
 #include "store/engine.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 constexpr Seconds kDropTimeout{60};
 
-Seconds left_until(policy::Time now, policy::Time until) {
-  return Seconds(static_cast<double>(std::max<policy::Time>(0, until - now)) * 1e-9);
+Seconds left_until(planner::Time now, planner::Time until) {
+  return Seconds(static_cast<double>(std::max<planner::Time>(0, until - now)) * 1e-9);
 }
 
 std::int64_t since_1970() {
@@ -24,7 +24,7 @@ std::int64_t since_1970() {
 
 Result<void> Suspender::on(int signal, const SuspendOptions& options) {
   const std::string given = "signal=" + std::to_string(signal);
-  if (!platform::is_a_request(signal))
+  if (!os::is_a_request(signal))
     return Error{Errc::invalid_argument,
                  given + " is not valid: expected one that a program may take as a request, such as SIGTERM"};
   if (options.within && !(options.within->count() > 0))
@@ -34,13 +34,13 @@ Result<void> Suspender::on(int signal, const SuspendOptions& options) {
   if (!level) return level.error();
   const std::lock_guard lock(mutex_);
   if (stopping_) return Error{Errc::closed, "the store is closed"};
-  if (!wake_) wake_ = std::make_unique<platform::SignalWake>();
+  if (!wake_) wake_ = std::make_unique<os::SignalWake>();
   if (const auto added = wake_->add(signal); !added) {
     if (!thread_.joinable()) wake_.reset();
     if (added.error == EMFILE)
-      return Error{Errc::in_use, std::to_string(platform::SignalWake::kSlots) +
+      return Error{Errc::in_use, std::to_string(os::SignalWake::kSlots) +
                                      " stores of this process wait for signals already: close one"};
-    return platform::system_error(given + " cannot be handled", added.error);
+    return os::system_error(given + " cannot be handled", added.error);
   }
   plans_[static_cast<std::size_t>(signal)] = {true, std::move(*level), options.within};
   if (thread_.joinable()) return {};
@@ -76,14 +76,14 @@ void Suspender::run() {
     suspended_ = static_cast<bool>(done);
     failure_.reset();
     if (!done)
-      failure_ = Error{done.error().code, platform::name_of_signal(signal_) +
+      failure_ = Error{done.error().code, os::name_of_signal(signal_) +
                                               " came, and the store could not be suspended: " + done.error().message};
     ended_.notify_all();
   }
 }
 
 Result<void> Suspender::suspend(const Plan& plan) {
-  const policy::Time until = plan.within ? later(engine_.now(), *plan.within) : policy::kNever;
+  const planner::Time until = plan.within ? later(engine_.now(), *plan.within) : planner::kNever;
   Result<void> done;
   try {
     const auto before = engine_.versions(engine_.history(std::string(kReservedForSuspension), Order::none).first);
@@ -103,7 +103,7 @@ bool Suspender::stopping() {
   return stopping_;
 }
 
-Result<void> Suspender::write_mark(const std::string& level, policy::Time until) {
+Result<void> Suspender::write_mark(const std::string& level, planner::Time until) {
   const auto [history, in_hand] = engine_.history(std::string(kReservedForSuspension), Order::none);
   if (!in_hand) return not_open();
   const Version version = since_1970();
@@ -144,7 +144,7 @@ std::optional<Error> Suspender::refusal(const Interrupt& interrupted) {
   if (!await(lock, interrupted))
     return Error{Errc::timed_out, "the call was interrupted while the store was being suspended"};
   if (suspended_)
-    return Error{Errc::suspended, platform::name_of_signal(signal_) +
+    return Error{Errc::suspended, os::name_of_signal(signal_) +
                                       " came: what was written is durable, and the store takes no more calls until "
                                       "the mark is cleared"};
   return std::exchange(failure_, std::nullopt);
@@ -169,17 +169,17 @@ Error Suspender::not_open() const {
   return {Errc::closed, "the store is closed, or is being closed"};
 }
 
-Result<void> Suspender::drop_marks(policy::Time until) {
+Result<void> Suspender::drop_marks(planner::Time until) {
   const auto [history, in_hand] = engine_.history(std::string(kReservedForSuspension), Order::none);
   if (!in_hand) return not_open();
   if (auto dropped = engine_.drop(history, {}); !dropped) return dropped;
-  const Seconds left = until == policy::kNever ? kDropTimeout : left_until(engine_.now(), until);
+  const Seconds left = until == planner::kNever ? kDropTimeout : left_until(engine_.now(), until);
   if (engine_.wait_for_drops(left, [this] { return stopping(); })) return {};
   return Error{Errc::timed_out, "the mark was dropped, but the disk has not answered yet: a later process may find it"};
 }
 
 Result<void> Suspender::clear() {
-  if (auto dropped = drop_marks(policy::kNever); !dropped) return dropped;
+  if (auto dropped = drop_marks(planner::kNever); !dropped) return dropped;
   const std::lock_guard lock(mutex_);
   suspended_ = false;
   return {};
@@ -198,4 +198,4 @@ void Suspender::stop() {
   wake_.reset();  // from now on the signal does what it did before
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -15,7 +15,7 @@
 #include "os/signal_wake.hpp"
 #include "store/parts.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 class Engine;
 
@@ -51,9 +51,9 @@ class Suspender {
   void run();
   Result<void> suspend(const Plan& plan);
   bool stopping();
-  Result<void> drop_marks(policy::Time until);
+  Result<void> drop_marks(planner::Time until);
   Error not_open() const;
-  Result<void> write_mark(const std::string& level, policy::Time until);
+  Result<void> write_mark(const std::string& level, planner::Time until);
   bool under_way() const { return draining_ || (wake_ && wake_->pending() != 0); }
   bool await(std::unique_lock<std::mutex>& lock, const Interrupt& interrupted);
 
@@ -63,7 +63,7 @@ class Suspender {
   std::mutex mutex_;
   std::condition_variable ended_;  // a drain
   // All below by mutex_. While thread_ runs wake_ is constant.
-  std::unique_ptr<platform::SignalWake> wake_;
+  std::unique_ptr<os::SignalWake> wake_;
   std::array<Plan, 65> plans_;  // by signal
   bool draining_ = false;
   bool suspended_ = false;
@@ -73,4 +73,4 @@ class Suspender {
   std::thread thread_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/own_process.hpp"
 #include "cache/memory_segments.hpp"
 #include "cache/staging_ring.hpp"
 #include "device/device.hpp"
@@ -14,7 +15,7 @@
 #include "planner/commands.hpp"
 #include "trace/provision_text.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// The memory of every tier, and the staging rings. Shared: what was lent out (reservations, loans) keeps the first
 /// tier's after the store has closed.
@@ -27,52 +28,52 @@ class Tiers {
   /// Called by the tiers' own threads, with no lock held: more memory can be used, or less will ever be.
   using Changed = std::function<void()>;
   /// What is provisioned is recorded in `log`, if there is one. Error out_of_memory naming the tier.
-  static Result<std::shared_ptr<Tiers>> create(const Seams& seams, const EngineSetup& setup, Changed changed,
-                                               std::shared_ptr<ProvisionLog> log = nullptr);
+  static Result<std::shared_ptr<Tiers>> create(const options::Seams& seams, const options::EngineSetup& setup,
+                                               Changed changed, std::shared_ptr<trace::ProvisionLog> log = nullptr);
   /// No memory comes any more, and `changed` is not called.
   void stop();
   /// Frees the memory that is never lent out, all but the first tier's. Called after stop(), when nothing moves.
   void keep_what_is_lent();
 
   /// The address of a place; for a file tier or the application a std::logic_error.
-  std::byte* at(const policy::Place& place) const;
+  std::byte* at(const planner::Place& place) const;
   /// The application's device.
-  platform::Device& device() const { return *device_; }
+  device::Device& device() const { return *device_; }
 
   /// A new segment of a tier: memory that is all ready, and no larger than `extent`. False: the tier has as many as it
   /// may have.
-  bool add(policy::TierIndex tier, std::unique_ptr<memory::TierMemory> memory, std::uint64_t extent) {
+  bool add(planner::TierIndex tier, std::unique_ptr<cache::TierMemory> memory, std::uint64_t extent) {
     return rows_.at(static_cast<std::size_t>(tier)).add(std::move(memory), extent);
   }
   /// The contents of a segment are gone. Its addresses stay valid for copies that are under way.
-  void lose(policy::TierIndex tier, policy::SegmentId segment);
+  void lose(planner::TierIndex tier, planner::SegmentId segment);
   /// Whether a place in a memory tier is in a segment that was lost.
-  bool lost(const policy::Place& place) const;
-  std::size_t segment_of(const policy::Place& place) const {
+  bool lost(const planner::Place& place) const;
+  std::size_t segment_of(const planner::Place& place) const {
     return rows_.at(static_cast<std::size_t>(place.at.index)).number_of(place.offset);
   }
-  std::size_t segments(policy::TierIndex tier) const { return rows_.at(static_cast<std::size_t>(tier)).count(); }
+  std::size_t segments(planner::TierIndex tier) const { return rows_.at(static_cast<std::size_t>(tier)).count(); }
 
   /// Whether so many bytes of a place can be used: now, or later, or never, for there is less memory than was thought.
   /// Places that are not memory of ours: now.
   enum class Use : std::uint8_t { now, later, never };
-  Use use_of(const policy::Place& place, std::uint64_t bytes) const;
+  Use use_of(const planner::Place& place, std::uint64_t bytes) const;
   /// These bytes will be used soon.
-  void want(const policy::Place& place, std::uint64_t bytes);
+  void want(const planner::Place& place, std::uint64_t bytes);
   /// The bytes of a place are not needed any more. Memory that cannot be used yet is left alone: it is still being
   /// touched.
-  void discard(const policy::Place& place, std::uint64_t bytes);
+  void discard(const planner::Place& place, std::uint64_t bytes);
   /// The program wrote a checkpoint.
   void produced(std::uint64_t bytes);
   /// The most memory that a segment will ever have.
-  std::uint64_t limit(policy::TierIndex tier, policy::SegmentId segment) const;
-  ArenaStats stats(policy::TierIndex tier) const;
+  std::uint64_t limit(planner::TierIndex tier, planner::SegmentId segment) const;
+  ArenaStats stats(planner::TierIndex tier) const;
 
   /// Calls `f(offset, bytes)` for the parts of a copy from one place to another that a device makes each as one. A
   /// place of the application's is not asked. Between begin_copy() and end_copy(), so that nothing there is registered
   /// meanwhile.
   template <class F>
-  void for_each_part(const policy::Place& from, const policy::Place& to, std::uint64_t bytes, F&& f) const {
+  void for_each_part(const planner::Place& from, const planner::Place& to, std::uint64_t bytes, F&& f) const {
     std::uint64_t begin = 0;
     for (const std::uint64_t end : part_ends(from, to, bytes)) {
       f(begin, end - begin);
@@ -80,28 +81,28 @@ class Tiers {
     }
   }
   /// A copy is under way between these two calls.
-  void begin_copy(const policy::Command& command);
-  void end_copy(const policy::Command& command);
+  void begin_copy(const planner::Command& command);
+  void end_copy(const planner::Command& command);
 
  private:
-  friend struct InOwnProcess;
+  friend struct base::InOwnProcess;
   Tiers() = default;
   ~Tiers() = default;
   // The memory of a tier or a ring, and where a place is in it; null: the place is elsewhere.
   struct Where {
-    memory::TierMemory* memory = nullptr;
+    cache::TierMemory* memory = nullptr;
     std::uint64_t offset = 0;
     bool in_ring = false;
   };
-  Where where(const policy::Place& place, std::uint64_t bytes) const;
-  Result<void> make_rings(const EngineSetup& setup,
-                          const std::function<memory::MemoryOptions(policy::NodeIndex)>& options);
-  std::vector<std::uint64_t> part_ends(const policy::Place& from, const policy::Place& to, std::uint64_t bytes) const;
+  Where where(const planner::Place& place, std::uint64_t bytes) const;
+  Result<void> make_rings(const options::EngineSetup& setup,
+                          const std::function<cache::MemoryOptions(planner::NodeIndex)>& options);
+  std::vector<std::uint64_t> part_ends(const planner::Place& from, const planner::Place& to, std::uint64_t bytes) const;
 
-  std::shared_ptr<platform::Device> device_;                              // outlives its memory
-  std::vector<std::shared_ptr<platform::Device>> devices_;                // by tier
-  std::deque<memory::MemorySegments> rows_;                               // by tier; empty: a file
-  std::vector<std::pair<policy::NodeIndex, memory::StagingRing>> rings_;  // of the nodes that something passes through
+  std::shared_ptr<device::Device> device_;                                // outlives its memory
+  std::vector<std::shared_ptr<device::Device>> devices_;                  // by tier
+  std::deque<cache::MemorySegments> rows_;                                // by tier; empty: a file
+  std::vector<std::pair<planner::NodeIndex, cache::StagingRing>> rings_;  // of the nodes that something passes through
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

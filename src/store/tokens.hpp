@@ -3,9 +3,9 @@
 // held at some moment.
 #include "transfer/token.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 inline constexpr transfer::Token kReady = transfer::Token{1} << 63;       // with a request's id
 inline constexpr transfer::Token kHandedBack = transfer::Token{1} << 62;  // with a key of HandBacks
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -9,7 +9,7 @@
 #include "store/lifetime.hpp"
 #include "store/persistence.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 std::vector<Piece> pieces_in(const CheckpointInfo& info, std::byte* data) {
   std::vector<Piece> pieces;
@@ -27,7 +27,7 @@ Result<Verifier::Sums> Verifier::sums_of(const CheckpointInfo& info, std::span<c
   auto sums = std::make_shared<Record::Sums>(pieces.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto sum = [&] { (*sums)[i] = storage::checksum_of({pieces[i].memory, pieces[i].bytes}); };
-    if (!platform::try_touch(sum)) return unusable_memory(info.regions[i].id, true);
+    if (!os::try_touch(sum)) return unusable_memory(info.regions[i].id, true);
   }
   return Sums(std::move(sums));
 }
@@ -46,9 +46,9 @@ Result<void> Verifier::check_handed_out(Locked& locked, Request& request, std::s
   const auto wrong = std::ranges::mismatch(**found, *request.sums).in1;
   if (wrong == (*found)->end()) return {};
   const auto i = static_cast<std::size_t>(wrong - (*found)->begin());
-  const policy::TierIndex on = request.answer.found_on;
+  const planner::TierIndex on = request.answer.found_on;
   const std::string where =
-      on == policy::kNoTier ? "" : " (it lay on \"" + port_.machine().tiers[static_cast<std::size_t>(on)].name + "\")";
+      on == planner::kNoTier ? "" : " (it lay on \"" + port_.machine().tiers[static_cast<std::size_t>(on)].name + "\")";
   const std::string what = catalog_.key_text(locked, request.history, request.version) +
                            " is damaged: the bytes of region " + std::to_string(request.info->regions[i].id) +
                            " are not those that were given" + where;
@@ -81,8 +81,7 @@ bool Verifier::take_from_file(Locked& locked, const Request& request, std::span<
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), piece.offset + piece.bytes);
       if (from >= to) continue;
-      writable =
-          writable && platform::try_copy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
+      writable = writable && os::try_copy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
     }
   });
   if (!read || !writable) return false;
@@ -92,8 +91,7 @@ bool Verifier::take_from_file(Locked& locked, const Request& request, std::span<
 
 // --- digests -------------------------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<Check>> Verifier::take_digest(const Hold& hold,
-                                                     const std::optional<platform::StreamId>& stream) {
+Result<std::shared_ptr<Check>> Verifier::take_digest(const Hold& hold, const std::optional<device::StreamId>& stream) {
   auto check = std::make_shared<Check>();
   check->data = hold.data;
   check->bytes = static_cast<std::size_t>(hold.info->bytes);
@@ -101,31 +99,31 @@ Result<std::shared_ptr<Check>> Verifier::take_digest(const Hold& hold,
   if (!taken_at) return taken_at.error();
   check->place = std::move(*taken_at);
   const auto taken =
-      streams_.device().digest(stream.value_or(platform::kInlineStream), check->data, check->bytes, check->place.get());
+      streams_.device().digest(stream.value_or(device::kInlineStream), check->data, check->bytes, check->place.get());
   if (!taken) return taken.error();
   return check;
 }
 
-std::shared_ptr<const Check> Verifier::check_of(const Locked& locked, const policy::Command& command) const {
-  if (command.from.at.kind != policy::Endpoint::tier || !port_.in_memory(command.from.at.index)) return nullptr;
+std::shared_ptr<const Check> Verifier::check_of(const Locked& locked, const planner::Command& command) const {
+  if (command.from.at.kind != planner::Endpoint::tier || !port_.in_memory(command.from.at.index)) return nullptr;
   const Record* const record = catalog_.find(locked, command.checkpoint);
   if (record == nullptr || !record->check) return nullptr;
   return memory_.tiers().at(command.from) - command.offset == record->check->data ? record->check : nullptr;
 }
 
 Result<void> Verifier::compared(const Check& check, const DigestPlaces::Place& digest) {
-  if (platform::sum_of(digest.get()) == check.taken) return {};
+  if (device::sum_of(digest.get()) == check.taken) return {};
   return Error{Errc::damaged,
                "its memory in the device cache was written to after it had been committed (its digest is not "
                "that of the commit)"};
 }
 
-Result<void> Verifier::compare(const Check& check, platform::StreamId stream) {
+Result<void> Verifier::compare(const Check& check, device::StreamId stream) {
   auto taken_at = place();
   if (!taken_at) return taken_at.error();
-  platform::Device& device = streams_.device();
+  device::Device& device = streams_.device();
   if (auto asked = device.digest(stream, check.data, check.bytes, taken_at->get()); !asked) return asked;
-  if (stream != platform::kInlineStream) {
+  if (stream != device::kInlineStream) {
     const auto event = device.create_event();
     Result<void> done = event ? device.record(*event, stream) : Result<void>(event.error());
     if (done)
@@ -140,7 +138,7 @@ Result<void> Verifier::compare(const Check& check, platform::StreamId stream) {
 
 Result<void> Verifier::compare_source(Request& request, const Check& check, bool in_order) {
   if (in_order) return compare(check, *request.stream);
-  if (streams_.host_memory()) return compare(check, platform::kInlineStream);
+  if (streams_.host_memory()) return compare(check, device::kInlineStream);
   const Result<void> made = request.stream ? streams_.make(request.own) : streams_.come_after_legacy(request.own);
   return made ? compare(check, request.own.made->stream) : made;
 }
@@ -155,11 +153,11 @@ Result<void> Verifier::check_lent(Locked& locked, Request& request) {
   {
     const InFlight comparing(locked, lifetime_);
     if (!streams_.host_memory()) result = streams_.come_after_legacy(request.own);
-    if (result) result = compare(*check, request.own.made ? request.own.made->stream : platform::kInlineStream);
+    if (result) result = compare(*check, request.own.made ? request.own.made->stream : device::kInlineStream);
   }
   if (result || result.error().code != Errc::damaged) return result;
   return Error{Errc::damaged,
                catalog_.key_text(locked, request.history, request.version) + " is damaged: " + result.error().message};
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

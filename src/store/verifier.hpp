@@ -7,7 +7,7 @@
 #include "store/parts.hpp"
 #include "store/request.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// The regions of a checkpoint in one piece at `data`.
 std::vector<Piece> pieces_in(const CheckpointInfo& info, std::byte* data);
@@ -21,7 +21,7 @@ std::vector<Piece> pieces_in(const CheckpointInfo& info, std::byte* data);
 class Verifier {
  public:
   Verifier(const PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Streams& streams, CacheMemory& memory,
-           Persistence& files, const EngineSetup& setup, std::shared_ptr<platform::Device> device)
+           Persistence& files, const options::EngineSetup& setup, std::shared_ptr<device::Device> device)
       : port_(port),
         lifetime_(lifetime),
         catalog_(catalog),
@@ -43,15 +43,15 @@ class Verifier {
 
   // --- digests
   /// Takes the digest of a hold's memory without waiting: it is there when `stream` (none: at once) has come here.
-  Result<std::shared_ptr<Check>> take_digest(const Hold& hold, const std::optional<platform::StreamId>& stream);
+  Result<std::shared_ptr<Check>> take_digest(const Hold& hold, const std::optional<device::StreamId>& stream);
   /// The check that a command's source must pass; null unless the source is the very memory that was committed to be
   /// checked.
-  std::shared_ptr<const Check> check_of(const Locked& locked, const policy::Command& command) const;
+  std::shared_ptr<const Check> check_of(const Locked& locked, const planner::Command& command) const;
   Result<DigestPlaces::Place> place() { return digests_.take(); }
   /// Compares a digest of the same memory that was taken later. Error damaged: it differs.
   static Result<void> compared(const Check& check, const DigestPlaces::Place& digest);
   /// Takes a digest on `stream`, waits for it and compares it.
-  Result<void> compare(const Check& check, platform::StreamId stream);
+  Result<void> compare(const Check& check, device::StreamId stream);
   /// Compares the source of a request before its first copy, on the stream that makes the copy.
   Result<void> compare_source(Request& request, const Check& check, bool in_order);
   /// Checks memory that a borrow hands out, which cannot be mended.
@@ -66,8 +66,8 @@ class Verifier {
   Streams& streams_;
   CacheMemory& memory_;
   Persistence& files_;
-  const EngineSetup& setup_;
+  const options::EngineSetup& setup_;
   DigestPlaces digests_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

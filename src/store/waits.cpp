@@ -12,10 +12,10 @@
 #include "store/persistence.hpp"
 #include "store/pump_thread.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
-using policy::Reason;
+using planner::Reason;
 
 Error no_level() { return {Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"}; }
 
@@ -23,28 +23,28 @@ bool is_durability(std::string_view level) { return level == "process" || level 
 
 }  // namespace
 
-Result<policy::TierIndex> Waits::level_of(std::string_view level) const {
+Result<planner::TierIndex> Waits::level_of(std::string_view level) const {
   constexpr std::array<std::string_view, 3> levels = {"device", "host", "local"};
   const auto& tiers = port_.machine().tiers;
-  if (level == "ephemeral" && !tiers.empty()) return policy::TierIndex{0};  // written: complete on any tier
+  if (level == "ephemeral" && !tiers.empty()) return planner::TierIndex{0};  // written: complete on any tier
   if (is_durability(level)) {
     const bool synced = setup_.durability == Durability::storage || setup_.durability == Durability::node;
     if (level == "node" && files_.pooled() != nullptr) {
-      return static_cast<policy::TierIndex>(tiers.size() - 2);  // the host cache, which is in the pool
+      return static_cast<planner::TierIndex>(tiers.size() - 2);  // the host cache, which is in the pool
     }
     if (files_.persistent() != nullptr && level != "node" && (level == "process" || synced)) {
-      return static_cast<policy::TierIndex>(tiers.size() - 1);
+      return static_cast<planner::TierIndex>(tiers.size() - 1);
     }
     return Error{Errc::unsupported, "level=\"" + std::string(level) +
                                         "\" is not supported: this store's durability is \"" +
-                                        std::string(name_of(setup_.durability)) + "\""};
+                                        std::string(options::name_of(setup_.durability)) + "\""};
   }
   bool known = false;  // a tier that this store does not have is replaced by the next one below
   for (const std::string_view name : levels) {
     known = known || name == level;
     if (!known) continue;
     for (std::size_t tier = 0; tier < tiers.size(); ++tier) {
-      if (tiers[tier].name == name) return static_cast<policy::TierIndex>(tier);
+      if (tiers[tier].name == name) return static_cast<planner::TierIndex>(tier);
     }
   }
   if (known) return Error{Errc::unsupported, "this store has no tier \"" + std::string(level) + "\", nor one below it"};
@@ -56,14 +56,14 @@ Result<policy::TierIndex> Waits::level_of(std::string_view level) const {
 
 // --- for what was written ------------------------------------------------------------------------------------------
 
-Result<void> Waits::wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
+Result<void> Waits::wait(planner::HistoryId history, std::optional<Version> version, std::string_view level,
                          std::optional<Seconds> timeout, const Interrupt& interrupted) {
   if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();
   return wait(locked, history, version, level, timeout, interrupted);
 }
 
-Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optional<Version> version,
+Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::optional<Version> version,
                          std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
   using Blocked = CallStatistics::Blocked;
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
@@ -77,9 +77,9 @@ Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optiona
   // What the disk has refused is tried once more.
   if (files_.pooled() != nullptr && !port_.in_memory(*tier)) files_.commit(locked);
   if (version)
-    port_.submit(locked, history, policy::event::Wait{request.id, *version, *tier});
+    port_.submit(locked, history, planner::event::Wait{request.id, *version, *tier});
   else
-    port_.submit(locked, history, policy::event::WaitAll{request.id, *tier});
+    port_.submit(locked, history, planner::event::WaitAll{request.id, *tier});
   calls_.run_until_answered(locked, request, &timer, interrupted);
   if (!request.answered) return lifetime_.closed_error();
   const bool reached = request.answer.reason == Reason::ok;
@@ -104,14 +104,14 @@ Result<void> Waits::wait(Locked& locked, policy::HistoryId history, std::optiona
 }
 
 // Says which checkpoints are still on their way, so that one can tell what holds them up.
-std::string Waits::missing_text(const Locked& locked, policy::HistoryId history, std::optional<Version> version,
-                                std::string_view level, policy::TierIndex tier) const {
+std::string Waits::missing_text(const Locked& locked, planner::HistoryId history, std::optional<Version> version,
+                                std::string_view level, planner::TierIndex tier) const {
   std::string text = "the time limit passed, or the call was interrupted, before " +
                      (version ? catalog_.key_text(locked, history, *version) : std::string("everything written")) +
                      " was complete on \"" + std::string(level) + "\" or below";
-  const policy::Planner& planner = port_.planner(locked);
+  const planner::Planner& planner = port_.planner(locked);
   std::set<Version> missing;
-  catalog_.for_each_written(locked, history, [&](Version one, policy::CheckpointRef checkpoint) {
+  catalog_.for_each_written(locked, history, [&](Version one, planner::CheckpointRef checkpoint) {
     if ((version && one != *version) || planner.bytes_of(checkpoint) == 0) return;
     if (planner.lowest_complete(checkpoint) < tier) missing.insert(one);
   });
@@ -130,16 +130,16 @@ Result<void> Waits::check_durability(std::string_view level) const {
                "level=\"" + std::string(level) + "\" is not valid: expected one of \"process\", \"node\", \"storage\""};
 }
 
-Result<void> Waits::drain(Locked& locked, std::string_view level, policy::Time until, const Interrupt& interrupted) {
+Result<void> Waits::drain(Locked& locked, std::string_view level, planner::Time until, const Interrupt& interrupted) {
   if (files_.persistent() == nullptr || setup_.readonly || port_.poisoned(locked) || !lifetime_.opened(locked)) {
     return {};
   }
   Result<void> result;
-  for (policy::HistoryId history = 0; history < catalog_.histories(locked); ++history) {
+  for (planner::HistoryId history = 0; history < catalog_.histories(locked); ++history) {
     if (asked_to_stop(locked, interrupted)) return Error{Errc::timed_out, "the call was interrupted"};
     std::optional<Seconds> left;
-    if (until != policy::kNever) {
-      left = Seconds(static_cast<double>(std::max<policy::Time>(0, until - port_.now())) * 1e-9);
+    if (until != planner::kNever) {
+      left = Seconds(static_cast<double>(std::max<planner::Time>(0, until - port_.now())) * 1e-9);
     }
     const Result<void> one = wait(locked, history, {}, level, left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
@@ -161,7 +161,7 @@ bool Waits::done(const Waitable& waitable, std::optional<std::string_view> level
   if (waitable.background) throw BadResult(no_level());
   auto tier = level_of(*level);
   if (!tier) throw BadResult(tier.error());
-  const policy::Planner& planner = port_.planner(locked);
+  const planner::Planner& planner = port_.planner(locked);
   const bool there = planner.find(waitable.history, waitable.version) == waitable.checkpoint;
   if (is_durability(*level)) {
     if (waitable.durable || (waitable.listed && *level == "node")) return true;
@@ -218,4 +218,4 @@ std::optional<Error> Waits::error(const Waitable& waitable) {
   return waitable.error;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -7,7 +7,7 @@
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 
 /// Waits for what was written, for tiers and for durability, and for Futures.
 ///
@@ -15,7 +15,7 @@ namespace ebb::runtime {
 class Waits {
  public:
   Waits(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, CallStatistics& statistics, Persistence& files,
-        CallTable& calls, PumpThread& pump, const EngineSetup& setup)
+        CallTable& calls, PumpThread& pump, const options::EngineSetup& setup)
       : port_(port),
         lifetime_(lifetime),
         catalog_(catalog),
@@ -25,24 +25,24 @@ class Waits {
         pump_(pump),
         setup_(setup) {}
 
-  Result<void> wait(policy::HistoryId history, std::optional<Version> version, std::string_view level,
+  Result<void> wait(planner::HistoryId history, std::optional<Version> version, std::string_view level,
                     std::optional<Seconds> timeout, const Interrupt& interrupted);
   bool done(const Waitable& waitable, std::optional<std::string_view> level);
   Result<void> wait(const Waitable& waitable, std::optional<std::string_view> level, std::optional<Seconds> timeout);
   std::optional<Error> error(const Waitable& waitable);
   /// Waits for all that was written, before a persistent store closes or is suspended. It goes on after a failure.
   /// Error timed_out also if it was interrupted.
-  Result<void> drain(Locked& locked, std::string_view level, policy::Time until, const Interrupt& interrupted);
+  Result<void> drain(Locked& locked, std::string_view level, planner::Time until, const Interrupt& interrupted);
   /// Whether this store knows `level`, and it is one that outlives the process.
   Result<void> check_durability(std::string_view level) const;
 
  private:
-  Result<void> wait(Locked& locked, policy::HistoryId history, std::optional<Version> version, std::string_view level,
+  Result<void> wait(Locked& locked, planner::HistoryId history, std::optional<Version> version, std::string_view level,
                     std::optional<Seconds> timeout, const Interrupt& interrupted);
   Result<void> wait_restored(Locked& locked, const Waitable& waitable, std::optional<Seconds> timeout);
-  Result<policy::TierIndex> level_of(std::string_view level) const;
-  std::string missing_text(const Locked& locked, policy::HistoryId history, std::optional<Version> version,
-                           std::string_view level, policy::TierIndex tier) const;
+  Result<planner::TierIndex> level_of(std::string_view level) const;
+  std::string missing_text(const Locked& locked, planner::HistoryId history, std::optional<Version> version,
+                           std::string_view level, planner::TierIndex tier) const;
   Error dropped_error(const Locked& locked, const Waitable& waitable) const;
 
   PlannerPort& port_;
@@ -52,7 +52,7 @@ class Waits {
   Persistence& files_;
   CallTable& calls_;
   PumpThread& pump_;
-  const EngineSetup& setup_;
+  const options::EngineSetup& setup_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::store

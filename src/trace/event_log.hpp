@@ -6,7 +6,7 @@
 #include "ebbtide/error.hpp"
 #include "os/files.hpp"
 
-namespace ebb::runtime {
+namespace ebb::trace {
 
 /// The file that a planner's events are recorded in. Owns it. The holder of the planner's mutex gathers text in memory;
 /// the thread that takes the text out writes it without that mutex.
@@ -14,7 +14,7 @@ namespace ebb::runtime {
 class EventLog {
  public:
   /// Error io_error naming the path.
-  static Result<std::unique_ptr<EventLog>> create(platform::Files& files, const std::filesystem::path& path);
+  static Result<std::unique_ptr<EventLog>> create(os::Files& files, const std::filesystem::path& path);
 
   std::string& text() noexcept { return text_; }
   bool full() const noexcept { return text_.size() >= kWriteAt; }
@@ -25,12 +25,12 @@ class EventLog {
 
  private:
   static constexpr std::size_t kWriteAt = 256 << 10;
-  EventLog(platform::Files& files, platform::File file) : files_(files), file_(std::move(file)) {}
-  platform::Files& files_;
-  platform::File file_;
+  EventLog(os::Files& files, os::File file) : files_(files), file_(std::move(file)) {}
+  os::Files& files_;
+  os::File file_;
   std::uint64_t offset_ = 0;
   std::string text_;
   std::optional<Error> error_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::trace

@@ -9,10 +9,10 @@
 #include "trace/provision_text.hpp"
 #include "trace/words.hpp"
 
-namespace ebb::runtime {
+namespace ebb::trace {
 namespace {
 
-using namespace policy;
+using namespace planner;
 
 constexpr std::string_view kFormat = "ebbtide-events ";
 constexpr std::string_view kHeader = "ebbtide-events 7";
@@ -284,4 +284,4 @@ Result<Replay> replay(std::string_view log) {
   return result;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::trace

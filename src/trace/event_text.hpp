@@ -23,16 +23,16 @@
 #include "planner/commands.hpp"
 #include "planner/events.hpp"
 
-namespace ebb::runtime {
+namespace ebb::trace {
 
-std::string_view name_of(const policy::Event& event);
-void append_text(std::string& out, const policy::Machine& machine);
-void append_text(std::string& out, const policy::Event& event);
-void append_text(std::string& out, const policy::Command& command);
+std::string_view name_of(const planner::Event& event);
+void append_text(std::string& out, const planner::Machine& machine);
+void append_text(std::string& out, const planner::Event& event);
+void append_text(std::string& out, const planner::Command& command);
 /// The lines of an output: commands, returned segments, dropped versions, whether to commit.
-void append_text(std::string& out, const policy::Output& output);
+void append_text(std::string& out, const planner::Output& output);
 
-Result<policy::Event> parse_event(std::string_view line);
+Result<planner::Event> parse_event(std::string_view line);
 
 struct Replay {
   std::uint64_t events = 0, commands = 0;
@@ -43,4 +43,4 @@ struct Replay {
 /// nothing in `log`.
 Result<Replay> replay(std::string_view log);
 
-}  // namespace ebb::runtime
+}  // namespace ebb::trace

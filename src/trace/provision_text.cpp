@@ -5,10 +5,10 @@
 
 #include "trace/words.hpp"
 
-namespace ebb::runtime {
+namespace ebb::trace {
 namespace {
 
-using namespace policy;
+using namespace planner;
 
 // Of ProvisionEvent::Kind.
 constexpr std::array<std::string_view, 10> kKinds{"tick",    "placed", "produced", "touched",    "touch_failed",
@@ -78,4 +78,4 @@ bool ProvisionReplay::take(std::string_view line, std::string& given) {
   return true;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::trace

@@ -14,7 +14,7 @@
 
 #include "planner/provisioner.hpp"
 
-namespace ebb::runtime {
+namespace ebb::trace {
 
 /// The lines of all memories of a store, until they are taken into its event log.
 ///
@@ -23,8 +23,8 @@ namespace ebb::runtime {
 class ProvisionLog {
  public:
   /// What `provisioner` gave for an event. Of one memory in the order of its events, the first one included.
-  void add(const std::string& name, const policy::Provisioner& provisioner, const policy::ProvisionEvent& event,
-           const policy::ProvisionCommands& out);
+  void add(const std::string& name, const planner::Provisioner& provisioner, const planner::ProvisionEvent& event,
+           const planner::ProvisionCommands& out);
   /// Appends the lines to `text` and forgets them.
   void take(std::string& text);
 
@@ -43,7 +43,7 @@ class ProvisionReplay {
   bool take(std::string_view line, std::string& given);
 
  private:
-  std::map<std::string, policy::Provisioner, std::less<>> memories_;
+  std::map<std::string, planner::Provisioner, std::less<>> memories_;
 };
 
-}  // namespace ebb::runtime
+}  // namespace ebb::trace

@@ -13,7 +13,7 @@
 #include "planner/commands.hpp"
 #include "planner/events.hpp"
 
-namespace ebb::runtime {
+namespace ebb::trace {
 
 class Line {
  public:
@@ -32,12 +32,12 @@ class Line {
     const auto end = std::to_chars(text.data(), text.data() + text.size(), static_cast<long long>(value)).ptr;
     return *this << std::string_view(text.data(), static_cast<std::size_t>(end - text.data()));
   }
-  Line& operator<<(policy::event::Failed::Cause cause) { return *this << static_cast<int>(cause); }
-  Line& operator<<(const std::vector<policy::Version>& versions) {
-    for (const policy::Version version : versions) *this << version;
+  Line& operator<<(planner::event::Failed::Cause cause) { return *this << static_cast<int>(cause); }
+  Line& operator<<(const std::vector<planner::Version>& versions) {
+    for (const planner::Version version : versions) *this << version;
     return *this;
   }
-  Line& operator<<(const policy::Place& place) {
+  Line& operator<<(const planner::Place& place) {
     return *this << static_cast<int>(place.at.kind) << int{place.at.index} << place.offset;
   }
 
@@ -87,8 +87,8 @@ class Words {
     }
     return *this;
   }
-  Words& operator>>(policy::event::Failed::Cause& value) { return choice(value, 3); }
-  Words& operator>>(std::vector<policy::Version>& versions) {  // to the end of the line
+  Words& operator>>(planner::event::Failed::Cause& value) { return choice(value, 3); }
+  Words& operator>>(std::vector<planner::Version>& versions) {  // to the end of the line
     while (good_ && !done()) *this >> versions.emplace_back();
     return *this;
   }
@@ -113,4 +113,4 @@ inline std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::trace

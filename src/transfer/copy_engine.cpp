@@ -27,18 +27,18 @@ constexpr std::chrono::milliseconds kLongestWait{100};
 /// Events for reuse. Thread safety: every method may be called from any thread.
 class EventPool {
  public:
-  explicit EventPool(platform::Device& device) : device_(device) {}
+  explicit EventPool(device::Device& device) : device_(device) {}
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
   ~EventPool() {
-    for (const platform::EventId event : idle_) device_.destroy_event(event);
+    for (const device::EventId event : idle_) device_.destroy_event(event);
   }
 
   /// Returns to the pool with its last owner: a thread that makes a stream wait for it may still do so after the
   /// report.
-  using Lease = std::shared_ptr<const platform::EventId>;
+  using Lease = std::shared_ptr<const device::EventId>;
   Result<Lease> take() {
-    platform::EventId event = 0;
+    device::EventId event = 0;
     {
       std::lock_guard lock(mutex_);
       if (!idle_.empty()) {
@@ -47,21 +47,21 @@ class EventPool {
       }
     }
     if (event == 0) {
-      const Result<platform::EventId> made = device_.create_event();
+      const Result<device::EventId> made = device_.create_event();
       if (!made) return made.error();
       event = *made;
     }
-    return Lease(new platform::EventId(event), [this](const platform::EventId* held) {
-      const std::unique_ptr<const platform::EventId> id(held);
+    return Lease(new device::EventId(event), [this](const device::EventId* held) {
+      const std::unique_ptr<const device::EventId> id(held);
       std::lock_guard lock(mutex_);
       idle_.push_back(*id);
     });
   }
 
  private:
-  platform::Device& device_;
+  device::Device& device_;
   std::mutex mutex_;
-  std::vector<platform::EventId> idle_;
+  std::vector<device::EventId> idle_;
 };
 
 /// Thread safety:
@@ -76,12 +76,12 @@ class EventPool {
 ///    looks at the queue again after reporting it.
 struct CopyEngine::State {
   struct Link {
-    platform::StreamId stream = 0;
+    device::StreamId stream = 0;
     std::mutex mutex;
     std::deque<Copy> in_flight;  // no more than the driver queues at once
   };
 
-  State(platform::Device& device, Done done) : device_(device), done_(std::move(done)), events_(device) {}
+  State(device::Device& device, Done done) : device_(device), done_(std::move(done)), events_(device) {}
 
   ~State() {
     stop();
@@ -130,14 +130,14 @@ struct CopyEngine::State {
   }
 
   // How a copy ended; nothing: it is pending, and its event goes to `waited`.
-  std::optional<Result<void>> outcome(const Copy& copy, std::vector<platform::EventId>& waited) {
+  std::optional<Result<void>> outcome(const Copy& copy, std::vector<device::EventId>& waited) {
     if (copy.event) {
-      const platform::EventState state = device_.query(*copy.event);
-      if (state == platform::EventState::pending) {
+      const device::EventState state = device_.query(*copy.event);
+      if (state == device::EventState::pending) {
         waited.push_back(*copy.event);
         return {};
       }
-      if (state == platform::EventState::failed && !copy.refused) {
+      if (state == device::EventState::failed && !copy.refused) {
         const Result<void> why = device_.wait(*copy.event);
         return Error{Errc::io_error, "a copy of " + std::to_string(copy.bytes) + " bytes failed on device '" +
                                          std::string(device_.name()) + "'" + (why ? "" : ": " + why.error().message)};
@@ -147,7 +147,7 @@ struct CopyEngine::State {
     return Result<void>();
   }
 
-  bool report_oldest(Link& link, std::vector<platform::EventId>& waited) {
+  bool report_oldest(Link& link, std::vector<device::EventId>& waited) {
     Token token = 0;
     Result<void> how;
     {
@@ -165,7 +165,7 @@ struct CopyEngine::State {
   }
 
   // Each stream of the application advances at its own pace.
-  bool report_followed(std::vector<platform::EventId>& waited) {
+  bool report_followed(std::vector<device::EventId>& waited) {
     std::vector<std::pair<Token, Result<void>>> ended;
     {
       std::lock_guard lock(followed_mutex_);
@@ -208,7 +208,7 @@ struct CopyEngine::State {
   }
 
   void report() {
-    std::vector<platform::EventId> waited;
+    std::vector<device::EventId> waited;
     for (;;) {
       waited.clear();
       bool any = report_followed(waited);
@@ -225,7 +225,7 @@ struct CopyEngine::State {
     }
   }
 
-  platform::Device& device_;
+  device::Device& device_;
   const Done done_;
   EventPool events_;  // outlives the copies that hold its events
   std::vector<std::unique_ptr<Link>> links_;
@@ -240,10 +240,10 @@ struct CopyEngine::State {
 CopyEngine::CopyEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CopyEngine::~CopyEngine() = default;
 
-Result<std::unique_ptr<CopyEngine>> CopyEngine::create(platform::Device& device, unsigned links, Done done) {
+Result<std::unique_ptr<CopyEngine>> CopyEngine::create(device::Device& device, unsigned links, Done done) {
   auto state = std::make_unique<State>(device, std::move(done));
   for (unsigned link = 0; link < links; ++link) {
-    Result<platform::StreamId> stream = device.create_stream();
+    Result<device::StreamId> stream = device.create_stream();
     if (!stream) return stream.error();
     state->links_.push_back(std::make_unique<State::Link>());
     state->links_.back()->stream = *stream;
@@ -285,7 +285,7 @@ void CopyEngine::submit(unsigned number, Token token, std::span<const Part> part
   if (first) state_->device_.interrupt();
 }
 
-Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::optional<Error> refused) {
+Result<void> CopyEngine::follow(device::StreamId stream, Token token, std::optional<Error> refused) {
   {
     std::lock_guard lock(state_->mutex_);
     if (state_->closed_) throw std::logic_error("a stream was followed by a stopped engine");
@@ -315,7 +315,7 @@ Result<void> CopyEngine::follow(platform::StreamId stream, Token token, std::opt
   return {};
 }
 
-Result<void> CopyEngine::come_after(platform::StreamId stream, Token token) {
+Result<void> CopyEngine::come_after(device::StreamId stream, Token token) {
   const Result<EventPool::Lease> event = state_->in_flight(token);
   if (!event) return event.error();
   if (!*event) return {};

@@ -21,7 +21,7 @@ struct Part {
 struct Digested {
   const void* memory = nullptr;
   std::size_t bytes = 0;
-  platform::Digest* parts = nullptr;  ///< as of Device::digest()
+  device::Digest* parts = nullptr;  ///< as of Device::digest()
 };
 
 /// Copies between memories, with a device stream for each link; one thread reports what has completed.
@@ -37,7 +37,7 @@ class CopyEngine {
  public:
   /// `links` streams, numbered from 0. `device` must outlive the engine. Error: the device's, or
   /// out_of_memory when its thread cannot be started.
-  static Result<std::unique_ptr<CopyEngine>> create(platform::Device& device, unsigned links, Done done);
+  static Result<std::unique_ptr<CopyEngine>> create(device::Device& device, unsigned links, Done done);
   /// Stops.
   ~CopyEngine();
 
@@ -46,10 +46,10 @@ class CopyEngine {
   void submit(unsigned link, Token token, std::span<const Part> parts, const std::optional<Digested>& digested = {});
   /// Reports `token` when the present work of `stream` is done: any stream of the device, also the application's. With
   /// `refused`, that is the result it then reports. Error: the device's; `token` is then not reported.
-  Result<void> follow(platform::StreamId stream, Token token, std::optional<Error> refused = {});
+  Result<void> follow(device::StreamId stream, Token token, std::optional<Error> refused = {});
   /// Orders the later work of `stream` after the work that `token` was submitted or followed for. Does nothing if that
   /// was reported already. Error: how it failed, or the device's.
-  Result<void> come_after(platform::StreamId stream, Token token);
+  Result<void> come_after(device::StreamId stream, Token token);
   /// Submitted or followed, and not reported yet.
   std::size_t pending() const;
   /// Reports everything in flight, then joins. Later submits throw std::logic_error. May be called twice.

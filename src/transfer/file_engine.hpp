@@ -35,7 +35,7 @@ class FileEngine {
   /// "io_uring" or "threads".
   virtual std::string_view name() const noexcept = 0;
   /// `pieces` is copied; `file` must stay open until `done`. No pieces, or empty ones: `done` is called all the same.
-  virtual void submit(Token token, Direction direction, const platform::File& file, std::span<const Piece> pieces) = 0;
+  virtual void submit(Token token, Direction direction, const os::File& file, std::span<const Piece> pieces) = 0;
   /// Submitted and not reported yet.
   virtual std::size_t pending() const = 0;
   /// Reports everything in flight, then joins. Later submits throw std::logic_error. May be called twice.
@@ -51,7 +51,6 @@ struct FileEngineOptions {
 
 /// automatic: io_uring, or threads where it is missing or refused. Error unsupported: `uring` where there is none.
 /// `files` must outlive the engine.
-Result<std::unique_ptr<FileEngine>> make_file_engine(platform::Files& files, const FileEngineOptions& options,
-                                                     Done done);
+Result<std::unique_ptr<FileEngine>> make_file_engine(os::Files& files, const FileEngineOptions& options, Done done);
 
 }  // namespace ebb::transfer

@@ -7,9 +7,8 @@
 
 namespace ebb::transfer {
 
-std::unique_ptr<FileEngine> make_ring_file_engine(std::unique_ptr<platform::Ring> ring, std::size_t request_bytes,
-                                                  Done done);
-std::unique_ptr<FileEngine> make_thread_file_engine(platform::Files& files, unsigned threads, std::size_t request_bytes,
+std::unique_ptr<FileEngine> make_ring_file_engine(std::unique_ptr<os::Ring> ring, std::size_t request_bytes, Done done);
+std::unique_ptr<FileEngine> make_thread_file_engine(os::Files& files, unsigned threads, std::size_t request_bytes,
                                                     Done done);
 
 }  // namespace ebb::transfer

@@ -9,8 +9,8 @@
 namespace ebb::transfer {
 namespace {
 
-using platform::kBlock;
-using platform::round_up;
+using os::kBlock;
+using os::round_up;
 
 // A file that keeps returning EINTR or transferring nothing must end in an error, not in a busy loop.
 constexpr unsigned kMostStandstills = 10'000;
@@ -58,14 +58,13 @@ void append(std::deque<FileRequest>& to, std::deque<FileRequest>& requests) {
   }
 }
 
-Next account(FileRequest& request, platform::SysResult answer) {
+Next account(FileRequest& request, os::SysResult answer) {
   const bool reading = request.transfer->direction == Direction::read;
   if (!answer) {
     if (answer.error == EINTR || answer.error == EAGAIN) {
-      return stand_still(request, platform::describe_errno(answer.error));
+      return stand_still(request, os::describe_errno(answer.error));
     }
-    return fail(request, answer.error == ENOSPC ? Errc::no_space : Errc::io_error,
-                platform::describe_errno(answer.error));
+    return fail(request, answer.error == ENOSPC ? Errc::no_space : Errc::io_error, os::describe_errno(answer.error));
   }
   if (answer.value == 0) {
     if (reading) return fail(request, Errc::io_error, "the file ends there");

@@ -16,7 +16,7 @@ namespace ebb::transfer {
 struct FileTransfer {
   Token token = 0;
   Direction direction = Direction::read;
-  const platform::File* file = nullptr;
+  const os::File* file = nullptr;
   std::size_t open_requests = 0;
   std::optional<Error> error;  // the first
 };
@@ -46,7 +46,7 @@ enum class Next : std::uint8_t {
 };
 
 /// Takes the system's result for [moved, length).
-Next account(FileRequest& request, platform::SysResult answer);
+Next account(FileRequest& request, os::SysResult answer);
 
 /// The result of a transfer whose requests have all finished.
 Result<void> outcome(const FileTransfer& transfer);

@@ -16,7 +16,7 @@ std::uint64_t this_thread() {
 
 }  // namespace
 
-bool Followed::push(platform::StreamId stream, Copy copy) {
+bool Followed::push(device::StreamId stream, Copy copy) {
   const auto place = queues_.try_emplace({stream, this_thread()}).first;
   std::deque<Copy>& queue = place->second;
   const std::size_t before = queue.size();

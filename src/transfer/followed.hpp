@@ -18,8 +18,8 @@ namespace ebb::transfer {
 struct Copy {
   Token token = 0;
   std::size_t bytes = 0;
-  std::shared_ptr<const platform::EventId> event;  // none: nothing of it is in flight
-  std::optional<Error> refused;                    // with an event: reported once that is done
+  std::shared_ptr<const device::EventId> event;  // none: nothing of it is in flight
+  std::optional<Error> refused;                  // with an event: reported once that is done
   std::optional<Result<void>> ended;
 };
 
@@ -37,7 +37,7 @@ class Followed {
  public:
   /// On `stream`, by the calling thread, which has just recorded its event. True: it is the oldest of its queue.
   /// Running out of memory throws and changes nothing.
-  bool push(platform::StreamId stream, Copy copy);
+  bool push(device::StreamId stream, Copy copy);
   /// Null: not found.
   const Copy* find(Token token) const;
   /// Calls `ended` for the oldest of each queue and, while that returns true, for the next one.
@@ -52,7 +52,7 @@ class Followed {
   std::size_t queues() const { return queues_.size(); }
 
  private:
-  using Place = std::pair<platform::StreamId, std::uint64_t>;  // with the thread
+  using Place = std::pair<device::StreamId, std::uint64_t>;  // with the thread
   std::map<Place, std::deque<Copy>> queues_;
   std::unordered_map<Token, const Copy*> by_token_;
 };

@@ -24,7 +24,7 @@ namespace {
 ///    carried out.
 class RingFileEngine final : public FileEngine {
  public:
-  RingFileEngine(std::unique_ptr<platform::Ring> ring, std::size_t request_bytes, Done done)
+  RingFileEngine(std::unique_ptr<os::Ring> ring, std::size_t request_bytes, Done done)
       : ring_(std::move(ring)), request_bytes_(request_bytes), done_(std::move(done)), slots_(ring_->entries()) {
     for (std::size_t slot = slots_.size(); slot-- > 0;) free_slots_.push_back(slot);
     thread_ = std::thread([this] { work(); });
@@ -33,7 +33,7 @@ class RingFileEngine final : public FileEngine {
 
   std::string_view name() const noexcept override { return "io_uring"; }
 
-  void submit(Token token, Direction direction, const platform::File& file, std::span<const Piece> pieces) override {
+  void submit(Token token, Direction direction, const os::File& file, std::span<const Piece> pieces) override {
     auto transfer = std::make_shared<FileTransfer>(FileTransfer{token, direction, &file, 0, {}});
     std::deque<FileRequest> requests;
     cut(transfer, pieces, request_bytes_, requests);
@@ -68,7 +68,7 @@ class RingFileEngine final : public FileEngine {
 
  private:
   void work() {
-    std::array<platform::RingDone, 64> ended;
+    std::array<os::RingDone, 64> ended;
     for (;;) {
       std::vector<std::shared_ptr<FileTransfer>> empty;
       {
@@ -85,7 +85,7 @@ class RingFileEngine final : public FileEngine {
         stop_waiting();
         continue;  // some were reported without the ring
       }
-      const platform::SysResult count = ring_->wait(ended);
+      const os::SysResult count = ring_->wait(ended);
       stop_waiting();
       if (!count) continue;
       for (std::int64_t i = 0; i < count.value; ++i) take(ended[static_cast<std::size_t>(i)]);
@@ -108,7 +108,7 @@ class RingFileEngine final : public FileEngine {
         continue;
       }
       const std::size_t slot = free_slots_.back();
-      platform::RingOp op;
+      os::RingOp op;
       op.write = request.transfer->direction == Direction::write;
       op.fd = request.transfer->file->fd();
       op.memory = request.memory + request.moved;
@@ -125,11 +125,11 @@ class RingFileEngine final : public FileEngine {
     return reported;
   }
 
-  void take(const platform::RingDone& ended) {
+  void take(const os::RingDone& ended) {
     FileRequest request = std::move(slots_.at(ended.tag));
     free_slots_.push_back(ended.tag);
-    const platform::SysResult answer =
-        ended.result < 0 ? platform::SysResult::failed(-ended.result) : platform::SysResult::of(ended.result);
+    const os::SysResult answer =
+        ended.result < 0 ? os::SysResult::failed(-ended.result) : os::SysResult::of(ended.result);
     if (account(request, answer) == Next::again) {
       ready_.push_front(std::move(request));
     } else {
@@ -150,7 +150,7 @@ class RingFileEngine final : public FileEngine {
     --pending_;
   }
 
-  const std::unique_ptr<platform::Ring> ring_;
+  const std::unique_ptr<os::Ring> ring_;
   const std::size_t request_bytes_;
   const Done done_;
   mutable std::mutex mutex_;
@@ -166,7 +166,7 @@ class RingFileEngine final : public FileEngine {
 
 }  // namespace
 
-std::unique_ptr<FileEngine> make_ring_file_engine(std::unique_ptr<platform::Ring> ring, std::size_t request_bytes,
+std::unique_ptr<FileEngine> make_ring_file_engine(std::unique_ptr<os::Ring> ring, std::size_t request_bytes,
                                                   Done done) {
   return std::make_unique<RingFileEngine>(std::move(ring), request_bytes, std::move(done));
 }

@@ -21,7 +21,7 @@ namespace {
 ///    out.
 class ThreadFileEngine final : public FileEngine {
  public:
-  ThreadFileEngine(platform::Files& files, unsigned threads, std::size_t request_bytes, Done done)
+  ThreadFileEngine(os::Files& files, unsigned threads, std::size_t request_bytes, Done done)
       : files_(files), request_bytes_(request_bytes), done_(std::move(done)) {
     try {
       for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
@@ -34,7 +34,7 @@ class ThreadFileEngine final : public FileEngine {
 
   std::string_view name() const noexcept override { return "threads"; }
 
-  void submit(Token token, Direction direction, const platform::File& file, std::span<const Piece> pieces) override {
+  void submit(Token token, Direction direction, const os::File& file, std::span<const Piece> pieces) override {
     auto transfer = std::make_shared<FileTransfer>(FileTransfer{token, direction, &file, 0, {}});
     std::deque<FileRequest> requests;
     cut(transfer, pieces, request_bytes_, requests);
@@ -92,14 +92,14 @@ class ThreadFileEngine final : public FileEngine {
       std::byte* memory = request.memory + request.moved;
       const std::size_t bytes = request.length - request.moved;
       const std::uint64_t offset = request.offset + request.moved;
-      const platform::SysResult answer =
+      const os::SysResult answer =
           reading ? files_.read(fd, memory, bytes, offset) : files_.write(fd, memory, bytes, offset);
       lock.lock();
       next = account(request, answer);
     }
   }
 
-  platform::Files& files_;
+  os::Files& files_;
   const std::size_t request_bytes_;
   const Done done_;
   mutable std::mutex mutex_;
@@ -112,7 +112,7 @@ class ThreadFileEngine final : public FileEngine {
 
 }  // namespace
 
-std::unique_ptr<FileEngine> make_thread_file_engine(platform::Files& files, unsigned threads, std::size_t request_bytes,
+std::unique_ptr<FileEngine> make_thread_file_engine(os::Files& files, unsigned threads, std::size_t request_bytes,
                                                     Done done) {
   return std::make_unique<ThreadFileEngine>(files, threads, request_bytes, std::move(done));
 }

@@ -12,20 +12,20 @@
 #include "tests/doubles/hooked_device.hpp"
 #include "tests/doubles/manual_clock.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 namespace {
 
-using platform::testing::FakeDevice;
+using doubles::FakeDevice;
 
-using runtime::testing_support::HookedDevice;
+using doubles::HookedDevice;
 
 // Memory that was used before its ticket was called: all of `bytes`, while the queue is shut.
 struct Late {
-  explicit Late(platform::Device& device, std::size_t bytes = 64 << 10) {
+  explicit Late(device::Device& device, std::size_t bytes = 64 << 10) {
     queue.set_open(false);
     MemoryOptions options = watch.options();
     options.queue = std::make_unique<ManualQueue>(queue);
-    policy::ProvisionSpec spec;  // pieces of one page, so that a little memory has many
+    planner::ProvisionSpec spec;  // pieces of one page, so that a little memory has many
     spec.piece = spec.largest_piece = 4096;
     spec.lead = 0;
     spec.pin_deadline = 1000;
@@ -45,14 +45,14 @@ struct Late {
 
 TEST(ProvisionedLate, is_used_unpinned_after_the_deadline_by_the_clock_that_it_is_given) {
   FakeDevice device(discrete());
-  const auto clock = std::make_shared<platform::testing::ManualClock>(7);
+  const auto clock = std::make_shared<doubles::ManualClock>(7);
   Watch watch;
   ManualQueue::Shared queue;
   queue.set_open(false);
   MemoryOptions options = watch.options();
   options.clock = clock;
   options.queue = std::make_unique<ManualQueue>(queue);
-  policy::ProvisionSpec spec;
+  planner::ProvisionSpec spec;
   spec.piece = spec.largest_piece = 4096;
   spec.pin_deadline = 1'000'000;
   const auto memory = incremental_host_memory(device, 64 << 10, std::move(options), spec).value();
@@ -94,7 +94,7 @@ TEST(ProvisionedLate, a_copy_that_begins_meanwhile_stands_until_the_registration
   HookedDevice device(fake);
   Late late(device);
   std::byte* const source = device.allocate(8192).value();
-  const platform::StreamId stream = device.create_stream().value();
+  const device::StreamId stream = device.create_stream().value();
   std::atomic<bool> begun = false;
   std::atomic<int> parts = 0;
   std::thread copying;
@@ -134,7 +134,7 @@ TEST(ProvisionedLate, that_cannot_be_registered_stays_as_it_is) {
   EXPECT_EQ(late.memory->ready(), 64u << 10);
   EXPECT_EQ(late.parts(0, 64 << 10), 3);
   std::byte* const source = device.allocate(64 << 10).value();
-  const platform::StreamId stream = device.create_stream().value();
+  const device::StreamId stream = device.create_stream().value();
   late.memory->copy_begun(0, 64 << 10);
   late.memory->for_each_part(0, 64 << 10, [&](std::size_t at, std::size_t bytes) {
     EXPECT_TRUE(device.copy(stream, late.memory->data() + at, source + at, bytes));
@@ -154,4 +154,4 @@ TEST(ProvisionedLate, stops_while_it_waits_in_the_queue) {
 }
 
 }  // namespace
-}  // namespace ebb::memory
+}  // namespace ebb::cache

@@ -13,30 +13,30 @@
 #include "tests/cache/watch.hpp"
 #include "tests/doubles/fake_device.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 namespace {
 
-using platform::testing::FakeDevice;
+using doubles::FakeDevice;
 
 // Pieces of one page, so that a little memory has many.
-policy::ProvisionSpec pages(policy::Bytes lead = 0) {
-  policy::ProvisionSpec spec;
+planner::ProvisionSpec pages(planner::Bytes lead = 0) {
+  planner::ProvisionSpec spec;
   spec.piece = spec.largest_piece = 4096;
   spec.lead = lead;
-  spec.pin_deadline = policy::kNever;  // a thread that pins may be late on a busy machine
+  spec.pin_deadline = planner::kNever;  // a thread that pins may be late on a busy machine
   return spec;
 }
 
-std::unique_ptr<TierMemory> provision(platform::Device& device, std::size_t bytes, MemoryOptions options,
-                                      policy::ProvisionSpec spec = pages()) {
+std::unique_ptr<TierMemory> provision(device::Device& device, std::size_t bytes, MemoryOptions options,
+                                      planner::ProvisionSpec spec = pages()) {
   return incremental_host_memory(device, bytes, std::move(options), spec).value();
 }
 
 // As in a store, except that nothing is used before it is pinned.
-std::unique_ptr<TierMemory> incremental(platform::Device& device, std::size_t bytes, Watch& watch) {
-  policy::ProvisionSpec spec;
+std::unique_ptr<TierMemory> incremental(device::Device& device, std::size_t bytes, Watch& watch) {
+  planner::ProvisionSpec spec;
   spec.touchers = 1;
-  spec.pin_deadline = policy::kNever;
+  spec.pin_deadline = planner::kNever;
   return provision(device, bytes, watch.options(), spec);
 }
 
@@ -82,7 +82,7 @@ TEST(ProvisionedMemory, takes_little_more_memory_than_is_wanted) {
 }
 
 TEST(ProvisionedMemory, ordinary_memory_is_ready_at_once_and_touched_ahead) {
-  const auto device = platform::make_host_device();
+  const auto device = device::make_host_device();
   Watch watch;
   const auto memory = incremental_host_memory(*device, 1024 * kMiB, watch.options()).value();
   EXPECT_EQ(memory->ready(), 1024 * kMiB);
@@ -97,7 +97,7 @@ TEST(ProvisionedMemory, ordinary_memory_is_ready_at_once_and_touched_ahead) {
 }
 
 TEST(ProvisionedMemory, direct_has_all_of_it) {
-  const auto device = platform::make_host_device();
+  const auto device = device::make_host_device();
   const auto memory = direct_host_memory(*device, 16 * kMiB).value();
   EXPECT_EQ(smaps(*memory, "Rss"), 16 * kMiB);
   EXPECT_EQ(memory->report().touched, 16 * kMiB);
@@ -139,7 +139,7 @@ TEST(ProvisionedMemory, a_registration_that_fails_once_is_no_trouble) {
   FakeDevice device(discrete());
   device.fail_nth_pin(3);
   Watch watch;
-  policy::ProvisionSpec spec = pages();
+  planner::ProvisionSpec spec = pages();
   spec.largest_piece = 16 << 10;
   const auto memory = provision(device, 256 << 10, watch.options(), spec);
   memory->want(256 << 10);
@@ -156,7 +156,7 @@ TEST(ProvisionedMemory, memory_that_runs_out_makes_it_smaller) {
   options.touch = [&](std::byte* memory, std::size_t bytes) -> Result<void> {
     while (made.load() == nullptr) std::this_thread::yield();  // where it begins is known below
     const TierMemory& tier = *made.load();
-    if (memory < tier.data() + (32 << 10)) return platform::populate(memory, bytes);
+    if (memory < tier.data() + (32 << 10)) return os::populate(memory, bytes);
     // The first that fails is not the first to fail.
     while (memory == tier.data() + (32 << 10) && tier.limit() == tier.size()) std::this_thread::yield();
     return Error{Errc::out_of_memory, "none left"};
@@ -186,14 +186,14 @@ TEST(ProvisionedMemory, memory_that_runs_out_at_once_leaves_nothing) {
 
 // Its copies would fault the pages in, at the end of a control group's memory.
 TEST(ProvisionedMemory, ordinary_memory_ends_before_what_there_is_no_memory_for) {
-  const auto device = platform::make_host_device();
+  const auto device = device::make_host_device();
   Watch watch;
   std::promise<void> over;
   std::vector<std::size_t> asked;
   MemoryOptions options = watch.options();
   options.touch = [held = over.get_future().share()](std::byte* memory, std::size_t bytes) {
     held.wait();
-    return platform::populate(memory, bytes);
+    return os::populate(memory, bytes);
   };
   options.left = [&](std::size_t bytes) -> Result<void> {
     asked.push_back(bytes);
@@ -220,9 +220,9 @@ TEST(ProvisionedMemory, cooldowns_end_though_all_threads_that_touch_are_busy) {
   MemoryOptions options = watch.options();
   options.touch = [&, held = over.get_future().share()](std::byte* memory, std::size_t bytes) {
     if (++touches > 8) held.wait();
-    return platform::populate(memory, bytes);
+    return os::populate(memory, bytes);
   };
-  policy::ProvisionSpec spec = pages();
+  planner::ProvisionSpec spec = pages();
   spec.touchers = 1;
   spec.longest_pin = 1;  // a cooldown after each registration
   const auto memory = provision(device, 64 << 10, std::move(options), spec);
@@ -239,7 +239,7 @@ TEST(ProvisionedMemory, waits_in_the_queue_and_leaves_it) {
   queue.set_open(false);
   MemoryOptions options = watch.options();
   options.queue = std::make_unique<ManualQueue>(queue);
-  policy::ProvisionSpec spec = pages();
+  planner::ProvisionSpec spec = pages();
   const auto memory = provision(device, 64 << 10, std::move(options), spec);
   memory->want(64 << 10);
   queue.until_waiting();
@@ -256,7 +256,7 @@ TEST(ProvisionedMemory, says_once_that_it_has_no_queue) {
   FakeDevice device(discrete());
   Watch watch;
   MemoryOptions options = watch.options();
-  options.queue = std::make_unique<platform::NodePinQueue>("pin", std::vector<std::filesystem::path>());
+  options.queue = std::make_unique<os::NodePinQueue>("pin", std::vector<std::filesystem::path>());
   const auto memory = provision(device, 64 << 10, std::move(options));
   memory->want(64 << 10);
   watch.until_ready(*memory, 64 << 10);
@@ -286,9 +286,9 @@ TEST(ProvisionedMemory, is_used_unpinned_when_its_ticket_is_not_called) {
   queue.set_open(false);
   MemoryOptions options = watch.options();
   options.queue = std::make_unique<ManualQueue>(queue);
-  policy::ProvisionSpec spec = pages();
+  planner::ProvisionSpec spec = pages();
   spec.pin_deadline = 1'000'000;
-  spec.lead = policy::kAllAhead;
+  spec.lead = planner::kAllAhead;
   const auto memory = provision(device, 64 << 10, std::move(options), spec);
   while (memory->report().touched < 64 << 10) std::this_thread::yield();
   memory->want(32 << 10);  // only waiting is left
@@ -328,9 +328,9 @@ TEST(ProvisionedMemory, callers_are_never_called_back) {
     changed.notify_all();
   };
   options.queue = std::make_unique<ManualQueue>(queue);
-  policy::ProvisionSpec spec = pages();
+  planner::ProvisionSpec spec = pages();
   spec.pin_deadline = 1000;  // touched memory is ready as soon as it is needed
-  spec.lead = policy::kAllAhead;
+  spec.lead = planner::kAllAhead;
   const auto memory = provision(device, 256 << 10, std::move(options), spec);
   while (memory->report().touched < 256 << 10) std::this_thread::yield();
   for (std::size_t end = 4096; end <= 256 << 10; end += 4096) {
@@ -356,7 +356,7 @@ TEST(ProvisionedMemory, figures_are_reported) {
   EXPECT_EQ(report.pinned, 64 * kMiB);
   EXPECT_GT(report.pieces, 0u);
   EXPECT_GE(report.piece, 4 * kMiB);
-  EXPECT_EQ(report.huge_pages, platform::huge_pages().on);
+  EXPECT_EQ(report.huge_pages, os::huge_pages().on);
 }
 
 // Whether each mapping of an memory has this flag of /proc/self/smaps ("dc": a forked child does not get it).
@@ -388,7 +388,7 @@ TEST(ProvisionedMemory, what_is_registered_with_a_device_is_kept_from_children) 
   watch.until_ready(*memory, 64 << 10);
   EXPECT_TRUE(all_have(*memory, "dc"));
   EXPECT_TRUE(all_have(*memory, "rd"));
-  const auto host = platform::make_host_device();
+  const auto host = device::make_host_device();
   EXPECT_FALSE(all_have(*provision(*host, 8 * kMiB, watch.options()), "dc")) << "ordinary memory is anybody's";
 }
 
@@ -426,7 +426,7 @@ TEST(ProvisionedMemory, huge_pages_are_asked_for) {
 }
 
 TEST(ProvisionedMemory, gives_its_addresses_back) {
-  const auto device = platform::make_host_device();
+  const auto device = device::make_host_device();
   auto memory = incremental_host_memory(*device, 64 * kMiB).value();
   std::byte* const data = memory->data();
   unsigned char present = 0;
@@ -476,4 +476,4 @@ TEST(MappedMemory, a_device_that_is_full_from_the_start_is_refused) {
 }
 
 }  // namespace
-}  // namespace ebb::memory
+}  // namespace ebb::cache

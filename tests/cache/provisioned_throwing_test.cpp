@@ -9,13 +9,13 @@
 #include "tests/doubles/fake_device.hpp"
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 namespace {
 
 constexpr std::size_t kPage = 4096, kSize = 64 * kPage;
 
 /// A double of a GPU that throws at the `nth` registration and mapping, and at all that follow.
-class ThrowingDevice final : public runtime::testing_support::ForwardDevice {
+class ThrowingDevice final : public doubles::ForwardDevice {
  public:
   explicit ThrowingDevice(int nth) : ForwardDevice(make()), left_(nth) {}
   Result<void> pin(std::byte* memory, std::size_t bytes) override {
@@ -28,19 +28,19 @@ class ThrowingDevice final : public runtime::testing_support::ForwardDevice {
   }
 
  private:
-  static std::shared_ptr<platform::Device> make() {
-    platform::testing::FakeDevice::Options options;
+  static std::shared_ptr<device::Device> make() {
+    doubles::FakeDevice::Options options;
     options.discrete = true;
-    return std::make_shared<platform::testing::FakeDevice>(options);
+    return std::make_shared<doubles::FakeDevice>(options);
   }
   std::atomic<int> left_;
 };
 
-policy::ProvisionSpec all_in_pages() {
-  policy::ProvisionSpec spec;
+planner::ProvisionSpec all_in_pages() {
+  planner::ProvisionSpec spec;
   spec.piece = spec.largest_piece = kPage;
-  spec.lead = policy::kAllAhead;
-  spec.pin_deadline = policy::kNever;
+  spec.lead = planner::kAllAhead;
+  spec.pin_deadline = planner::kNever;
   return spec;
 }
 
@@ -51,9 +51,9 @@ TEST(ProvisionedThrowing, a_touch_is_one_that_failed) {
   std::atomic<std::byte*> first = nullptr;
   options.touch = [&](std::byte* memory, std::size_t bytes) {
     if (first && memory >= first + 5 * kPage) throw std::bad_alloc();
-    return platform::populate(memory, bytes);
+    return os::populate(memory, bytes);
   };
-  policy::ProvisionSpec spec = all_in_pages();
+  planner::ProvisionSpec spec = all_in_pages();
   spec.lead = 0;
   const auto memory = incremental_host_memory(device, kSize, std::move(options), spec).value();
   first = memory->data();
@@ -98,7 +98,7 @@ TEST(ProvisionedThrowing, who_listens_to_troubles_may) {
   std::atomic<int> touches = 0;
   options.touch = [&](std::byte* memory, std::size_t bytes) {
     while (++touches > 8 && !thrown) std::this_thread::yield();
-    return platform::populate(memory, bytes);
+    return os::populate(memory, bytes);
   };
   const auto memory = incremental_host_memory(device, kSize, std::move(options), all_in_pages()).value();
   memory->want(kSize);
@@ -108,7 +108,7 @@ TEST(ProvisionedThrowing, who_listens_to_troubles_may) {
 
 // Provisioning ends there, ready memory stays, and the queue is left.
 TEST(ProvisionedThrowing, anything_else_ends_the_provisioning) {
-  struct Queue final : platform::PinQueue {
+  struct Queue final : os::PinQueue {
     explicit Queue(std::atomic<int>& times) : left(times) {}
     bool wait(std::stop_token) override {
       if (++waits == 4) throw std::bad_alloc();
@@ -137,4 +137,4 @@ TEST(ProvisionedThrowing, anything_else_ends_the_provisioning) {
 }
 
 }  // namespace
-}  // namespace ebb::memory
+}  // namespace ebb::cache

@@ -9,10 +9,10 @@
 #include "tests/cache/watch.hpp"
 #include "tests/doubles/fake_device.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 namespace {
 
-using platform::testing::FakeDevice;
+using doubles::FakeDevice;
 constexpr std::size_t kSlot = 8192, kSlots = 3;
 
 class StagingRings : public testing::TestWithParam<bool> {};
@@ -54,7 +54,7 @@ TEST(StagingRing, comes_slot_by_slot_the_first_of_each_direction_first) {
                                                                                               std::size_t n) {
     EXPECT_EQ(n, kSlot);
     (++touches <= 2 ? some : rest).wait();
-    return platform::populate(at, n);
+    return os::populate(at, n);
   };
   StagingRing ring = StagingRing::create(device, kSlot, kSlots, false, std::move(options)).value();
   const auto ready = [&](std::size_t slot) { return ring.memory().ready() >= ring.end_of(slot * kSlot, kSlot); };
@@ -81,4 +81,4 @@ TEST(StagingRing, that_cannot_be_registered_is_used_as_it_is_and_says_so_once) {
 }
 
 }  // namespace
-}  // namespace ebb::memory
+}  // namespace ebb::cache

@@ -11,7 +11,7 @@
 #include "tests/cache/watch.hpp"
 #include "tests/doubles/fake_device.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 namespace {
 
 enum class On { host_device, fake_host, fake_discrete, cuda };
@@ -19,31 +19,31 @@ enum class On { host_device, fake_host, fake_discrete, cuda };
 struct Way {
   const char* name;
   On on;
-  MadeMemory (*make)(platform::Device&, std::size_t, MemoryOptions);
+  MadeMemory (*make)(device::Device&, std::size_t, MemoryOptions);
 };
 
-MadeMemory host_direct(platform::Device& device, std::size_t bytes, MemoryOptions) {
+MadeMemory host_direct(device::Device& device, std::size_t bytes, MemoryOptions) {
   return direct_host_memory(device, bytes);
 }
-MadeMemory host_incremental(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+MadeMemory host_incremental(device::Device& device, std::size_t bytes, MemoryOptions options) {
   return incremental_host_memory(device, bytes, std::move(options));
 }
 // Small pieces, so that there are many.
-MadeMemory host_small(platform::Device& device, std::size_t bytes, MemoryOptions options) {
-  policy::ProvisionSpec spec;
+MadeMemory host_small(device::Device& device, std::size_t bytes, MemoryOptions options) {
+  planner::ProvisionSpec spec;
   spec.piece = 4096;
   spec.largest_piece = 64 << 10;
   spec.lead = 512 << 10;
-  spec.pin_deadline = policy::kNever;  // a thread that pins may be late on a busy machine
+  spec.pin_deadline = planner::kNever;  // a thread that pins may be late on a busy machine
   return incremental_host_memory(device, bytes, std::move(options), spec);
 }
-MadeMemory device_direct(platform::Device& device, std::size_t bytes, MemoryOptions) {
+MadeMemory device_direct(device::Device& device, std::size_t bytes, MemoryOptions) {
   return direct_device_memory(device, bytes);
 }
-MadeMemory device_mapped(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+MadeMemory device_mapped(device::Device& device, std::size_t bytes, MemoryOptions options) {
   return mapped_device_memory(device, bytes, std::move(options));
 }
-MadeMemory device_mapped_small(platform::Device& device, std::size_t bytes, MemoryOptions options) {
+MadeMemory device_mapped_small(device::Device& device, std::size_t bytes, MemoryOptions options) {
   options.map_piece = 5000;  // 8192
   return mapped_device_memory(device, bytes, std::move(options));
 }
@@ -65,17 +65,17 @@ class TierMemoryContract : public testing::TestWithParam<Way> {
  protected:
   TierMemoryContract() {
     if (GetParam().on == On::host_device) {
-      real_ = platform::make_host_device();
+      real_ = device::make_host_device();
     } else if (GetParam().on == On::cuda) {
-      if (platform::cuda_absent_reason().empty()) real_ = platform::make_cuda_device(0).value();
+      if (device::cuda_absent_reason().empty()) real_ = device::make_cuda_device(0).value();
     } else {
-      platform::testing::FakeDevice::Options options;
+      doubles::FakeDevice::Options options;
       options.discrete = GetParam().on == On::fake_discrete;
-      fake_ = std::make_unique<platform::testing::FakeDevice>(options);
+      fake_ = std::make_unique<doubles::FakeDevice>(options);
     }
   }
   void SetUp() override {
-    if (!fake_ && !real_) GTEST_SKIP() << "no CUDA device: " << platform::cuda_absent_reason();
+    if (!fake_ && !real_) GTEST_SKIP() << "no CUDA device: " << device::cuda_absent_reason();
   }
   ~TierMemoryContract() override {
     if (!fake_) return;
@@ -84,15 +84,15 @@ class TierMemoryContract : public testing::TestWithParam<Way> {
     EXPECT_EQ(fake_->pinned(), 0u);
     EXPECT_TRUE(fake_->violations().empty()) << fake_->violations()[0];
   }
-  platform::Device& device() { return fake_ ? *fake_ : *real_; }
+  device::Device& device() { return fake_ ? *fake_ : *real_; }
   std::unique_ptr<TierMemory> make(std::size_t bytes) {
     return GetParam().make(device(), bytes, watch_.options()).value();
   }
 
   // By parts, on a stream, and waits for it.
   void copy(const TierMemory& tier, std::size_t offset, std::byte* memory, std::size_t bytes, bool into) {
-    const platform::StreamId stream = device().create_stream().value();
-    const platform::EventId event = device().create_event().value();
+    const device::StreamId stream = device().create_stream().value();
+    const device::EventId event = device().create_event().value();
     std::size_t next = offset;
     tier.for_each_part(offset, bytes, [&](std::size_t at, std::size_t length) {
       EXPECT_EQ(at, next);
@@ -111,8 +111,8 @@ class TierMemoryContract : public testing::TestWithParam<Way> {
     device().destroy_event(event);
   }
 
-  std::shared_ptr<platform::Device> real_;
-  std::unique_ptr<platform::testing::FakeDevice> fake_;
+  std::shared_ptr<device::Device> real_;
+  std::unique_ptr<doubles::FakeDevice> fake_;
   Watch watch_;
 };
 
@@ -238,4 +238,4 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
 INSTANTIATE_TEST_SUITE_P(Ways, TierMemoryContract, testing::ValuesIn(ways()), name_of_way);
 
 }  // namespace
-}  // namespace ebb::memory
+}  // namespace ebb::cache

@@ -8,13 +8,13 @@
 #include "cache/tier_memory.hpp"
 #include "tests/doubles/fake_device.hpp"
 
-namespace ebb::memory {
+namespace ebb::cache {
 
 inline constexpr std::size_t kMiB = 1 << 20;
 
 /// Of a double of a GPU with separate memory.
-inline platform::testing::FakeDevice::Options discrete() {
-  platform::testing::FakeDevice::Options options;
+inline doubles::FakeDevice::Options discrete() {
+  doubles::FakeDevice::Options options;
   options.discrete = true;
   return options;
 }
@@ -71,7 +71,7 @@ class Watch {
 };
 
 /// A pin queue that a test opens.
-class ManualQueue final : public platform::PinQueue {
+class ManualQueue final : public os::PinQueue {
  public:
   struct Shared {
     std::mutex mutex;
@@ -114,4 +114,4 @@ class ManualQueue final : public platform::PinQueue {
   Shared& shared_;
 };
 
-}  // namespace ebb::memory
+}  // namespace ebb::cache

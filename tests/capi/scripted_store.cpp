@@ -40,7 +40,7 @@ std::array<std::byte, 64> memory;  // what is reserved and borrowed: region 0, a
 
 }  // namespace
 
-namespace runtime {
+namespace store {
 class Engine {
  public:
   explicit Engine(Version code) : code(code) {}
@@ -53,9 +53,9 @@ struct Waitable {
   explicit Waitable(Version version) : version(version) {}
   Version version;
 };
-}  // namespace runtime
+}  // namespace store
 
-using runtime::Engine;
+using store::Engine;
 
 struct Reservation::State {
   Version version;
@@ -67,7 +67,7 @@ struct Loan::State {
 constexpr Version later(Version version) { return version > 1000 ? 1000 - version : version; }
 
 Future::Future() = default;
-Future::Future(std::shared_ptr<runtime::Waitable> state) : state_(std::move(state)) {}
+Future::Future(std::shared_ptr<store::Waitable> state) : state_(std::move(state)) {}
 bool Future::done(std::optional<std::string_view> level) const {
   return static_cast<bool>(act(later(state_->version))) && level.value_or("") != "never";
 }
@@ -115,7 +115,7 @@ Result<void> Loan::release(bool keep, const HandBack& how) {
 Loan Engine::loan(Version version) { return Loan(std::make_unique<Loan::State>(Loan::State{version})); }
 
 History::History(std::shared_ptr<Engine> engine, std::uint32_t id, std::string name,
-                 std::shared_ptr<const runtime::InHand>)
+                 std::shared_ptr<const store::InHand>)
     : engine_(std::move(engine)), id_(id), name_(std::move(name)) {}
 const std::string& History::name() const { return name_; }
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 constexpr std::size_t kMiB = 1 << 20, kLine = 64, kBeside = 2 * kLine;
@@ -77,4 +77,4 @@ TEST(CopyBytes, whoever_is_told_afterwards_sees_the_bytes) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::device

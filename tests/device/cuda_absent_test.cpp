@@ -3,7 +3,7 @@
 
 #include "device/cuda.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 TEST(CudaAbsent, is_said_by_name) {
@@ -30,4 +30,4 @@ TEST(CudaAbsent, ordinals_that_no_gpu_has_are_refused) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -11,7 +11,7 @@
 #include "tests/device/cuda_fixture.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 // Holds a stream up until it is opened. Kernels must have run before: loading one may wait for the blocked work.
@@ -171,9 +171,9 @@ TEST_F(CudaDeviceTest, work_of_other_threads_does_not_break_a_capture) {
   check(cudaMemsetAsync(place, 1, 4096, theirs));
   const auto everything = [&] {
     std::byte *there = device_->allocate(4 * kMiB).value(), *pinned = device_->allocate_host(4 * kMiB).value();
-    std::byte *range = device_->reserve(4 * kMiB).value(), *host = map_pages(kMiB).value();
+    std::byte *range = device_->reserve(4 * kMiB).value(), *host = os::map_pages(kMiB).value();
     device_->map(range, 0, 2 * kMiB).value();
-    populate(host, kMiB).value();
+    os::populate(host, kMiB).value();
     device_->pin(host, kMiB).value();
     const StreamId on = device_->create_stream().value();
     const EventId event = device_->create_event().value();
@@ -188,7 +188,7 @@ TEST_F(CudaDeviceTest, work_of_other_threads_does_not_break_a_capture) {
     device_->destroy_event(event);
     device_->destroy_stream(on);
     device_->unpin(host, kMiB);
-    unmap_pages(host, kMiB);
+    os::unmap_pages(host, kMiB);
     device_->unreserve(range, 4 * kMiB);
     device_->free_host(pinned, 4 * kMiB);
     device_->free(there, 4 * kMiB);
@@ -325,8 +325,8 @@ struct Late {
     memory = device->allocate(2 * kGiB).value();
     range = device->reserve(8 * kMiB).value();
     device->map(range, 0, 2 * kMiB).value();
-    host = map_pages(2 * kMiB).value();
-    populate(host, 2 * kMiB).value();
+    host = os::map_pages(2 * kMiB).value();
+    os::populate(host, 2 * kMiB).value();
     device->pin(host, kMiB).value();
   }
   ~Late() {
@@ -348,7 +348,7 @@ struct Late {
     static_cast<void>(device->reserve(8 * kMiB));
     device->unpin(host, kMiB);
     static_cast<void>(device->pin(host + kMiB, kMiB));
-    unmap_pages(host, 2 * kMiB);
+    os::unmap_pages(host, 2 * kMiB);
   }
 };
 
@@ -367,4 +367,4 @@ TEST(CudaDeviceAtExit, a_process_ends_with_a_device_in_use) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::device

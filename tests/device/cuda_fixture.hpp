@@ -10,7 +10,7 @@
 #include "device/cuda.hpp"
 #include "os/pages.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 inline constexpr std::size_t kGiB = std::size_t{1} << 30;
@@ -54,4 +54,4 @@ class CudaDeviceTest : public ::testing::Test {
   EventId event_ = 0;
 };
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

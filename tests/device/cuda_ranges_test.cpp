@@ -5,7 +5,7 @@
 #include "tests/device/cuda_fixture.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 class CudaRangesTest : public CudaDeviceTest {
@@ -49,7 +49,7 @@ TEST_F(CudaRangesTest, memory_comes_piece_by_piece_and_goes_at_once) {
 TEST_F(CudaRangesTest, a_piece_that_is_refused_leaves_those_before_it) {
   if (plain()) GTEST_SKIP() << "there all of a range is allocated when it is reserved";
   const std::uint64_t before = device_->free_bytes();
-  const std::size_t bytes = round_up(before, 2 * kMiB) + 4 * kGiB;
+  const std::size_t bytes = os::round_up(before, 2 * kMiB) + 4 * kGiB;
   std::byte* range = device_->reserve(bytes).value();
   device_->map(range, 0, 4 * kMiB).value();
   check(cudaMemsetAsync(range, 7, 4 * kMiB, reinterpret_cast<cudaStream_t>(stream_)));
@@ -69,7 +69,7 @@ TEST_F(CudaRangesTest, a_piece_that_is_refused_leaves_those_before_it) {
 
 TEST_F(CudaRangesTest, pieces_of_host_memory_are_pinned_one_by_one) {
   constexpr std::size_t kPiece = 4 * kMiB, kPieces = 8;
-  std::byte* const host = map_pages(kPieces * kPiece).value();
+  std::byte* const host = os::map_pages(kPieces * kPiece).value();
   std::byte* const there = device_->allocate(kPieces * kPiece).value();
   const auto type = [&](std::size_t at) {
     cudaPointerAttributes attributes;
@@ -78,7 +78,7 @@ TEST_F(CudaRangesTest, pieces_of_host_memory_are_pinned_one_by_one) {
   };
   test::Buffer bytes(kPiece);
   for (std::size_t piece = 0; piece < kPieces; ++piece) {
-    populate(host + piece * kPiece, kPiece).value();
+    os::populate(host + piece * kPiece, kPiece).value();
     device_->pin(host + piece * kPiece, kPiece).value();
     EXPECT_EQ(type(piece * kPiece), cudaMemoryTypeHost);
     EXPECT_EQ(type(piece * kPiece + kPiece - 1), cudaMemoryTypeHost);
@@ -109,8 +109,8 @@ TEST_F(CudaRangesTest, pieces_of_host_memory_are_pinned_one_by_one) {
   EXPECT_EQ(type(0), cudaMemoryTypeUnregistered);
   EXPECT_TRUE(copy_and_wait(stream_, there, host, kPieces * kPiece)) << "pageable again";
   device_->free(there, kPieces * kPiece);
-  unmap_pages(host, kPieces * kPiece);
+  os::unmap_pages(host, kPieces * kPiece);
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::device

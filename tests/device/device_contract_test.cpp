@@ -15,7 +15,7 @@
 #include "tests/doubles/fake_device.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 struct Kind {
@@ -87,7 +87,7 @@ class DeviceContract : public ::testing::TestWithParam<Kind> {
 
 TEST_P(DeviceContract, allocates_aligned_memory_and_refuses_by_name) {
   std::byte* memory = device_->allocate(3 << 20).value();
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % kBlock, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % os::kBlock, 0u);
   const std::vector<std::byte> first = scrambled(4096, 1), last = scrambled(4096, 2);
   upload(memory, first);
   upload(memory + (3 << 20) - 4096, last);
@@ -102,7 +102,7 @@ TEST_P(DeviceContract, allocates_aligned_memory_and_refuses_by_name) {
 TEST_P(DeviceContract, host_memory_is_the_hosts_and_copies_reach_it) {
   constexpr std::size_t kBytes = (5 << 20) + 4096;
   std::byte* host = device_->allocate_host(kBytes).value();
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(host) % kBlock, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(host) % os::kBlock, 0u);
   const std::vector<std::byte> bytes = scrambled(kBytes, 6);
   std::memcpy(host, bytes.data(), kBytes);
   std::byte* there = memory(kBytes);
@@ -306,7 +306,7 @@ TEST_P(DeviceContract, several_threads_use_it_at_once) {
 
 TEST_P(DeviceContract, reserved_memory_is_mapped_piece_by_piece) {
   const std::size_t granule = device_->map_granule();
-  const std::size_t bytes = 5 * granule + kBlock;  // the last piece is a short one
+  const std::size_t bytes = 5 * granule + os::kBlock;  // the last piece is a short one
   std::byte* range = device_->reserve(bytes).value();
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(range) % (2 << 20), 0u);
   const std::vector<std::byte> all = scrambled(bytes, 9);
@@ -349,7 +349,7 @@ TEST_P(DeviceContract, ranges_are_given_back_however_far_they_are_mapped) {
 
 TEST_P(DeviceContract, pinned_pieces_are_copied_from_and_to_each_for_itself) {
   constexpr std::size_t kPiece = 64 << 10;
-  Result<std::byte*> mapped = map_pages(3 * kPiece);
+  Result<std::byte*> mapped = os::map_pages(3 * kPiece);
   ASSERT_TRUE(mapped);
   std::byte* const host = *mapped;
   const std::vector<std::byte> all = scrambled(3 * kPiece, 10);
@@ -388,7 +388,7 @@ TEST_P(DeviceContract, pinned_pieces_are_copied_from_and_to_each_for_itself) {
   device_->pin(host, 3 * kPiece).value();
   there_and_back(0, 3 * kPiece);
   device_->unpin(host, 3 * kPiece);
-  unmap_pages(host, 3 * kPiece);
+  os::unmap_pages(host, 3 * kPiece);
 }
 
 TEST_P(DeviceContract, work_for_what_does_not_exist_throws) {
@@ -398,7 +398,7 @@ TEST_P(DeviceContract, work_for_what_does_not_exist_throws) {
 }
 
 std::shared_ptr<Device> make_fake(bool discrete) {
-  return std::make_shared<testing::FakeDevice>(testing::FakeDevice::Options{.seed = 11, .discrete = discrete});
+  return std::make_shared<doubles::FakeDevice>(doubles::FakeDevice::Options{.seed = 11, .discrete = discrete});
 }
 
 // Null without a GPU; one that cannot be used is a failure of every test.
@@ -413,4 +413,4 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceContract,
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 std::vector<std::uint64_t> words(std::size_t n, bool constant, std::uint64_t seed) {
@@ -57,4 +57,4 @@ TEST(Digest, PartsAddUp) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -6,7 +6,7 @@
 #include "os/pages.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::device::testing {
 namespace {
 
 class FakeDeviceTest : public ::testing::Test {
@@ -18,7 +18,7 @@ class FakeDeviceTest : public ::testing::Test {
   static bool holds(const test::Buffer& buffer, int value) {
     return std::ranges::all_of(buffer.first(kBytes), [&](std::byte b) { return b == std::byte(value); });
   }
-  FakeDevice device_{{.seed = 3, .automatic = false}};
+  doubles::FakeDevice device_{{.seed = 3, .automatic = false}};
   StreamId a_ = device_.create_stream().value(), b_ = device_.create_stream().value();
   EventId event_ = device_.create_event().value();
   test::Buffer one_{kBytes, std::byte{1}}, two_{kBytes, std::byte{2}}, three_{kBytes, std::byte{3}};
@@ -29,7 +29,7 @@ TEST_F(FakeDeviceTest, a_target_used_before_its_copy_ended_is_poison) {
   device_.record(event_, a_).value();
   EXPECT_EQ(device_.unfinished(), 1u);
   EXPECT_EQ(device_.query(event_), EventState::pending);
-  EXPECT_TRUE(is_poison(two_.data(), kBytes));
+  EXPECT_TRUE(doubles::is_poison(two_.data(), kBytes));
   EXPECT_TRUE(device_.step());
   EXPECT_EQ(device_.query(event_), EventState::done);
   EXPECT_TRUE(holds(two_, 1));
@@ -47,7 +47,7 @@ TEST_F(FakeDeviceTest, streams_end_in_any_order_unless_one_waits_for_the_other) 
   copy(a_, two_, one_);
   copy(b_, three_, two_);  // no stream_wait: it may run first, and then reads poison
   ASSERT_TRUE(device_.complete(b_));
-  EXPECT_TRUE(is_poison(three_.data(), kBytes));
+  EXPECT_TRUE(doubles::is_poison(three_.data(), kBytes));
   device_.run();
 
   copy(a_, two_, one_);
@@ -63,12 +63,12 @@ TEST_F(FakeDeviceTest, streams_end_in_any_order_unless_one_waits_for_the_other) 
 TEST_F(FakeDeviceTest, some_seeds_end_the_second_stream_first) {
   int second_first = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    FakeDevice device({.seed = seed, .automatic = false});
+    doubles::FakeDevice device({.seed = seed, .automatic = false});
     const StreamId a = device.create_stream().value(), b = device.create_stream().value();
     device.copy(a, two_.data(), one_.data(), kBytes).value();
     device.copy(b, three_.data(), one_.data(), kBytes).value();
     device.step();
-    second_first += is_poison(two_.data(), kBytes);
+    second_first += doubles::is_poison(two_.data(), kBytes);
     device.run();
   }
   EXPECT_GT(second_first, 0);
@@ -80,7 +80,7 @@ TEST_F(FakeDeviceTest, a_target_that_an_earlier_copy_reads_is_poisoned_when_its_
   copy(a_, one_, three_);  // one stream: in order, so right
   EXPECT_TRUE(holds(one_, 1));
   ASSERT_TRUE(device_.step());
-  EXPECT_TRUE(is_poison(one_.data(), kBytes));
+  EXPECT_TRUE(doubles::is_poison(one_.data(), kBytes));
   device_.run();
   EXPECT_TRUE(holds(two_, 1));
   EXPECT_TRUE(holds(one_, 3));
@@ -88,18 +88,18 @@ TEST_F(FakeDeviceTest, a_target_that_an_earlier_copy_reads_is_poisoned_when_its_
   copy(a_, two_, one_);
   copy(b_, one_, three_);  // two streams, unordered: the reader gets poison at least if the writer could start
   ASSERT_TRUE(device_.complete(a_));
-  EXPECT_TRUE(is_poison(two_.data(), kBytes));
+  EXPECT_TRUE(doubles::is_poison(two_.data(), kBytes));
   device_.run();
 }
 
 TEST_F(FakeDeviceTest, fresh_and_discarded_memory_is_poison) {
   std::byte* memory = device_.allocate(kBytes).value();
-  EXPECT_TRUE(is_poison(memory, kBytes));
+  EXPECT_TRUE(doubles::is_poison(memory, kBytes));
   EXPECT_EQ(device_.allocated(), kBytes);
   device_.copy(kInlineStream, memory, one_.data(), kBytes).value();
   device_.discard(memory + 1024, 1024);
   EXPECT_EQ(memory[1023], std::byte{1});
-  EXPECT_TRUE(is_poison(memory + 1024, 1024));
+  EXPECT_TRUE(doubles::is_poison(memory + 1024, 1024));
   EXPECT_EQ(memory[2048], std::byte{1});
   device_.free(memory, kBytes);
   EXPECT_EQ(device_.allocated(), 0u);
@@ -138,7 +138,7 @@ TEST_F(FakeDeviceTest, a_failed_copy_leaves_poison_and_fails_one_event) {
     device_.record(event_, a_).value();
     device_.run();
     EXPECT_EQ(device_.query(event_), expected);
-    EXPECT_EQ(is_poison(two_.data(), kBytes), expected == EventState::failed);
+    EXPECT_EQ(doubles::is_poison(two_.data(), kBytes), expected == EventState::failed);
     EXPECT_EQ(static_cast<bool>(device_.wait(event_)), expected == EventState::done);
   }
   EXPECT_EQ(device_.copies(), 3u);
@@ -198,10 +198,10 @@ class FakeGpuTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kPage = 4096;
   FakeGpuTest() {
-    populate(host_, 8 * kPage).value();
+    os::populate(host_, 8 * kPage).value();
     there_ = device_.allocate(8 * kPage).value();
   }
-  ~FakeGpuTest() override { unmap_pages(host_, 8 * kPage); }
+  ~FakeGpuTest() override { os::unmap_pages(host_, 8 * kPage); }
   // Whether a copy is refused, and as it should be.
   bool refused(void* to, const void* from, std::size_t bytes, const std::string& why) {
     const std::size_t before = device_.unfinished();
@@ -218,9 +218,9 @@ class FakeGpuTest : public ::testing::Test {
     return done;
   }
 
-  FakeDevice device_{{.seed = 3, .discrete = true, .automatic = false}};
+  doubles::FakeDevice device_{{.seed = 3, .discrete = true, .automatic = false}};
   StreamId on_ = device_.create_stream().value();
-  std::byte* host_ = map_pages(8 * kPage).value();
+  std::byte* host_ = os::map_pages(8 * kPage).value();
   std::byte* there_ = nullptr;
 };
 
@@ -264,13 +264,13 @@ TEST_F(FakeGpuTest, copies_on_reserved_memory_that_is_not_mapped_are_refused) {
   EXPECT_TRUE(refused(range, host_, 1, "only the first 0 are mapped"));
   device_.map(range, 0, 2 * kPage).value();
   EXPECT_EQ(device_.allocated(), 10 * kPage);
-  EXPECT_TRUE(is_poison(range, 2 * kPage));
+  EXPECT_TRUE(doubles::is_poison(range, 2 * kPage));
   EXPECT_TRUE(copied(range, host_, 2 * kPage));
   EXPECT_TRUE(refused(range, host_, 2 * kPage + 1, "target, of a reserved range of 16384 bytes only the first 8192"));
   EXPECT_TRUE(refused(host_, range + 3 * kPage, 1, "source, of a reserved range"));
   device_.discard(range, 3 * kPage);
   EXPECT_EQ(device_.violations().size(), 1u);
-  EXPECT_FALSE(is_poison(range, 2 * kPage));
+  EXPECT_FALSE(doubles::is_poison(range, 2 * kPage));
   device_.unreserve(range, 4 * kPage);
   EXPECT_EQ(device_.reserved(), 0u);
   EXPECT_EQ(device_.allocated(), 8 * kPage);
@@ -325,8 +325,8 @@ TEST_F(FakeGpuTest, wrong_pins_are_told) {
     const std::size_t all = device_.violations().size();
     return all - std::exchange(last, all);
   };
-  std::byte* absent = map_pages(4 * kPage).value();
-  populate(absent, kPage).value();
+  std::byte* absent = os::map_pages(4 * kPage).value();
+  os::populate(absent, kPage).value();
   EXPECT_TRUE(device_.pin(absent, kPage));
   EXPECT_EQ(count(), 0u);
   EXPECT_TRUE(device_.pin(absent + kPage, 2 * kPage));
@@ -340,7 +340,7 @@ TEST_F(FakeGpuTest, wrong_pins_are_told) {
   device_.unpin(absent, kPage);
   device_.unpin(absent + kPage, 2 * kPage);
   EXPECT_EQ(count(), 0u);
-  unmap_pages(absent, 4 * kPage);
+  os::unmap_pages(absent, 4 * kPage);
 
   device_.copy(on_, there_, host_, kPage).value();
   EXPECT_TRUE(device_.pin(host_, kPage));
@@ -351,9 +351,9 @@ TEST_F(FakeGpuTest, wrong_pins_are_told) {
 }
 
 TEST(FakeHostTest, ordinary_memory_has_no_borders_but_reserved_memory_is_not_there) {
-  FakeDevice device({.seed = 3});
-  std::byte* host = map_pages(2 * 4096).value();
-  populate(host, 2 * 4096).value();
+  doubles::FakeDevice device({.seed = 3});
+  std::byte* host = os::map_pages(2 * 4096).value();
+  os::populate(host, 2 * 4096).value();
   device.pin(host, 4096).value();
   std::byte* range = device.reserve(2 * 4096).value();
   device.map(range, 0, 4096).value();
@@ -361,12 +361,12 @@ TEST(FakeHostTest, ordinary_memory_has_no_borders_but_reserved_memory_is_not_the
   EXPECT_FALSE(device.copy(kInlineStream, range + 1, host, 4096));
   device.unreserve(range, 2 * 4096);
   device.unpin(host, 4096);
-  unmap_pages(host, 2 * 4096);
+  os::unmap_pages(host, 2 * 4096);
   EXPECT_TRUE(device.violations().empty());
 }
 
 TEST(FakeDeviceScheduler, completes_everything_by_itself_and_stands_while_held) {
-  FakeDevice device({.seed = 5});
+  doubles::FakeDevice device({.seed = 5});
   const StreamId on = device.create_stream().value();
   const EventId event = device.create_event().value();
   test::Buffer from(4096, std::byte{1}), to(4096);
@@ -381,4 +381,4 @@ TEST(FakeDeviceScheduler, completes_everything_by_itself_and_stands_while_held) 
 }
 
 }  // namespace
-}  // namespace ebb::platform::testing
+}  // namespace ebb::device::testing

@@ -26,7 +26,7 @@
 #include "tests/doubles/forward_device.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{8} << 20;
@@ -100,13 +100,13 @@ class PeerMemoryApart : public ::testing::TestWithParam<PeerKind> {
   [[noreturn]] static void lend_over(int fd) {
     const OwnedEnd lender = end_of(GetParam().make(true));
     const auto lent = lender.fabric->lend(kBytes).value();
-    const OwnDescriptor descriptor = lent->descriptor().value();
+    const os::OwnDescriptor descriptor = lent->descriptor().value();
     const auto mine = lender.fabric->map(*lent).value();
     const StreamId on = lender.device->create_stream().value();
     const std::vector<std::byte> sevens(kBytes, std::byte{7});
     lender.device->copy(on, mine.get(), sevens.data(), kBytes).value();
     lender.device->destroy_stream(on);
-    const auto connection = connection_over(OwnDescriptor([&] { return fd; }), ::getppid());
+    const auto connection = os::connection_over(os::OwnDescriptor([&] { return fd; }), ::getppid());
     const std::byte word{1};
     connection->send({&word, 1}, descriptor.fd()).value();
     for (;;) ::pause();
@@ -168,7 +168,7 @@ TEST_P(PeerMemoryContract, a_mapping_outlives_descriptor_lender_and_fabrics) {
 
 TEST_P(PeerMemoryContract, a_descriptor_outlives_the_lender) {
   auto lent = lender_.fabric->lend(kBytes).value();
-  const OwnDescriptor descriptor = lent->descriptor().value();
+  const os::OwnDescriptor descriptor = lent->descriptor().value();
   EXPECT_TRUE(::fcntl(descriptor.fd(), F_GETFD) & FD_CLOEXEC);
   auto here = map(borrower_, *lent);
   const auto bytes = scrambled(kBytes, 4);
@@ -181,7 +181,7 @@ TEST_P(PeerMemoryContract, a_descriptor_outlives_the_lender) {
 
 TEST_P(PeerMemoryContract, what_is_not_possible_is_refused_by_name) {
   const auto lent = lender_.fabric->lend(kBytes).value();
-  const OwnDescriptor descriptor = lent->descriptor().value();
+  const os::OwnDescriptor descriptor = lent->descriptor().value();
   const auto code = [](const auto& result) { return result ? Errc::ok : result.error().code; };
   const std::size_t granularity = borrower_.fabric->granularity();
   EXPECT_EQ(kBytes % granularity, 0u);
@@ -191,7 +191,7 @@ TEST_P(PeerMemoryContract, what_is_not_possible_is_refused_by_name) {
   }
   EXPECT_NE(code(borrower_.fabric->map(descriptor.fd(), kBytes + granularity)), Errc::ok) << "in a driver's own words";
   EXPECT_EQ(code(lender_.fabric->lend(std::size_t{1} << 60)), Errc::out_of_memory);
-  const OwnDescriptor other([] { return ::open("/dev/null", O_RDWR | O_CLOEXEC); });
+  const os::OwnDescriptor other([] { return ::open("/dev/null", O_RDWR | O_CLOEXEC); });
   EXPECT_NE(code(borrower_.fabric->map(other.fd(), kBytes)), Errc::ok) << "a driver has its own words for it";
   EXPECT_EQ(code(borrower_.fabric->map(-1, kBytes)), Errc::invalid_argument);
   EXPECT_TRUE(borrower_.fabric->map(descriptor.fd(), kBytes)) << "the refusals did no harm";
@@ -226,13 +226,13 @@ std::shared_ptr<Device> host(bool) { return make_host_device(); }
 INSTANTIATE_TEST_SUITE_P(All, PeerMemoryContract,
                          ::testing::Values(PeerKind{"host", 0, host},
                                            PeerKind{"fake", 0,
-                                                    [](bool) { return std::make_shared<testing::FakeDevice>(); }},
+                                                    [](bool) { return std::make_shared<doubles::FakeDevice>(); }},
                                            PeerKind{"cuda_alone", 1, [](bool) { return cuda(0); }},
                                            PeerKind{"cuda_pair", 2, [](bool lender) { return cuda(lender ? 1 : 0); }}),
                          [](const auto& info) { return info.param.name; });
 
 // Some copies between two places are said to be done and are not.
-class DroppingDevice final : public runtime::testing_support::ForwardDevice {
+class DroppingDevice final : public doubles::ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
   std::function<bool(const void* to, const void* from)> drop;
@@ -355,7 +355,7 @@ bool mapped_anywhere(int file) { return ::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE)
 TEST(HostFabric, memory_is_unmapped_when_its_last_owner_goes) {
   const auto fabric = make_host_fabric();
   const auto lent = fabric->lend(kBytes).value();
-  const OwnDescriptor file = lent->descriptor().value();
+  const os::OwnDescriptor file = lent->descriptor().value();
   auto one = fabric->map(file.fd(), kBytes).value(), same = one;
   one.reset();
   EXPECT_TRUE(mapped_anywhere(file.fd()));
@@ -367,7 +367,7 @@ TEST(HostFabric, memory_can_never_shrink_under_a_mapping) {
   const auto fabric = make_host_fabric();
   const auto lent = fabric->lend(kBytes).value();
   EXPECT_NE(::ftruncate(lent->descriptor().value().fd(), 4096), 0);
-  const OwnDescriptor unsealed([] { return ::memfd_create("ebb-test", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
+  const os::OwnDescriptor unsealed([] { return ::memfd_create("ebb-test", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   ASSERT_EQ(::ftruncate(unsealed.fd(), kBytes), 0);
   EXPECT_FALSE(fabric->map(unsealed.fd(), kBytes));
 }
@@ -381,12 +381,12 @@ TEST_P(PeerMemoryApart, a_killed_lender_takes_nothing_from_the_borrower) {
   const pid_t lender = start_lender(ends[0]);
   ASSERT_GT(lender, 0);
   ::close(ends[0]);
-  const auto connection = connection_over(OwnDescriptor([&] { return ends[1]; }), lender);
-  Waiting waiting{connection->fd()};
-  ASSERT_EQ(wait_for({&waiting, 1}, std::chrono::minutes(1)).value(), 1u);
+  const auto connection = os::connection_over(os::OwnDescriptor([&] { return ends[1]; }), lender);
+  os::Waiting waiting{connection->fd()};
+  ASSERT_EQ(os::wait_for({&waiting, 1}, std::chrono::minutes(1)).value(), 1u);
   std::array<std::byte, 8> into{};
-  const Received received = connection->receive(into).value();
-  ASSERT_EQ(received.kind, Received::Kind::message);
+  const os::Received received = connection->receive(into).value();
+  ASSERT_EQ(received.kind, os::Received::Kind::message);
   const OwnedEnd borrower = end_of(GetParam().make(false));
   const auto here = borrower.fabric->map(received.descriptor.fd(), kBytes).value();
   ::kill(lender, SIGKILL);
@@ -410,4 +410,4 @@ INSTANTIATE_TEST_SUITE_P(All, PeerMemoryApart,
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -14,7 +14,7 @@
 #include "tests/doubles/fake_device.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -386,7 +386,7 @@ TEST_P(ZoneContract, what_cannot_be_tracked_throws) {
 }
 
 std::shared_ptr<Device> make_late(bool discrete) {
-  return std::make_shared<testing::FakeDevice>(testing::FakeDevice::Options{.seed = 12, .discrete = discrete});
+  return std::make_shared<doubles::FakeDevice>(doubles::FakeDevice::Options{.seed = 12, .discrete = discrete});
 }
 std::shared_ptr<Device> make_host() { return make_host_device(); }
 // Null without a GPU; one that cannot be used is a failure of every test.
@@ -402,4 +402,4 @@ INSTANTIATE_TEST_SUITE_P(All, ZoneContract,
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::device

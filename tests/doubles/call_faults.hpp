@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// The calls of a double that fail on command, by the kind of the call.
 /// Thread safety: every method may be called from any thread; mutex_ guards the fields.
@@ -38,4 +38,4 @@ class CallFaults {
   std::map<Call, Kind> kinds_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

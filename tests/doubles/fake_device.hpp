@@ -8,7 +8,7 @@
 #include "tests/doubles/fake_memory.hpp"
 #include "tests/doubles/fake_streams.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// A device that is as late and as unordered as allowed, so that a missing wait is detected:
 /// - a copy reads its source and writes its target only when it completes, so that a source overwritten too early or a
@@ -24,7 +24,7 @@ namespace ebb::platform::testing {
 /// - work after a failed copy fails: the next event of its stream, and the streams that wait for that event.
 ///
 /// Thread safety: every method may be called from any thread. The lock of FakeStreams guards its memory too.
-class FakeDevice final : public Device, public FakeStreams, public FakeFaults {
+class FakeDevice final : public device::Device, public FakeStreams, public FakeFaults {
  public:
   struct Options {
     std::uint64_t seed = 1;
@@ -57,22 +57,22 @@ class FakeDevice final : public Device, public FakeStreams, public FakeFaults {
   void unreserve(std::byte* range, std::size_t bytes) noexcept override;
   Result<void> pin(std::byte* memory, std::size_t bytes) override;
   void unpin(std::byte* memory, std::size_t bytes) noexcept override;
-  Result<StreamId> create_stream() override;
-  void destroy_stream(StreamId stream) noexcept override;
-  Result<EventId> create_event() override;
-  void destroy_event(EventId event) noexcept override;
-  Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override;
-  Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) override;
+  Result<device::StreamId> create_stream() override;
+  void destroy_stream(device::StreamId stream) noexcept override;
+  Result<device::EventId> create_event() override;
+  void destroy_event(device::EventId event) noexcept override;
+  Result<void> copy(device::StreamId stream, void* to, const void* from, std::size_t bytes) override;
+  Result<void> digest(device::StreamId stream, const void* memory, std::size_t bytes, device::Digest* parts) override;
   /// If it is discrete, what allocate() gave.
   bool owns(const void* memory, std::size_t bytes) noexcept override;
-  Result<void> zones(StreamId stream, const ZoneJob& job) override;
-  bool capturing(StreamId stream) noexcept override;
-  Result<void> record(EventId event, StreamId stream) override;
-  Result<void> stream_wait(StreamId stream, EventId event) override;
+  Result<void> zones(device::StreamId stream, const device::ZoneJob& job) override;
+  bool capturing(device::StreamId stream) noexcept override;
+  Result<void> record(device::EventId event, device::StreamId stream) override;
+  Result<void> stream_wait(device::StreamId stream, device::EventId event) override;
   Result<void> synchronize() override;
-  EventState query(EventId event) noexcept override;
-  Result<void> wait(EventId event) override;
-  void wait_any(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept override;
+  device::EventState query(device::EventId event) noexcept override;
+  Result<void> wait(device::EventId event) override;
+  void wait_any(std::span<const device::EventId> events, std::chrono::nanoseconds at_most) noexcept override;
   void interrupt() noexcept override;
   void discard(void* memory, std::size_t bytes) noexcept override;
 
@@ -85,4 +85,4 @@ class FakeDevice final : public Device, public FakeStreams, public FakeFaults {
   FakeMemory memory_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

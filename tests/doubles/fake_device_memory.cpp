@@ -6,11 +6,11 @@
 #include "os/pages.hpp"
 #include "tests/doubles/fake_device.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 namespace {
 
 bool present(std::byte* memory, std::size_t bytes) {
-  std::vector<unsigned char> pages(bytes / kBlock);
+  std::vector<unsigned char> pages(bytes / os::kBlock);
   if (::mincore(memory, bytes, pages.data()) != 0) return false;
   for (const unsigned char page : pages) {
     if (!(page & 1)) return false;
@@ -40,7 +40,7 @@ std::size_t FakeDevice::pinned() const {
 }
 
 Result<std::byte*> FakeDevice::allocate(std::size_t bytes) {
-  Result<std::byte*> memory = map_pages(bytes);
+  Result<std::byte*> memory = os::map_pages(bytes);
   if (!memory) return memory;
   poison(*memory, bytes);
   std::lock_guard lock(mutex_);
@@ -51,31 +51,31 @@ Result<std::byte*> FakeDevice::allocate(std::size_t bytes) {
 void FakeDevice::free(std::byte* memory, std::size_t bytes) noexcept {
   std::lock_guard lock(mutex_);
   check_locked("free", memory, bytes, true);
-  if (memory_.freed(memory)) unmap_pages(memory, bytes);
+  if (memory_.freed(memory)) os::unmap_pages(memory, bytes);
 }
 
 Result<std::byte*> FakeDevice::allocate_host(std::size_t bytes) {
   Result<std::byte*> memory = allocate(bytes);
   if (!memory || !discrete_) return memory;
   std::lock_guard lock(mutex_);
-  memory_.pin(*memory, round_up(bytes));
+  memory_.pin(*memory, os::round_up(bytes));
   return memory;
 }
 
 void FakeDevice::free_host(std::byte* memory, std::size_t bytes) noexcept {
   {
     std::lock_guard lock(mutex_);
-    memory_.unpin(memory, round_up(bytes));
+    memory_.unpin(memory, os::round_up(bytes));
   }
   free(memory, bytes);
 }
 
 Result<std::byte*> FakeDevice::reserve(std::size_t bytes) {
-  if (bytes == 0 || bytes > SIZE_MAX - kHugePage) return no_memory("reserve", bytes);
-  Result<std::byte*> range = map_pages(round_up(bytes, kHugePage));
+  if (bytes == 0 || bytes > SIZE_MAX - os::kHugePage) return no_memory("reserve", bytes);
+  Result<std::byte*> range = os::map_pages(os::round_up(bytes, os::kHugePage));
   if (!range) return range;
   // Not even the test may look at it by mistake.
-  ::mprotect(*range, round_up(bytes, kHugePage), PROT_NONE);
+  ::mprotect(*range, os::round_up(bytes, os::kHugePage), PROT_NONE);
   std::lock_guard lock(mutex_);
   memory_.reserved(*range, bytes);
   return range;
@@ -87,7 +87,7 @@ Result<void> FakeDevice::map(std::byte* range, std::size_t at, std::size_t bytes
   for (const auto& [each, reserved] : memory_.all_reserved()) mapped += reserved.mapped;
   if (fail_map_.next() || mapped > map_limit_ || bytes > map_limit_ - mapped) return no_memory("map", bytes);
   memory_.mapped(range, at, bytes, granule_);
-  ::mprotect(range + at, round_up(bytes), PROT_READ | PROT_WRITE);
+  ::mprotect(range + at, os::round_up(bytes), PROT_READ | PROT_WRITE);
   poison(range + at, bytes);
   return {};
 }
@@ -101,7 +101,7 @@ void FakeDevice::unreserve(std::byte* range, std::size_t bytes) noexcept {
     return;
   }
   memory_.unreserved(range);
-  unmap_pages(range, round_up(bytes, kHugePage));
+  os::unmap_pages(range, os::round_up(bytes, os::kHugePage));
 }
 
 Result<void> FakeDevice::pin(std::byte* memory, std::size_t bytes) {
@@ -145,4 +145,4 @@ void FakeDevice::discard(void* memory, std::size_t bytes) noexcept {
   poison(memory, bytes);
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <optional>
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// Counts calls, one of which is refused.
 ///
@@ -55,4 +55,4 @@ class FakeFaults {
   std::atomic<std::size_t> map_limit_ = SIZE_MAX, pin_limit_ = SIZE_MAX;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

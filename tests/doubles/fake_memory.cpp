@@ -6,7 +6,7 @@
 
 #include "os/files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 namespace {
 
 std::string range_of(std::size_t from, std::size_t to) {
@@ -49,7 +49,7 @@ FakeMemory::Pinned::const_iterator FakeMemory::pinned_before(const std::byte* me
 }
 
 std::optional<std::string> FakeMemory::pin(std::byte* memory, std::size_t bytes) {
-  const bool whole = bytes % kBlock == 0 && reinterpret_cast<std::uintptr_t>(memory) % kBlock == 0;
+  const bool whole = bytes % os::kBlock == 0 && reinterpret_cast<std::uintptr_t>(memory) % os::kBlock == 0;
   if (bytes == 0 || !whole) return "they are no whole pages";
   const auto before = pinned_before(memory);
   for (auto it = before; it != pinned_.end() && it->first < memory + bytes; ++it) {
@@ -115,4 +115,4 @@ std::size_t FakeMemory::pinned_bytes() const {
   return sum;
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

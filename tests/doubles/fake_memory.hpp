@@ -8,7 +8,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// Whether two ranges share a byte.
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes);
@@ -61,4 +61,4 @@ class FakeMemory {
   std::map<std::byte*, Reserved> reserved_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

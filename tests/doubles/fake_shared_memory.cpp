@@ -7,12 +7,12 @@
 
 #include "os/sys_result.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 namespace {
 
-class FaultySharedFile final : public SharedFile {
+class FaultySharedFile final : public os::SharedFile {
  public:
-  FaultySharedFile(OwnDescriptor descriptor, const std::string& name, std::weak_ptr<void> named,
+  FaultySharedFile(os::OwnDescriptor descriptor, const std::string& name, std::weak_ptr<void> named,
                    std::shared_ptr<CallFaults<SharedCall>> faults)
       : inner_(std::move(descriptor), name), named_(std::move(named)), faults_(std::move(faults)) {}
   bool named() const override { return !named_.expired(); }
@@ -22,23 +22,23 @@ class FaultySharedFile final : public SharedFile {
   Result<void> read(std::uint64_t offset, std::span<std::byte> into) const override {
     return guarded(SharedCall::read, [&] { return inner_.read(offset, into); });
   }
-  Result<void> allocate(FileRange range) override {
+  Result<void> allocate(os::FileRange range) override {
     return guarded(SharedCall::allocate, [&] { return inner_.allocate(range); });
   }
-  Result<SharedMapping> map(std::span<const FileRange> ranges) override {
+  Result<os::SharedMapping> map(std::span<const os::FileRange> ranges) override {
     return guarded(SharedCall::map, [&] { return inner_.map(ranges); });
   }
-  Result<void> punch(FileRange range) override {
+  Result<void> punch(os::FileRange range) override {
     return guarded(SharedCall::punch, [&] { return inner_.punch(range); });
   }
 
  private:
   template <class Whole>
   std::invoke_result_t<Whole> guarded(SharedCall call, Whole&& whole) const {
-    if (const int error = faults_->next(call)) return system_error("the double refuses", error);
+    if (const int error = faults_->next(call)) return os::system_error("the double refuses", error);
     return whole();
   }
-  mutable DescriptorSharedFile inner_;
+  mutable os::DescriptorSharedFile inner_;
   const std::weak_ptr<void> named_;
   std::shared_ptr<CallFaults<SharedCall>> faults_;
 };
@@ -50,29 +50,29 @@ FakeSharedMemory::~FakeSharedMemory() {
 }
 
 std::optional<Error> FakeSharedMemory::refused(SharedCall call, const std::string& name) {
-  if (auto named = check_shared_name(name); !named) return named.error();
-  if (const int error = faults_->next(call)) return system_error("the double refuses \"" + name + "\"", error);
+  if (auto named = os::check_shared_name(name); !named) return named.error();
+  if (const int error = faults_->next(call)) return os::system_error("the double refuses \"" + name + "\"", error);
   return {};
 }
 
-std::unique_ptr<SharedFile> FakeSharedMemory::opened(const Named& file, const std::string& name) {
-  OwnDescriptor copy([&] { return ::fcntl(file.fd, F_DUPFD_CLOEXEC, 0); });
+std::unique_ptr<os::SharedFile> FakeSharedMemory::opened(const Named& file, const std::string& name) {
+  os::OwnDescriptor copy([&] { return ::fcntl(file.fd, F_DUPFD_CLOEXEC, 0); });
   if (!copy) throw std::runtime_error("no descriptor for the double");
   return std::make_unique<FaultySharedFile>(std::move(copy), name, file.name, faults_);
 }
 
-Result<std::unique_ptr<SharedFile>> FakeSharedMemory::open(const std::string& name) {
+Result<std::unique_ptr<os::SharedFile>> FakeSharedMemory::open(const std::string& name) {
   if (auto error = refused(SharedCall::open, name)) return *error;
   std::lock_guard lock(mutex_);
   const auto found = files_.find(name);
-  if (found == files_.end()) return std::unique_ptr<SharedFile>();
+  if (found == files_.end()) return std::unique_ptr<os::SharedFile>();
   return opened(found->second, name);
 }
 
-Result<std::unique_ptr<SharedFile>> FakeSharedMemory::create(const std::string& name) {
+Result<std::unique_ptr<os::SharedFile>> FakeSharedMemory::create(const std::string& name) {
   if (auto error = refused(SharedCall::create, name)) return *error;
   std::lock_guard lock(mutex_);
-  if (files_.contains(name)) return std::unique_ptr<SharedFile>();
+  if (files_.contains(name)) return std::unique_ptr<os::SharedFile>();
   const int fd = ::memfd_create(name.substr(0, 32).c_str(), MFD_CLOEXEC);
   if (fd < 0) throw std::runtime_error("no memory file for the double");
   const Named& file = files_[name] = {fd};
@@ -97,4 +97,4 @@ Result<std::vector<std::string>> FakeSharedMemory::list() {
   return names;
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

@@ -5,7 +5,7 @@
 #include "os/local_socket.hpp"
 #include "tests/doubles/call_faults.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 enum class SocketCall : std::uint8_t { listen, connect, accept, send, receive, wait };
 
@@ -14,17 +14,17 @@ enum class SocketCall : std::uint8_t { listen, connect, accept, send, receive, w
 /// with ECONNRESET, find the peer gone: the connection is closed at both ends, and the message is lost.
 ///
 /// Thread safety: every method may be called from any thread; the shared state's mutex guards its names.
-class FakeSockets final : public LocalSockets {
+class FakeSockets final : public os::LocalSockets {
  public:
   FakeSockets();
   CallFaults<SocketCall>& faults();
 
-  Result<std::unique_ptr<LocalListener>> listen(const std::string& name) override;
-  Result<std::unique_ptr<LocalConnection>> connect(const std::string& name) override;
+  Result<std::unique_ptr<os::LocalListener>> listen(const std::string& name) override;
+  Result<std::unique_ptr<os::LocalConnection>> connect(const std::string& name) override;
   /// Of a process of the double's, which ends when end_process() says so.
-  Result<OwnDescriptor> this_process() override;
+  Result<os::OwnDescriptor> this_process() override;
   void end_process();
-  Result<std::size_t> wait(std::span<Waiting> all, std::chrono::milliseconds limit) override;
+  Result<std::size_t> wait(std::span<os::Waiting> all, std::chrono::milliseconds limit) override;
 
   struct State;
 
@@ -32,4 +32,4 @@ class FakeSockets final : public LocalSockets {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

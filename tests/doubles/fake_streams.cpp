@@ -5,7 +5,7 @@
 
 #include "tests/doubles/fake_memory.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 void poison(void* memory, std::size_t bytes) {
   if (bytes) std::memset(memory, std::to_integer<int>(kPoison), bytes);
@@ -45,9 +45,9 @@ void FakeStreams::complete_locked(Stream& stream) {
     if (item.fails) {
       stream.failed = true;
     } else if (item.zones) {
-      if (!stream.failed) do_zones(*item.zones);  // its list may be what failed
+      if (!stream.failed) device::do_zones(*item.zones);  // its list may be what failed
     } else if (item.digests) {
-      put_parts(reinterpret_cast<Digest*>(item.to), digest_of(item.from, item.bytes));
+      device::put_parts(reinterpret_cast<device::Digest*>(item.to), device::digest_of(item.from, item.bytes));
     } else if (item.bytes) {
       std::memmove(item.to, item.from, item.bytes);
     }
@@ -100,7 +100,7 @@ bool FakeStreams::step() {
   return step_locked();
 }
 
-bool FakeStreams::complete(StreamId id) {
+bool FakeStreams::complete(device::StreamId id) {
   std::lock_guard lock(mutex_);
   const auto found = streams_.find(id);
   if (found == streams_.end() || !ready_locked(found->second)) return false;
@@ -145,7 +145,7 @@ void FakeStreams::release() {
   changed_.notify_all();
 }
 
-void FakeStreams::set_capturing(StreamId stream, bool capturing) {
+void FakeStreams::set_capturing(device::StreamId stream, bool capturing) {
   std::lock_guard lock(mutex_);
   streams_.at(stream).capturing = capturing;
 }
@@ -187,7 +187,7 @@ void FakeStreams::check_locked(const char* what, const void* memory, std::size_t
   }
 }
 
-void FakeStreams::enqueue_locked(StreamId id, Item item) {
+void FakeStreams::enqueue_locked(device::StreamId id, Item item) {
   // A copy enqueued before may still have to read the target (legitimately so, if the streams order the two): then the
   // poison comes when this one starts.
   item.poisoned = std::none_of(streams_.begin(), streams_.end(), [&](const auto& entry) {
@@ -201,12 +201,12 @@ void FakeStreams::enqueue_locked(StreamId id, Item item) {
   settle_locked();
 }
 
-EventState FakeStreams::state_locked(EventId id) const {
+device::EventState FakeStreams::state_locked(device::EventId id) const {
   const auto found = events_.find(id);
-  if (found == events_.end()) return EventState::done;
+  if (found == events_.end()) return device::EventState::done;
   const Event& event = found->second;
-  if (event.reached < event.recorded) return EventState::pending;
-  return event.failed.contains(event.recorded) ? EventState::failed : EventState::done;
+  if (event.reached < event.recorded) return device::EventState::pending;
+  return event.failed.contains(event.recorded) ? device::EventState::failed : device::EventState::done;
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

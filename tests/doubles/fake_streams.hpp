@@ -14,7 +14,7 @@
 
 #include "device/device.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// The contents of unused ranges.
 inline constexpr std::byte kPoison{0xEB};
@@ -29,15 +29,15 @@ bool is_poison(const void* memory, std::size_t bytes);
 /// 2. A stream's first item is the only one that may complete, and only when what it waits for is done.
 class FakeStreams {
  public:
-  static constexpr StreamId kFirstStream = 16;  // made here; those after it count on
+  static constexpr device::StreamId kFirstStream = 16;  // made here; those after it count on
   /// Completes one item of a stream drawn from the seed. False: nothing can complete.
   bool step();
   /// Completes the next copy of `stream` (and the records and waits before it). False: it has none that can.
-  bool complete(StreamId stream);
+  bool complete(device::StreamId stream);
   /// Completes everything. Returns the number of copies.
   std::size_t run();
   /// A capture begins, or ends, on a stream.
-  void set_capturing(StreamId stream, bool capturing);
+  void set_capturing(device::StreamId stream, bool capturing);
   /// Pauses or resumes the scheduler thread.
   void hold();
   void release();
@@ -60,12 +60,12 @@ class FakeStreams {
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
     std::size_t bytes = 0;
-    EventId event = 0;
+    device::EventId event = 0;
     std::uint64_t generation = 0;  // of the event
     bool poisoned = false, fails = false;
-    bool digests = false;               // a copy that puts the digest of its source into the target
-    std::optional<ZoneJob> zones = {};  // work on its source, in place of a copy
-    std::size_t to_bytes() const { return zones ? 0 : digests ? kDigestParts * sizeof(Digest) : bytes; }
+    bool digests = false;                       // a copy that puts the digest of its source into the target
+    std::optional<device::ZoneJob> zones = {};  // work on its source, in place of a copy
+    std::size_t to_bytes() const { return zones ? 0 : digests ? device::kDigestParts * sizeof(device::Digest) : bytes; }
   };
   struct Stream {
     std::deque<Item> items;
@@ -76,16 +76,16 @@ class FakeStreams {
     std::set<std::uint64_t> failed;
   };
   void settle_locked();
-  void enqueue_locked(StreamId stream, Item item);
+  void enqueue_locked(device::StreamId stream, Item item);
   void check_locked(const char* what, const void* memory, std::size_t bytes, bool writes);
-  EventState state_locked(EventId event) const;
+  device::EventState state_locked(device::EventId event) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<StreamId, Stream> streams_;
-  std::map<EventId, Event> events_;
-  StreamId next_stream_ = kFirstStream;
-  EventId next_event_ = 1;
+  std::map<device::StreamId, Stream> streams_;
+  std::map<device::EventId, Event> events_;
+  device::StreamId next_stream_ = kFirstStream;
+  device::EventId next_event_ = 1;
   std::uint64_t copies_ = 0;
   std::vector<std::string> violations_;
   bool interrupted_ = false;
@@ -102,4 +102,4 @@ class FakeStreams {
   std::thread scheduler_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

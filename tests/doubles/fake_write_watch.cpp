@@ -9,7 +9,7 @@
 #include "os/files.hpp"
 #include "os/sys_result.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 class FakeWriteWatch;
 
@@ -22,18 +22,18 @@ struct FakeWriteWatches::State {
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::map<std::byte*, Page> pages;  // that are watched
-  std::deque<std::pair<FakeWriteWatch*, WatchEvent>> late;
-  std::map<WatchForm, int> forbidden;
+  std::deque<std::pair<FakeWriteWatch*, os::WatchEvent>> late;
+  std::map<os::WatchForm, int> forbidden;
   bool user_faults_only = false;
   CallFaults<WatchCall> faults;
 
   Page* find(std::byte* at) {
-    const auto found = pages.find(at - reinterpret_cast<std::uintptr_t>(at) % kBlock);
+    const auto found = pages.find(at - reinterpret_cast<std::uintptr_t>(at) % os::kBlock);
     return found == pages.end() ? nullptr : &found->second;
   }
   // Calls it with each page of a range that is watched; returns how many.
   template <class Each>
-  std::size_t for_each(PageRange range, Each&& each) {
+  std::size_t for_each(os::PageRange range, Each&& each) {
     std::size_t count = 0;
     const auto end = pages.lower_bound(range.end());
     for (auto at = pages.lower_bound(range.begin); at != end; ++at, ++count) each(at->first, at->second);
@@ -44,12 +44,12 @@ struct FakeWriteWatches::State {
     page.sleepers = 0;
     changed.notify_all();
   }
-  void gone(WatchEvent event);
+  void gone(os::WatchEvent event);
 };
 
-class FakeWriteWatch final : public WriteWatch {
+class FakeWriteWatch final : public os::WriteWatch {
  public:
-  FakeWriteWatch(std::shared_ptr<FakeWriteWatches::State> state, WatchForm form)
+  FakeWriteWatch(std::shared_ptr<FakeWriteWatches::State> state, os::WatchForm form)
       : state_(std::move(state)), form_(form) {}
   ~FakeWriteWatch() override {
     std::lock_guard lock(state_->mutex);
@@ -59,49 +59,51 @@ class FakeWriteWatch final : public WriteWatch {
     }
     std::erase_if(state_->pages, [this](const auto& one) { return one.second.watch == this; });
   }
-  WatchForm form() const noexcept override { return form_; }
+  os::WatchForm form() const noexcept override { return form_; }
   bool user_faults_only() const noexcept override {
     std::lock_guard lock(state_->mutex);
-    return form_ == WatchForm::mprotect || (form_ == WatchForm::userfaultfd_sync && state_->user_faults_only);
+    return form_ == os::WatchForm::mprotect || (form_ == os::WatchForm::userfaultfd_sync && state_->user_faults_only);
   }
 
-  Result<void> watch(PageRange range) override {
-    if (auto whole = check_pages(range); !whole) return whole;
+  Result<void> watch(os::PageRange range) override {
+    if (auto whole = os::check_pages(range); !whole) return whole;
     std::lock_guard lock(state_->mutex);
     if (auto good = refused(WatchCall::watch); !good) return good;
-    if (state_->for_each(range, [](auto...) {}) > 0) throw std::logic_error(describe(range) + " are watched already");
-    for (std::byte* at = range.begin; at < range.end(); at += kBlock) state_->pages[at].watch = this;
+    if (state_->for_each(range, [](auto...) {}) > 0)
+      throw std::logic_error(os::describe(range) + " are watched already");
+    for (std::byte* at = range.begin; at < range.end(); at += os::kBlock) state_->pages[at].watch = this;
     return {};
   }
-  void forget(PageRange range) override {
+  void forget(os::PageRange range) override {
     std::lock_guard lock(state_->mutex);
     state_->for_each(range, [&](std::byte*, auto& page) { state_->open(page); });
     state_->pages.erase(state_->pages.lower_bound(range.begin), state_->pages.lower_bound(range.end()));
   }
-  WatchResult arm(PageRange range) override {
+  os::WatchResult arm(os::PageRange range) override {
     return set(WatchCall::arm, range, [](auto& page) { page.armed = true; });
   }
-  WatchResult disarm(PageRange range) override {
+  os::WatchResult disarm(os::PageRange range) override {
     return set(WatchCall::disarm, range, [this](auto& page) { state_->open(page); });
   }
-  Result<WatchEvent> next(std::chrono::milliseconds limit) override {
+  Result<os::WatchEvent> next(std::chrono::milliseconds limit) override {
     std::unique_lock lock(state_->mutex);
     if (auto good = refused(WatchCall::next); !good) return good.error();
     state_->changed.wait_for(lock, limit, [&] { return rung_ || !events_.empty(); });
     if (!events_.empty()) {
-      const WatchEvent event = events_.front();
+      const os::WatchEvent event = events_.front();
       events_.pop_front();
       return event;
     }
-    return WatchEvent{std::exchange(rung_, false) ? WatchEvent::Kind::rung : WatchEvent::Kind::nothing};
+    return os::WatchEvent{std::exchange(rung_, false) ? os::WatchEvent::Kind::rung : os::WatchEvent::Kind::nothing};
   }
   void ring() noexcept override {
     std::lock_guard lock(state_->mutex);
     rung_ = true;
     state_->changed.notify_all();
   }
-  Result<void> take_written(PageRange range, std::vector<PageRange>& out) override {
-    if (form_ != WatchForm::userfaultfd_async) return Error{Errc::unsupported, "a synchronous double notes no pages"};
+  Result<void> take_written(os::PageRange range, std::vector<os::PageRange>& out) override {
+    if (form_ != os::WatchForm::userfaultfd_async)
+      return Error{Errc::unsupported, "a synchronous double notes no pages"};
     std::vector<std::byte*> written;
     if (auto taken = each(WatchCall::take_written, range,
                           [&](std::byte* at, auto& page) {
@@ -113,55 +115,55 @@ class FakeWriteWatch final : public WriteWatch {
     }
     for (std::byte* const at : written) {
       if (!out.empty() && out.back().end() == at) {
-        out.back().bytes += kBlock;
+        out.back().bytes += os::kBlock;
       } else {
-        out.push_back({at, kBlock});
+        out.push_back({at, os::kBlock});
       }
     }
     return {};
   }
 
   // With the mutex.
-  void tell(const WatchEvent& event) {
+  void tell(const os::WatchEvent& event) {
     events_.push_back(event);
     state_->changed.notify_all();
   }
 
  private:
-  WatchResult refused(WatchCall call) {
+  os::WatchResult refused(WatchCall call) {
     const int error = state_->faults.next(call);
-    return error ? WatchResult(reason_of(error), "the double refuses", {}, error) : WatchResult();
+    return error ? os::WatchResult(os::reason_of(error), "the double refuses", {}, error) : os::WatchResult();
   }
   template <class Each>
-  WatchResult each(WatchCall call, PageRange range, Each&& one) {
-    if (auto whole = check_pages(range); !whole) return whole;
+  os::WatchResult each(WatchCall call, os::PageRange range, Each&& one) {
+    if (auto whole = os::check_pages(range); !whole) return whole;
     std::lock_guard lock(state_->mutex);
     if (auto good = refused(call); !good) return good;
     const std::size_t watched = state_->for_each(range, [](auto...) {});
-    if (watched != range.bytes / kBlock) return {Errc::invalid_argument, "are not watched", range};
+    if (watched != range.bytes / os::kBlock) return {Errc::invalid_argument, "are not watched", range};
     state_->for_each(range, one);
     return {};
   }
   template <class Change>
-  WatchResult set(WatchCall call, PageRange range, Change&& change) {
+  os::WatchResult set(WatchCall call, os::PageRange range, Change&& change) {
     return each(call, range, [&](std::byte*, auto& page) { change(page); });
   }
 
   const std::shared_ptr<FakeWriteWatches::State> state_;
-  const WatchForm form_;
-  std::deque<WatchEvent> events_;
+  const os::WatchForm form_;
+  std::deque<os::WatchEvent> events_;
   bool rung_ = false;
 };
 
-void FakeWriteWatches::State::gone(WatchEvent event) {
+void FakeWriteWatches::State::gone(os::WatchEvent event) {
   std::lock_guard lock(mutex);
   FakeWriteWatch* watch = nullptr;
   for_each(event.range, [&](std::byte*, Page& page) {
     watch = page.watch;
     open(page);
   });
-  if (!watch) throw std::logic_error(describe(event.range) + " are not watched");
-  if (event.kind != WatchEvent::Kind::removed) {
+  if (!watch) throw std::logic_error(os::describe(event.range) + " are not watched");
+  if (event.kind != os::WatchEvent::Kind::removed) {
     pages.erase(pages.lower_bound(event.range.begin), pages.lower_bound(event.range.end()));
   }
   watch->tell(event);
@@ -171,7 +173,7 @@ FakeWriteWatches::FakeWriteWatches() : state_(std::make_shared<State>()) {}
 FakeWriteWatches::~FakeWriteWatches() = default;
 CallFaults<WatchCall>& FakeWriteWatches::faults() { return state_->faults; }
 
-void FakeWriteWatches::forbid(WatchForm form, int error) {
+void FakeWriteWatches::forbid(os::WatchForm form, int error) {
   std::lock_guard lock(state_->mutex);
   state_->forbidden[form] = error;
 }
@@ -181,9 +183,9 @@ void FakeWriteWatches::allow_user_faults_only() {
   state_->user_faults_only = true;
 }
 
-std::vector<WatchAbility> FakeWriteWatches::abilities() {
-  std::vector<WatchAbility> all;
-  for (const WatchForm form : kWatchForms) {
+std::vector<os::WatchAbility> FakeWriteWatches::abilities() {
+  std::vector<os::WatchAbility> all;
+  for (const os::WatchForm form : os::kWatchForms) {
     const auto opened = open(form);
     all.push_back({form, static_cast<bool>(opened), opened && (*opened)->user_faults_only(),
                    opened ? "" : opened.error().message});
@@ -191,24 +193,25 @@ std::vector<WatchAbility> FakeWriteWatches::abilities() {
   return all;
 }
 
-Result<std::unique_ptr<WriteWatch>> FakeWriteWatches::open(WatchForm form) {
+Result<std::unique_ptr<os::WriteWatch>> FakeWriteWatches::open(os::WatchForm form) {
   std::lock_guard lock(state_->mutex);
   int error = state_->forbidden[form];
   if (!error) error = state_->faults.next(WatchCall::open);
-  if (error) return system_error("the double refuses " + std::string(name_of(form)), error);
-  return std::unique_ptr<WriteWatch>(std::make_unique<FakeWriteWatch>(state_, form));
+  if (error) return os::system_error("the double refuses " + std::string(os::name_of(form)), error);
+  return std::unique_ptr<os::WriteWatch>(std::make_unique<FakeWriteWatch>(state_, form));
 }
 
 bool FakeWriteWatches::write(std::byte* at, Fault fault) {
   std::lock_guard lock(state_->mutex);
   State::Page* const page = state_->find(at);
   if (!page || !page->armed) return true;
-  if (page->watch->form() == WatchForm::userfaultfd_async) {
+  if (page->watch->form() == os::WatchForm::userfaultfd_async) {
     page->armed = false;
     return true;
   }
   ++page->sleepers;
-  const WatchEvent event{WatchEvent::Kind::written, {at - reinterpret_cast<std::uintptr_t>(at) % kBlock, kBlock}};
+  const os::WatchEvent event{os::WatchEvent::Kind::written,
+                             {at - reinterpret_cast<std::uintptr_t>(at) % os::kBlock, os::kBlock}};
   if (fault == Fault::late) state_->late.emplace_back(page->watch, event);
   if (fault == Fault::told || fault == Fault::doubled) page->watch->tell(event);
   if (fault == Fault::doubled) page->watch->tell(event);
@@ -243,8 +246,8 @@ void FakeWriteWatches::tell_late() {
   state_->late.clear();
 }
 
-void FakeWriteWatches::remove(PageRange range) { state_->gone({WatchEvent::Kind::removed, range}); }
-void FakeWriteWatches::unmap(PageRange range) { state_->gone({WatchEvent::Kind::unmapped, range}); }
-void FakeWriteWatches::remap(PageRange range) { state_->gone({WatchEvent::Kind::remapped, range}); }
+void FakeWriteWatches::remove(os::PageRange range) { state_->gone({os::WatchEvent::Kind::removed, range}); }
+void FakeWriteWatches::unmap(os::PageRange range) { state_->gone({os::WatchEvent::Kind::unmapped, range}); }
+void FakeWriteWatches::remap(os::PageRange range) { state_->gone({os::WatchEvent::Kind::remapped, range}); }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

@@ -7,7 +7,7 @@
 #include "os/write_watch.hpp"
 #include "tests/doubles/call_faults.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 enum class WatchCall : std::uint8_t { open, watch, arm, disarm, next, take_written };
 
@@ -15,17 +15,17 @@ enum class WatchCall : std::uint8_t { open, watch, arm, disarm, next, take_writt
 /// are forbidden with an errno (EPERM, ENOSYS). A watch lives no longer than its double.
 ///
 /// Thread safety: every method may be called from any thread; the shared state's mutex guards all.
-class FakeWriteWatches final : public WriteWatches {
+class FakeWriteWatches final : public os::WriteWatches {
  public:
   FakeWriteWatches();
   ~FakeWriteWatches() override;
   CallFaults<WatchCall>& faults();
   /// Opening this form fails with `error`; 0: it works again.
-  void forbid(WatchForm form, int error);
+  void forbid(os::WatchForm form, int error);
   void allow_user_faults_only();
 
-  std::vector<WatchAbility> abilities() override;
-  Result<std::unique_ptr<WriteWatch>> open(WatchForm form) override;
+  std::vector<os::WatchAbility> abilities() override;
+  Result<std::unique_ptr<os::WriteWatch>> open(os::WatchForm form) override;
 
   /// What becomes of a fault on its way to next().
   enum class Fault : std::uint8_t {
@@ -43,9 +43,9 @@ class FakeWriteWatches final : public WriteWatches {
   bool is_armed(std::byte* at) const;
   void tell_late();
   /// This memory is gone, armed or not, and next() tells so.
-  void remove(PageRange range);
-  void unmap(PageRange range);
-  void remap(PageRange range);
+  void remove(os::PageRange range);
+  void unmap(os::PageRange range);
+  void remap(os::PageRange range);
 
   struct State;
 
@@ -53,4 +53,4 @@ class FakeWriteWatches final : public WriteWatches {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

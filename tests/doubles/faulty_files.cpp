@@ -9,7 +9,7 @@
 #include <new>
 #include <utility>
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 namespace {
 
 constexpr int kPoison = 0xEB;
@@ -21,13 +21,13 @@ void poison(void* memory, std::uint64_t from, std::uint64_t to) {
 }  // namespace
 
 struct AlignedDelete {
-  void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{kBlock}); }
+  void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{os::kBlock}); }
 };
 using Aligned = std::unique_ptr<std::byte, AlignedDelete>;
 
 // What a cut write of a direct file writes: `reported` bytes of `memory`, then poison up to `moved`.
 static Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_t moved) {
-  Aligned copy(static_cast<std::byte*>(::operator new(moved, std::align_val_t{kBlock})));
+  Aligned copy(static_cast<std::byte*>(::operator new(moved, std::align_val_t{os::kBlock})));
   std::memcpy(copy.get(), memory, reported);
   poison(copy.get(), reported, moved);
   return copy;
@@ -36,9 +36,9 @@ static Aligned cut_copy(const void* memory, std::uint64_t reported, std::uint64_
 /// The ring of FaultyFiles: failing ops never reach the kernel, shortened ops reach it shortened, held ops
 /// wait here.
 /// Thread safety: as Ring. All of its own belongs to the owner; what is held is asked of FaultyFiles.
-class FaultyRing final : public Ring {
+class FaultyRing final : public os::Ring {
  public:
-  FaultyRing(FaultyFiles& files, std::unique_ptr<Ring> inner) : files_(files), inner_(std::move(inner)) {
+  FaultyRing(FaultyFiles& files, std::unique_ptr<os::Ring> inner) : files_(files), inner_(std::move(inner)) {
     std::lock_guard lock(files_.mutex_);
     files_.rings_.push_back(this);
   }
@@ -49,24 +49,24 @@ class FaultyRing final : public Ring {
 
   unsigned entries() const noexcept override { return inner_->entries(); }
 
-  bool prepare(const RingOp& op) noexcept override {
+  bool prepare(const os::RingOp& op) noexcept override {
     const FileCall call = op.write ? FileCall::write : FileCall::read;
     const FaultyFiles::Fate fate = files_.transfer(call, op.fd, op.offset, op.length, false);
     waiting_.push_back({op, fate, false, {}});
     return true;
   }
 
-  SysResult wait(std::span<RingDone> out) noexcept override {
+  os::SysResult wait(std::span<os::RingDone> out) noexcept override {
     pass_on();
     std::int64_t count = 0;
     while (!failed_.empty() && count < static_cast<std::int64_t>(out.size())) {
       out[count++] = failed_.front();
       failed_.pop_front();
     }
-    if (count) return SysResult::of(count);
-    const SysResult got = inner_->wait(out);
+    if (count) return os::SysResult::of(count);
+    const os::SysResult got = inner_->wait(out);
     if (!got) return got;
-    for (RingDone& done : out.first(static_cast<std::size_t>(got.value))) settle(done);
+    for (os::RingDone& done : out.first(static_cast<std::size_t>(got.value))) settle(done);
     return got;
   }
 
@@ -74,7 +74,7 @@ class FaultyRing final : public Ring {
 
  private:
   struct Waiting {
-    RingOp op;
+    os::RingOp op;
     FaultyFiles::Fate fate;
     bool counted = false;  // as waiting
     Aligned cut{};         // written instead
@@ -88,7 +88,7 @@ class FaultyRing final : public Ring {
         ++it;
         continue;
       }
-      RingOp op = it->op;
+      os::RingOp op = it->op;
       if (it->fate.error) {
         failed_.push_back({op.tag, -it->fate.error});
       } else {
@@ -104,7 +104,7 @@ class FaultyRing final : public Ring {
     }
   }
 
-  void settle(RingDone& done) {
+  void settle(os::RingDone& done) {
     auto node = passed_.extract(done.tag);
     const auto& [op, fate, counted, cut] = node.mapped();
     if (done.result != static_cast<std::int32_t>(fate.moved)) return;  // the kernel's own doing
@@ -113,9 +113,9 @@ class FaultyRing final : public Ring {
   }
 
   FaultyFiles& files_;
-  std::unique_ptr<Ring> inner_;
+  std::unique_ptr<os::Ring> inner_;
   std::deque<Waiting> waiting_;
-  std::deque<RingDone> failed_;
+  std::deque<os::RingDone> failed_;
   std::map<std::uint64_t, Waiting> passed_;
 };
 
@@ -145,7 +145,7 @@ void FaultyFiles::make_unreadable(const std::filesystem::path& path, std::uint64
   unreadable_.emplace(path, offset);
 }
 
-void FaultyFiles::pretend(const FileSystem& file_system) {
+void FaultyFiles::pretend(const os::FileSystem& file_system) {
   std::lock_guard lock(mutex_);
   pretended_ = file_system;
 }
@@ -199,7 +199,7 @@ FaultyFiles::Fate FaultyFiles::decide_locked(FileRecord record) {
     } else if (bytes > 1) {
       fate.reported = std::min(bytes, fault.bytes ? *fault.bytes : 1 + random_() % (bytes - 1));
       // Part of a block cannot be moved directly: the rest of it is moved as poison.
-      fate.moved = direct_.contains(fd) ? round_up(fate.reported) : fate.reported;
+      fate.moved = direct_.contains(fd) ? os::round_up(fate.reported) : fate.reported;
     }
     break;
   }
@@ -208,7 +208,8 @@ FaultyFiles::Fate FaultyFiles::decide_locked(FileRecord record) {
     const auto bad = unreadable_.lower_bound({record.path, record.offset});
     if (bad != unreadable_.end() && bad->first == record.path && bad->second < record.offset + bytes) fate.error = EIO;
   }
-  record.result = fate.error ? SysResult::failed(fate.error) : SysResult::of(static_cast<std::int64_t>(fate.reported));
+  record.result =
+      fate.error ? os::SysResult::failed(fate.error) : os::SysResult::of(static_cast<std::int64_t>(fate.reported));
   records_.push_back(std::move(record));
   return fate;
 }
@@ -249,7 +250,7 @@ std::size_t FaultyFiles::open_files() const {
 
 // --- Files ---
 
-SysResult FaultyFiles::opened(SysResult result, const std::filesystem::path& path, bool direct) noexcept {
+os::SysResult FaultyFiles::opened(os::SysResult result, const std::filesystem::path& path, bool direct) noexcept {
   if (!result) return result;
   std::lock_guard lock(mutex_);
   open_[static_cast<int>(result.value)] = path;
@@ -257,15 +258,15 @@ SysResult FaultyFiles::opened(SysResult result, const std::filesystem::path& pat
   return result;
 }
 
-SysResult FaultyFiles::open_unlinked(const Path& directory, bool direct) noexcept {
+os::SysResult FaultyFiles::open_unlinked(const Path& directory, bool direct) noexcept {
   return opened(ForwardFiles::open_unlinked(directory, direct), directory, direct);
 }
 
-SysResult FaultyFiles::open(const Path& path, Open how, bool direct) noexcept {
+os::SysResult FaultyFiles::open(const Path& path, os::Open how, bool direct) noexcept {
   return opened(ForwardFiles::open(path, how, direct), path, direct);
 }
 
-SysResult FaultyFiles::lock(const Path& path, Open how) noexcept {
+os::SysResult FaultyFiles::lock(const Path& path, os::Open how) noexcept {
   return opened(ForwardFiles::lock(path, how), path, false);
 }
 
@@ -278,57 +279,57 @@ int FaultyFiles::forget(int fd) noexcept {
   return error;
 }
 
-SysResult FaultyFiles::close(int fd) noexcept {
+os::SysResult FaultyFiles::close(int fd) noexcept {
   const int error = forget(fd);
-  const SysResult closed = inner_.close(fd);
-  return error ? SysResult::failed(error) : closed;
+  const os::SysResult closed = inner_.close(fd);
+  return error ? os::SysResult::failed(error) : closed;
 }
 
-SysResult FaultyFiles::unlock(int fd) noexcept {
+os::SysResult FaultyFiles::unlock(int fd) noexcept {
   const int error = forget(fd);
-  const SysResult unlocked = inner_.unlock(fd);
-  return error ? SysResult::failed(error) : unlocked;
+  const os::SysResult unlocked = inner_.unlock(fd);
+  return error ? os::SysResult::failed(error) : unlocked;
 }
 
-SysResult FaultyFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
+os::SysResult FaultyFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
   const Fate fate = transfer(FileCall::read, fd, offset, bytes, true);
-  if (fate.error) return SysResult::failed(fate.error);
-  const SysResult got = inner_.read(fd, memory, fate.moved, offset);
+  if (fate.error) return os::SysResult::failed(fate.error);
+  const os::SysResult got = inner_.read(fd, memory, fate.moved, offset);
   if (!got || got.value != static_cast<std::int64_t>(fate.moved)) return got;
   poison(memory, fate.reported, fate.moved);
-  return SysResult::of(static_cast<std::int64_t>(fate.reported));
+  return os::SysResult::of(static_cast<std::int64_t>(fate.reported));
 }
 
-SysResult FaultyFiles::write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
+os::SysResult FaultyFiles::write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
   const Fate fate = transfer(FileCall::write, fd, offset, bytes, true);
-  if (fate.error) return SysResult::failed(fate.error);
+  if (fate.error) return os::SysResult::failed(fate.error);
   Aligned cut;
   if (fate.moved > fate.reported) cut = cut_copy(memory, fate.reported, fate.moved);
-  const SysResult put = inner_.write(fd, cut ? cut.get() : memory, fate.moved, offset);
+  const os::SysResult put = inner_.write(fd, cut ? cut.get() : memory, fate.moved, offset);
   if (!put || put.value != static_cast<std::int64_t>(fate.moved)) return put;
-  return SysResult::of(static_cast<std::int64_t>(fate.reported));
+  return os::SysResult::of(static_cast<std::int64_t>(fate.reported));
 }
 
-SysResult FaultyFiles::describe(const Path& directory, FileSystem& out) noexcept {
+os::SysResult FaultyFiles::describe(const Path& directory, os::FileSystem& out) noexcept {
   return around({FileCall::describe, -1, 0, 0, {}, directory}, [&] {
     {
       std::lock_guard lock(mutex_);
       if (pretended_) {
         out = *pretended_;
-        return SysResult::of(0);
+        return os::SysResult::of(0);
       }
     }
     return inner_.describe(directory, out);
   });
 }
 
-Result<std::unique_ptr<Ring>> FaultyFiles::open_ring(unsigned entries) {
+Result<std::unique_ptr<os::Ring>> FaultyFiles::open_ring(unsigned entries) {
   if (const int error = refused({FileCall::open_ring, -1, 0, entries})) {
-    return Error{Errc::unsupported, "io_uring is refused: " + describe_errno(error)};
+    return Error{Errc::unsupported, "io_uring is refused: " + os::describe_errno(error)};
   }
-  Result<std::unique_ptr<Ring>> inner = inner_.open_ring(entries);
+  Result<std::unique_ptr<os::Ring>> inner = inner_.open_ring(entries);
   if (!inner) return inner;
-  return std::unique_ptr<Ring>(std::make_unique<FaultyRing>(*this, std::move(*inner)));
+  return std::unique_ptr<os::Ring>(std::make_unique<FaultyRing>(*this, std::move(*inner)));
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

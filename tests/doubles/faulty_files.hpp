@@ -13,7 +13,7 @@
 
 #include "tests/doubles/forward_files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// Files that record every call and fail, shorten or hold selected calls; all others go to the inner files. Faults
 /// apply to a ring's transfers as to plain reads and writes. A shortened transfer moves no more bytes than it reports
@@ -25,7 +25,7 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
  public:
   static constexpr std::uint64_t kEver = std::numeric_limits<std::uint64_t>::max();
 
-  FaultyFiles(Files& inner, std::uint64_t seed) : ForwardFiles(inner), random_(seed) {}
+  FaultyFiles(os::Files& inner, std::uint64_t seed) : ForwardFiles(inner), random_(seed) {}
 
   /// The n-th call of this kind from now on (1 is the next), and the `times - 1` after it, fail with `error`.
   void fail_nth(FileCall call, std::uint64_t n, int error, std::uint64_t times = 1);
@@ -37,7 +37,7 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
   /// Reads that touch this byte of that file fail with EIO.
   void make_unreadable(const std::filesystem::path& path, std::uint64_t offset);
   /// The result of describe() from now on.
-  void pretend(const FileSystem& file_system);
+  void pretend(const os::FileSystem& file_system);
   /// No faults from now on; held transfers stay held.
   void clear_faults();
 
@@ -52,15 +52,15 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
   /// Descriptors opened and not closed.
   std::size_t open_files() const;
 
-  SysResult open_unlinked(const Path& directory, bool direct) noexcept override;
-  SysResult open(const Path& path, Open how, bool direct) noexcept override;
-  SysResult close(int fd) noexcept override;
-  SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
-  SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
-  SysResult lock(const Path& path, Open how) noexcept override;
-  SysResult unlock(int fd) noexcept override;
-  SysResult describe(const Path& directory, FileSystem& out) noexcept override;
-  Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
+  os::SysResult open_unlinked(const Path& directory, bool direct) noexcept override;
+  os::SysResult open(const Path& path, os::Open how, bool direct) noexcept override;
+  os::SysResult close(int fd) noexcept override;
+  os::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
+  os::SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
+  os::SysResult lock(const Path& path, os::Open how) noexcept override;
+  os::SysResult unlock(int fd) noexcept override;
+  os::SysResult describe(const Path& directory, os::FileSystem& out) noexcept override;
+  Result<std::unique_ptr<os::Ring>> open_ring(unsigned entries) override;
 
  private:
   friend class FaultyRing;
@@ -81,12 +81,12 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
   Fate decide_locked(FileRecord call);
   int refused(const FileRecord& call) noexcept;
   template <class Whole>
-  SysResult around(const FileRecord& call, Whole&& whole) noexcept {
+  os::SysResult around(const FileRecord& call, Whole&& whole) noexcept {
     const int error = refused(call);
-    return error ? SysResult::failed(error) : whole();
+    return error ? os::SysResult::failed(error) : whole();
   }
   int forget(int fd) noexcept;  // the error it is to end with; 0: none
-  SysResult opened(SysResult result, const std::filesystem::path& path, bool direct) noexcept;
+  os::SysResult opened(os::SysResult result, const std::filesystem::path& path, bool direct) noexcept;
   Fate transfer(FileCall call, int fd, std::uint64_t offset, std::uint64_t bytes, bool may_hold) noexcept;
   bool holds(FileCall call, bool more);
 
@@ -101,8 +101,8 @@ class FaultyFiles final : public ForwardFiles<FaultyFiles> {
   std::map<int, std::filesystem::path> open_;
   std::set<int> direct_;
   std::vector<class FaultyRing*> rings_;
-  std::optional<FileSystem> pretended_;
+  std::optional<os::FileSystem> pretended_;
   std::set<std::pair<std::filesystem::path, std::uint64_t>> unreadable_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 namespace {
 
 const PageRef& zero_page() {
@@ -18,9 +18,10 @@ template <class Each>
 void for_pages(std::uint64_t offset, std::uint64_t bytes, Each each) {
   const std::uint64_t end = offset + bytes;
   while (offset < end) {
-    const std::uint64_t page = offset / kBlock;
-    const std::uint64_t next = std::min(end, (page + 1) * kBlock);
-    each(page, static_cast<std::size_t>(offset - page * kBlock), static_cast<std::size_t>(next - page * kBlock));
+    const std::uint64_t page = offset / os::kBlock;
+    const std::uint64_t next = std::min(end, (page + 1) * os::kBlock);
+    each(page, static_cast<std::size_t>(offset - page * os::kBlock),
+         static_cast<std::size_t>(next - page * os::kBlock));
     offset = next;
   }
 }
@@ -54,15 +55,15 @@ void Contents::set(std::uint64_t page, PageRef to) {
 }
 
 void Contents::set_length(std::uint64_t bytes) {
-  const std::uint64_t keep = round_up(bytes) / kBlock;
+  const std::uint64_t keep = os::round_up(bytes) / os::kBlock;
   for (std::uint64_t page = keep; page < pages_.size(); ++page) set(page, nullptr);
   if (pages_.size() > keep) pages_.resize(keep);
-  if (bytes % kBlock) zero(bytes, kBlock - bytes % kBlock);
+  if (bytes % os::kBlock) zero(bytes, os::kBlock - bytes % os::kBlock);
   length_ = bytes;
 }
 
 void Contents::put(const Piece& piece) {
-  if (piece.from == 0 && piece.to == kBlock) return set(piece.number, piece.page);
+  if (piece.from == 0 && piece.to == os::kBlock) return set(piece.number, piece.page);
   const PageRef& old = at(piece.number);
   auto changed = old ? std::make_shared<Page>(*old) : std::make_shared<Page>();
   std::memcpy(changed->data() + piece.from, piece.page->data() + piece.from, piece.to - piece.from);
@@ -70,10 +71,10 @@ void Contents::put(const Piece& piece) {
 }
 
 void Contents::zero(std::uint64_t offset, std::uint64_t bytes) {
-  bytes = std::min(bytes, std::max(offset, pages_.size() * kBlock) - offset);
+  bytes = std::min(bytes, std::max(offset, pages_.size() * os::kBlock) - offset);
   for_pages(offset, bytes, [&](std::uint64_t page, std::size_t from, std::size_t to) {
     if (!has(page)) return;
-    if (from == 0 && to == kBlock) {
+    if (from == 0 && to == os::kBlock) {
       set(page, nullptr);
     } else {
       put({page, from, to, zero_page()});
@@ -225,4 +226,4 @@ std::uint64_t FileTree::pages() const {
   return sum;
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

@@ -13,10 +13,10 @@
 
 #include "os/files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 inline constexpr std::uint64_t kSectorBytes = 512;  // written by a disk completely or not at all
-using Page = std::array<std::byte, kBlock>;
+using Page = std::array<std::byte, os::kBlock>;
 using PageRef = std::shared_ptr<const Page>;  // never changed once it is shared
 using Inode = std::uint64_t;
 inline constexpr Inode kRoot = 1;
@@ -154,4 +154,4 @@ struct Journal {
   std::vector<Change> changes;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

@@ -5,13 +5,13 @@
 
 #include "device/device.hpp"
 
-namespace ebb::runtime::testing_support {
+namespace ebb::doubles {
 
 /// Hands every call to another device. Tests override what they are about.
 /// Thread safety: as of the other device.
-class ForwardDevice : public platform::Device {
+class ForwardDevice : public device::Device {
  public:
-  explicit ForwardDevice(std::shared_ptr<platform::Device> inner) : inner_(std::move(inner)) {}
+  explicit ForwardDevice(std::shared_ptr<device::Device> inner) : inner_(std::move(inner)) {}
 
   std::string_view name() const noexcept override { return inner_->name(); }
   bool host_memory() const noexcept override { return inner_->host_memory(); }
@@ -29,40 +29,37 @@ class ForwardDevice : public platform::Device {
   void unreserve(std::byte* range, std::size_t bytes) noexcept override { inner_->unreserve(range, bytes); }
   Result<void> pin(std::byte* memory, std::size_t bytes) override { return inner_->pin(memory, bytes); }
   void unpin(std::byte* memory, std::size_t bytes) noexcept override { inner_->unpin(memory, bytes); }
-  Result<platform::StreamId> create_stream() override { return inner_->create_stream(); }
-  void destroy_stream(platform::StreamId stream) noexcept override { inner_->destroy_stream(stream); }
-  Result<platform::EventId> create_event() override { return inner_->create_event(); }
-  void destroy_event(platform::EventId event) noexcept override { inner_->destroy_event(event); }
-  Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+  Result<device::StreamId> create_stream() override { return inner_->create_stream(); }
+  void destroy_stream(device::StreamId stream) noexcept override { inner_->destroy_stream(stream); }
+  Result<device::EventId> create_event() override { return inner_->create_event(); }
+  void destroy_event(device::EventId event) noexcept override { inner_->destroy_event(event); }
+  Result<void> copy(device::StreamId stream, void* to, const void* from, std::size_t bytes) override {
     return inner_->copy(stream, to, from, bytes);
   }
-  Result<void> digest(platform::StreamId stream, const void* memory, std::size_t bytes,
-                      platform::Digest* parts) override {
+  Result<void> digest(device::StreamId stream, const void* memory, std::size_t bytes, device::Digest* parts) override {
     return inner_->digest(stream, memory, bytes, parts);
   }
   bool owns(const void* memory, std::size_t bytes) noexcept override { return inner_->owns(memory, bytes); }
-  Result<void> zones(platform::StreamId stream, const platform::ZoneJob& job) override {
+  Result<void> zones(device::StreamId stream, const device::ZoneJob& job) override {
     return inner_->zones(stream, job);
   }
-  bool capturing(platform::StreamId stream) noexcept override { return inner_->capturing(stream); }
-  bool foreign(platform::StreamId stream) noexcept override { return inner_->foreign(stream); }
-  Result<void> record(platform::EventId event, platform::StreamId stream) override {
-    return inner_->record(event, stream);
-  }
-  Result<void> stream_wait(platform::StreamId stream, platform::EventId event) override {
+  bool capturing(device::StreamId stream) noexcept override { return inner_->capturing(stream); }
+  bool foreign(device::StreamId stream) noexcept override { return inner_->foreign(stream); }
+  Result<void> record(device::EventId event, device::StreamId stream) override { return inner_->record(event, stream); }
+  Result<void> stream_wait(device::StreamId stream, device::EventId event) override {
     return inner_->stream_wait(stream, event);
   }
   Result<void> synchronize() override { return inner_->synchronize(); }
-  platform::EventState query(platform::EventId event) noexcept override { return inner_->query(event); }
-  Result<void> wait(platform::EventId event) override { return inner_->wait(event); }
-  void wait_any(std::span<const platform::EventId> events, std::chrono::nanoseconds at_most) noexcept override {
+  device::EventState query(device::EventId event) noexcept override { return inner_->query(event); }
+  Result<void> wait(device::EventId event) override { return inner_->wait(event); }
+  void wait_any(std::span<const device::EventId> events, std::chrono::nanoseconds at_most) noexcept override {
     inner_->wait_any(events, at_most);
   }
   void interrupt() noexcept override { inner_->interrupt(); }
   void discard(void* memory, std::size_t bytes) noexcept override { inner_->discard(memory, bytes); }
 
  protected:
-  const std::shared_ptr<platform::Device> inner_;
+  const std::shared_ptr<device::Device> inner_;
 };
 
-}  // namespace ebb::runtime::testing_support
+}  // namespace ebb::doubles

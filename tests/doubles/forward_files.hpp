@@ -6,7 +6,7 @@
 
 #include "os/files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 enum class FileCall : std::uint8_t {
   open,   // open_unlinked and open; open_read and open_write pass unseen
@@ -38,7 +38,7 @@ struct FileRecord {
   int fd = -1;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
-  SysResult result{};
+  os::SysResult result{};
   std::filesystem::path path{};  // as given, or as the descriptor was opened; of an unlinked file, its directory
   std::filesystem::path to{};    // of a rename
 };
@@ -47,89 +47,89 @@ struct FileRecord {
 /// a part or none. Rings are the double's own.
 /// Thread safety: as of the double.
 template <class Double>
-class ForwardFiles : public Files {
+class ForwardFiles : public os::Files {
  public:
   using Path = std::filesystem::path;
-  explicit ForwardFiles(Files& inner) : inner_(inner) {}
+  explicit ForwardFiles(os::Files& inner) : inner_(inner) {}
 
-  SysResult open_unlinked(const Path& directory, bool direct) noexcept override {
+  os::SysResult open_unlinked(const Path& directory, bool direct) noexcept override {
     return on(FileCall::open, directory, [&] { return inner_.open_unlinked(directory, direct); });
   }
-  SysResult open_read(const Path& path) noexcept override { return inner_.open_read(path); }
-  SysResult open_write(const Path& path) noexcept override { return inner_.open_write(path); }
-  SysResult open(const Path& path, Open how, bool direct) noexcept override {
+  os::SysResult open_read(const Path& path) noexcept override { return inner_.open_read(path); }
+  os::SysResult open_write(const Path& path) noexcept override { return inner_.open_write(path); }
+  os::SysResult open(const Path& path, os::Open how, bool direct) noexcept override {
     return on(FileCall::open, path, [&] { return inner_.open(path, how, direct); });
   }
-  SysResult close(int fd) noexcept override {
+  os::SysResult close(int fd) noexcept override {
     return of({FileCall::close, fd}, [&] { return inner_.close(fd); });
   }
-  SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+  os::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
     return of({FileCall::read, fd, offset, bytes}, [&] { return inner_.read(fd, memory, bytes, offset); });
   }
-  SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+  os::SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
     return of({FileCall::write, fd, offset, bytes}, [&] { return inner_.write(fd, memory, bytes, offset); });
   }
-  SysResult truncate(int fd, std::uint64_t bytes) noexcept override {
+  os::SysResult truncate(int fd, std::uint64_t bytes) noexcept override {
     return of({FileCall::truncate, fd, 0, bytes}, [&] { return inner_.truncate(fd, bytes); });
   }
-  SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override {
+  os::SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override {
     return of({FileCall::preallocate, fd, offset, bytes}, [&] { return inner_.preallocate(fd, offset, bytes); });
   }
-  SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override {
+  os::SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override {
     return of({FileCall::punch, fd, offset, bytes}, [&] { return inner_.punch(fd, offset, bytes); });
   }
-  SysResult sync(int fd) noexcept override {
+  os::SysResult sync(int fd) noexcept override {
     return of({FileCall::sync, fd}, [&] { return inner_.sync(fd); });
   }
-  SysResult drop_cached(int fd) noexcept override {
+  os::SysResult drop_cached(int fd) noexcept override {
     return of({FileCall::drop_cached, fd}, [&] { return inner_.drop_cached(fd); });
   }
-  SysResult next_data(int fd, std::uint64_t from) noexcept override {
+  os::SysResult next_data(int fd, std::uint64_t from) noexcept override {
     return of({FileCall::next_data, fd, from}, [&] { return inner_.next_data(fd, from); });
   }
-  SysResult sync_directory(const Path& directory) noexcept override {
+  os::SysResult sync_directory(const Path& directory) noexcept override {
     return on(FileCall::sync_directory, directory, [&] { return inner_.sync_directory(directory); });
   }
-  SysResult make_directory(const Path& path) noexcept override {
+  os::SysResult make_directory(const Path& path) noexcept override {
     return on(FileCall::make_directory, path, [&] { return inner_.make_directory(path); });
   }
-  SysResult rename(const Path& from, const Path& to) noexcept override {
+  os::SysResult rename(const Path& from, const Path& to) noexcept override {
     return of({FileCall::rename, -1, 0, 0, {}, from, to}, [&] { return inner_.rename(from, to); });
   }
-  SysResult remove(const Path& path) noexcept override {
+  os::SysResult remove(const Path& path) noexcept override {
     return on(FileCall::remove, path, [&] { return inner_.remove(path); });
   }
-  SysResult list(const Path& directory, std::vector<std::string>& out) noexcept override {
+  os::SysResult list(const Path& directory, std::vector<std::string>& out) noexcept override {
     return on(FileCall::list, directory, [&] { return inner_.list(directory, out); });
   }
-  SysResult status(const Path& path, FileStatus& out) noexcept override {
+  os::SysResult status(const Path& path, os::FileStatus& out) noexcept override {
     return on(FileCall::status, path, [&] { return inner_.status(path, out); });
   }
-  SysResult status(int fd, FileStatus& out) noexcept override {
+  os::SysResult status(int fd, os::FileStatus& out) noexcept override {
     return of({FileCall::status, fd}, [&] { return inner_.status(fd, out); });
   }
-  SysResult lock(const Path& path, Open how) noexcept override {
+  os::SysResult lock(const Path& path, os::Open how) noexcept override {
     return on(FileCall::lock, path, [&] { return inner_.lock(path, how); });
   }
-  SysResult unlock(int fd) noexcept override {
+  os::SysResult unlock(int fd) noexcept override {
     return of({FileCall::close, fd}, [&] { return inner_.unlock(fd); });
   }
-  SysResult describe(const Path& directory, FileSystem& out) noexcept override {
+  os::SysResult describe(const Path& directory, os::FileSystem& out) noexcept override {
     return on(FileCall::describe, directory, [&] { return inner_.describe(directory, out); });
   }
 
  protected:
-  Files& inner_;
+  os::Files& inner_;
 
  private:
   template <class Whole>
-  SysResult of(const FileRecord& call, Whole&& whole) noexcept {
+  os::SysResult of(const FileRecord& call, Whole&& whole) noexcept {
     return static_cast<Double*>(this)->around(call, whole);
   }
   template <class Whole>
-  SysResult on(FileCall call, const Path& path, Whole&& whole) noexcept {
+  os::SysResult on(FileCall call, const Path& path, Whole&& whole) noexcept {
     return of({call, -1, 0, 0, {}, path}, whole);
   }
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

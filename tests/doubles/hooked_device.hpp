@@ -3,7 +3,7 @@
 
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime::testing_support {
+namespace ebb::doubles {
 
 /// Tells of a registration before it is made, so that a test can do something at that moment.
 struct HookedDevice final : ForwardDevice {
@@ -15,4 +15,4 @@ struct HookedDevice final : ForwardDevice {
   std::function<void(std::byte*, std::size_t)> before_pin;  // set before anything is registered
 };
 
-}  // namespace ebb::runtime::testing_support
+}  // namespace ebb::doubles

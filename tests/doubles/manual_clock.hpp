@@ -3,11 +3,11 @@
 
 #include "os/clock.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// A clock that only moves when a test moves it.
 /// Thread safety: every method may be called from any thread.
-class ManualClock final : public Clock {
+class ManualClock final : public os::Clock {
  public:
   explicit ManualClock(std::int64_t start = 0) : now_(start) {}
   std::int64_t now() const noexcept override { return now_.load(); }
@@ -17,4 +17,4 @@ class ManualClock final : public Clock {
   std::atomic<std::int64_t> now_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

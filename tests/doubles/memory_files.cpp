@@ -5,20 +5,20 @@
 #include <unistd.h>
 #include <utility>
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 namespace {
 
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 40;
 
 bool aligned(const void* memory, std::size_t bytes, std::uint64_t offset) {
-  return (reinterpret_cast<std::uintptr_t>(memory) | bytes | offset) % kBlock == 0;
+  return (reinterpret_cast<std::uintptr_t>(memory) | bytes | offset) % os::kBlock == 0;
 }
 
-FileStatus status_of(Inode inode, const FileTree::Node& node) {
-  FileStatus out;
-  out.kind = node.is_directory ? FileStatus::Kind::directory : FileStatus::Kind::file;
+os::FileStatus status_of(Inode inode, const FileTree::Node& node) {
+  os::FileStatus out;
+  out.kind = node.is_directory ? os::FileStatus::Kind::directory : os::FileStatus::Kind::file;
   out.bytes = node.contents.length();
-  out.allocated = node.contents.pages() * kBlock;
+  out.allocated = node.contents.pages() * os::kBlock;
   out.mode = node.is_directory ? 0700 : 0600;
   out.owner = ::geteuid();
   out.links = node.is_directory ? 2 : node.parent ? 1 : 0;
@@ -95,35 +95,35 @@ void MemoryFiles::drop_if_unused_locked(Inode inode) {
   now_.erase(inode);
 }
 
-SysResult MemoryFiles::make_directory(const std::filesystem::path& path) noexcept {
+os::SysResult MemoryFiles::make_directory(const std::filesystem::path& path) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(path);
-  if (place.error) return SysResult::failed(place.error);
-  if (place.inode) return SysResult::failed(EEXIST);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (place.inode) return os::SysResult::failed(EEXIST);
   change_locked({.kind = Change::Kind::make_directory,
                  .inode = next_inode_++,
                  .directory = place.directory,
                  .name = place.name,
                  .text = path.string()});
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept {
+os::SysResult MemoryFiles::rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place old = now_.resolve(from);
   const FileTree::Place fresh = now_.resolve(to);
-  if (old.error || fresh.error) return SysResult::failed(old.error ? old.error : fresh.error);
-  if (old.inode == 0) return SysResult::failed(ENOENT);
-  if (old.inode == kRoot || fresh.inode == kRoot) return SysResult::failed(EBUSY);
-  if (old.inode == fresh.inode) return SysResult::of(0);
+  if (old.error || fresh.error) return os::SysResult::failed(old.error ? old.error : fresh.error);
+  if (old.inode == 0) return os::SysResult::failed(ENOENT);
+  if (old.inode == kRoot || fresh.inode == kRoot) return os::SysResult::failed(EBUSY);
+  if (old.inode == fresh.inode) return os::SysResult::of(0);
   const bool moves_directory = now_.find(old.inode)->is_directory;
   for (Inode above = fresh.directory; above != 0; above = now_.find(above)->parent) {
-    if (above == old.inode) return SysResult::failed(EINVAL);
+    if (above == old.inode) return os::SysResult::failed(EINVAL);
   }
   if (fresh.inode) {
     const FileTree::Node& there = *now_.find(fresh.inode);
-    if (there.is_directory != moves_directory) return SysResult::failed(moves_directory ? ENOTDIR : EISDIR);
-    if (!there.names.empty()) return SysResult::failed(ENOTEMPTY);
+    if (there.is_directory != moves_directory) return os::SysResult::failed(moves_directory ? ENOTDIR : EISDIR);
+    if (!there.names.empty()) return os::SysResult::failed(ENOTEMPTY);
   }
   change_locked({.kind = Change::Kind::rename,
                  .inode = old.inode,
@@ -133,91 +133,93 @@ SysResult MemoryFiles::rename(const std::filesystem::path& from, const std::file
                  .to_name = fresh.name,
                  .text = from.string() + " -> " + to.string()});
   if (fresh.inode) drop_if_unused_locked(fresh.inode);
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::remove(const std::filesystem::path& path) noexcept {
+os::SysResult MemoryFiles::remove(const std::filesystem::path& path) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(path);
-  if (place.error) return SysResult::failed(place.error);
-  if (place.inode == 0) return SysResult::failed(ENOENT);
-  if (place.inode == kRoot) return SysResult::failed(EBUSY);
-  if (!now_.find(place.inode)->names.empty()) return SysResult::failed(ENOTEMPTY);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (place.inode == 0) return os::SysResult::failed(ENOENT);
+  if (place.inode == kRoot) return os::SysResult::failed(EBUSY);
+  if (!now_.find(place.inode)->names.empty()) return os::SysResult::failed(ENOTEMPTY);
   change_locked({.kind = Change::Kind::remove,
                  .inode = place.inode,
                  .directory = place.directory,
                  .name = place.name,
                  .text = path.string()});
   drop_if_unused_locked(place.inode);
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept {
+os::SysResult MemoryFiles::list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept {
   std::lock_guard lock(mutex_);
   out.clear();
   const FileTree::Place place = now_.resolve(directory);
-  if (place.error) return SysResult::failed(place.error);
-  if (place.inode == 0) return SysResult::failed(ENOENT);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (place.inode == 0) return os::SysResult::failed(ENOENT);
   const FileTree::Node& node = *now_.find(place.inode);
-  if (!node.is_directory) return SysResult::failed(ENOTDIR);
+  if (!node.is_directory) return os::SysResult::failed(ENOTDIR);
   for (const auto& [name, inode] : node.names) out.push_back(name);
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::sync_directory(const std::filesystem::path& directory) noexcept {
+os::SysResult MemoryFiles::sync_directory(const std::filesystem::path& directory) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(directory);
-  if (place.error) return SysResult::failed(place.error);
-  if (place.inode == 0) return SysResult::failed(ENOENT);
-  if (!now_.find(place.inode)->is_directory) return SysResult::failed(ENOTDIR);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (place.inode == 0) return os::SysResult::failed(ENOENT);
+  if (!now_.find(place.inode)->is_directory) return os::SysResult::failed(ENOTDIR);
   change_locked({.kind = Change::Kind::sync_directory, .inode = place.inode, .text = directory.string()});
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::status(const std::filesystem::path& path, FileStatus& out) noexcept {
+os::SysResult MemoryFiles::status(const std::filesystem::path& path, os::FileStatus& out) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(path);
-  if (place.error) return SysResult::failed(place.error);
-  if (place.inode == 0) return SysResult::failed(ENOENT);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (place.inode == 0) return os::SysResult::failed(ENOENT);
   out = status_of(place.inode, *now_.find(place.inode));
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::describe(const std::filesystem::path& directory, FileSystem& out) noexcept {
+os::SysResult MemoryFiles::describe(const std::filesystem::path& directory, os::FileSystem& out) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(directory);
-  if (place.error) return SysResult::failed(place.error);
-  if (place.inode == 0) return SysResult::failed(ENOENT);
-  out = {.kind = "pretended", .in_memory = false, .free_bytes = room_locked() * kBlock, .total_bytes = capacity_};
-  return SysResult::of(0);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (place.inode == 0) return os::SysResult::failed(ENOENT);
+  out = {.kind = "pretended", .in_memory = false, .free_bytes = room_locked() * os::kBlock, .total_bytes = capacity_};
+  return os::SysResult::of(0);
 }
 
 // --- descriptors ---
 
-SysResult MemoryFiles::open_locked(Inode inode, bool readable, bool writable, bool direct,
-                                   const std::filesystem::path& path) {
-  if (now_.find(inode)->is_directory) return SysResult::failed(EISDIR);
+os::SysResult MemoryFiles::open_locked(Inode inode, bool readable, bool writable, bool direct,
+                                       const std::filesystem::path& path) {
+  if (now_.find(inode)->is_directory) return os::SysResult::failed(EISDIR);
   const int fd = next_fd_++;
   open_[fd] = {inode, readable, writable, direct, path.string()};
-  return SysResult::of(fd);
+  return os::SysResult::of(fd);
 }
 
-SysResult MemoryFiles::open_unlinked(const std::filesystem::path& directory, bool direct) noexcept {
+os::SysResult MemoryFiles::open_unlinked(const std::filesystem::path& directory, bool direct) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(directory);
-  if (place.error) return SysResult::failed(place.error);
-  if (place.inode == 0) return SysResult::failed(ENOENT);
-  if (!now_.find(place.inode)->is_directory) return SysResult::failed(ENOTDIR);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (place.inode == 0) return os::SysResult::failed(ENOENT);
+  if (!now_.find(place.inode)->is_directory) return os::SysResult::failed(ENOTDIR);
   return open_locked(create_locked({}, directory), true, true, direct, directory);
 }
 
-SysResult MemoryFiles::open_read(const std::filesystem::path& path) noexcept { return open(path, Open::read, false); }
+os::SysResult MemoryFiles::open_read(const std::filesystem::path& path) noexcept {
+  return open(path, os::Open::read, false);
+}
 
-SysResult MemoryFiles::open_write(const std::filesystem::path& path) noexcept {
+os::SysResult MemoryFiles::open_write(const std::filesystem::path& path) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(path);
-  if (place.error) return SysResult::failed(place.error);
-  const SysResult opened =
+  if (place.error) return os::SysResult::failed(place.error);
+  const os::SysResult opened =
       open_locked(place.inode ? place.inode : create_locked(place, path), false, true, false, path);
   if (!opened || place.inode == 0) return opened;
   change_locked({.kind = Change::Kind::truncate,
@@ -228,52 +230,52 @@ SysResult MemoryFiles::open_write(const std::filesystem::path& path) noexcept {
   return opened;
 }
 
-SysResult MemoryFiles::open(const std::filesystem::path& path, Open how, bool direct) noexcept {
+os::SysResult MemoryFiles::open(const std::filesystem::path& path, os::Open how, bool direct) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(path);
-  if (place.error) return SysResult::failed(place.error);
-  if (how == Open::create && place.inode) return SysResult::failed(EEXIST);
-  if (how != Open::create && place.inode == 0) return SysResult::failed(ENOENT);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (how == os::Open::create && place.inode) return os::SysResult::failed(EEXIST);
+  if (how != os::Open::create && place.inode == 0) return os::SysResult::failed(ENOENT);
   const Inode inode = place.inode ? place.inode : create_locked(place, path);
-  return open_locked(inode, true, how != Open::read, direct, path);
+  return open_locked(inode, true, how != os::Open::read, direct, path);
 }
 
-SysResult MemoryFiles::close(int fd) noexcept {
+os::SysResult MemoryFiles::close(int fd) noexcept {
   std::lock_guard lock(mutex_);
   const auto node = open_.extract(fd);
-  if (node.empty()) return SysResult::failed(EBADF);
+  if (node.empty()) return os::SysResult::failed(EBADF);
   const Inode inode = node.mapped().inode;
   if (const auto held = locks_.find(inode); held != locks_.end() && held->second == fd) locks_.erase(held);
   drop_if_unused_locked(inode);
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::status(int fd, FileStatus& out) noexcept {
+os::SysResult MemoryFiles::status(int fd, os::FileStatus& out) noexcept {
   std::lock_guard lock(mutex_);
   const auto file = open_.find(fd);
-  if (file == open_.end()) return SysResult::failed(EBADF);
+  if (file == open_.end()) return os::SysResult::failed(EBADF);
   out = status_of(file->second.inode, *now_.find(file->second.inode));
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::lock(const std::filesystem::path& path, Open how) noexcept {
+os::SysResult MemoryFiles::lock(const std::filesystem::path& path, os::Open how) noexcept {
   std::lock_guard lock(mutex_);
   const FileTree::Place place = now_.resolve(path);
-  if (place.error) return SysResult::failed(place.error);
-  if (how != Open::create && place.inode == 0) return SysResult::failed(ENOENT);
-  if (locks_.contains(place.inode)) return SysResult::failed(EWOULDBLOCK);
+  if (place.error) return os::SysResult::failed(place.error);
+  if (how != os::Open::create && place.inode == 0) return os::SysResult::failed(ENOENT);
+  if (locks_.contains(place.inode)) return os::SysResult::failed(EWOULDBLOCK);
   const Inode inode = place.inode ? place.inode : create_locked(place, path);
-  const SysResult opened = open_locked(inode, true, how != Open::read, false, path);
+  const os::SysResult opened = open_locked(inode, true, how != os::Open::read, false, path);
   if (opened) locks_.emplace(inode, static_cast<int>(opened.value));
   return opened;
 }
 
-SysResult MemoryFiles::unlock(int fd) noexcept { return close(fd); }
+os::SysResult MemoryFiles::unlock(int fd) noexcept { return close(fd); }
 
 // --- bytes ---
 
 std::uint64_t MemoryFiles::room_locked() const {
-  const std::uint64_t used = now_.pages(), all = capacity_ / kBlock;
+  const std::uint64_t used = now_.pages(), all = capacity_ / os::kBlock;
   return all > used ? all - used : 0;
 }
 
@@ -282,20 +284,20 @@ MemoryFiles::OpenFile* MemoryFiles::writable_locked(int fd) {
   return file == open_.end() || !file->second.writable ? nullptr : &file->second;
 }
 
-SysResult MemoryFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
+os::SysResult MemoryFiles::read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
   std::lock_guard lock(mutex_);
   const auto file = open_.find(fd);
-  if (file == open_.end() || !file->second.readable) return SysResult::failed(EBADF);
-  if (file->second.direct && !aligned(memory, bytes, offset)) return SysResult::failed(EINVAL);
+  if (file == open_.end() || !file->second.readable) return os::SysResult::failed(EBADF);
+  if (file->second.direct && !aligned(memory, bytes, offset)) return os::SysResult::failed(EINVAL);
   const Contents& contents = now_.find(file->second.inode)->contents;
-  if (offset >= contents.length()) return SysResult::of(0);
+  if (offset >= contents.length()) return os::SysResult::of(0);
   const std::size_t part = std::min<std::uint64_t>(bytes, contents.length() - offset);
   contents.read(memory, offset, part);
-  return SysResult::of(static_cast<std::int64_t>(part));
+  return os::SysResult::of(static_cast<std::int64_t>(part));
 }
 
 // `change` is given its file, its lengths and its path.
-SysResult MemoryFiles::change_file(int fd, Change change) {
+os::SysResult MemoryFiles::change_file(int fd, Change change) {
   const OpenFile& file = open_.at(fd);
   change.inode = file.inode;
   change.text = file.path;
@@ -308,60 +310,60 @@ SysResult MemoryFiles::change_file(int fd, Change change) {
     change.length_after = std::max(change.length_before, change.offset + change.bytes);
   }
   change_locked(std::move(change));
-  return SysResult::of(0);
+  return os::SysResult::of(0);
 }
 
-SysResult MemoryFiles::write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
+os::SysResult MemoryFiles::write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept {
   std::lock_guard lock(mutex_);
   const OpenFile* const file = writable_locked(fd);
-  if (file == nullptr) return SysResult::failed(EBADF);
-  if (file->direct && !aligned(memory, bytes, offset)) return SysResult::failed(EINVAL);
-  if (offset > kLargestFile || bytes > kLargestFile - offset) return SysResult::failed(EFBIG);
-  if (bytes == 0) return SysResult::of(0);
+  if (file == nullptr) return os::SysResult::failed(EBADF);
+  if (file->direct && !aligned(memory, bytes, offset)) return os::SysResult::failed(EINVAL);
+  if (offset > kLargestFile || bytes > kLargestFile - offset) return os::SysResult::failed(EFBIG);
+  if (bytes == 0) return os::SysResult::of(0);
   const Contents& contents = now_.find(file->inode)->contents;
   const std::uint64_t room = room_locked();
   // As a disk does: as much as fits, and the error only when that is nothing.
   while (bytes > 0 && contents.missing(offset, bytes) > room) {
-    const std::uint64_t last_page = (offset + bytes - 1) / kBlock * kBlock;
+    const std::uint64_t last_page = (offset + bytes - 1) / os::kBlock * os::kBlock;
     bytes = last_page > offset ? last_page - offset : 0;
   }
-  if (bytes == 0) return SysResult::failed(ENOSPC);
+  if (bytes == 0) return os::SysResult::failed(ENOSPC);
   auto pieces = std::make_shared<const std::vector<Piece>>(pieces_of(memory, bytes, offset));
   static_cast<void>(
       change_file(fd, {.kind = Change::Kind::write, .offset = offset, .bytes = bytes, .pieces = std::move(pieces)}));
-  return SysResult::of(static_cast<std::int64_t>(bytes));
+  return os::SysResult::of(static_cast<std::int64_t>(bytes));
 }
 
-SysResult MemoryFiles::truncate(int fd, std::uint64_t bytes) noexcept {
+os::SysResult MemoryFiles::truncate(int fd, std::uint64_t bytes) noexcept {
   std::lock_guard lock(mutex_);
-  if (!open_.contains(fd)) return SysResult::failed(EBADF);
-  if (!writable_locked(fd)) return SysResult::failed(EINVAL);
-  if (bytes > kLargestFile) return SysResult::failed(EFBIG);
+  if (!open_.contains(fd)) return os::SysResult::failed(EBADF);
+  if (!writable_locked(fd)) return os::SysResult::failed(EINVAL);
+  if (bytes > kLargestFile) return os::SysResult::failed(EFBIG);
   return change_file(fd, {.kind = Change::Kind::truncate, .bytes = bytes});
 }
 
-SysResult MemoryFiles::preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
+os::SysResult MemoryFiles::preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
   std::lock_guard lock(mutex_);
   const OpenFile* const file = writable_locked(fd);
-  if (file == nullptr) return SysResult::failed(EBADF);
-  if (bytes == 0) return SysResult::failed(EINVAL);
-  if (offset > kLargestFile || bytes > kLargestFile - offset) return SysResult::failed(EFBIG);
+  if (file == nullptr) return os::SysResult::failed(EBADF);
+  if (bytes == 0) return os::SysResult::failed(EINVAL);
+  if (offset > kLargestFile || bytes > kLargestFile - offset) return os::SysResult::failed(EFBIG);
   const std::uint64_t room = room_locked();
-  if (bytes / kBlock > capacity_ / kBlock) return SysResult::failed(ENOSPC);
-  if (now_.find(file->inode)->contents.missing(offset, bytes) > room) return SysResult::failed(ENOSPC);
+  if (bytes / os::kBlock > capacity_ / os::kBlock) return os::SysResult::failed(ENOSPC);
+  if (now_.find(file->inode)->contents.missing(offset, bytes) > room) return os::SysResult::failed(ENOSPC);
   return change_file(fd, {.kind = Change::Kind::preallocate, .offset = offset, .bytes = bytes});
 }
 
-SysResult MemoryFiles::punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
+os::SysResult MemoryFiles::punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
   std::lock_guard lock(mutex_);
-  if (!writable_locked(fd)) return SysResult::failed(EBADF);
-  if (bytes == 0) return SysResult::failed(EINVAL);
-  if (offset > kLargestFile || bytes > kLargestFile - offset) return SysResult::failed(EFBIG);
+  if (!writable_locked(fd)) return os::SysResult::failed(EBADF);
+  if (bytes == 0) return os::SysResult::failed(EINVAL);
+  if (offset > kLargestFile || bytes > kLargestFile - offset) return os::SysResult::failed(EFBIG);
   return change_file(fd, {.kind = Change::Kind::punch, .offset = offset, .bytes = bytes});
 }
 
-Result<std::unique_ptr<Ring>> MemoryFiles::open_ring(unsigned) {
+Result<std::unique_ptr<os::Ring>> MemoryFiles::open_ring(unsigned) {
   return Error{Errc::unsupported, "files in memory have no ring"};
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

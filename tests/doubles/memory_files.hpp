@@ -8,7 +8,7 @@
 #include "os/files.hpp"
 #include "tests/doubles/file_tree.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// A file system in memory that records every change in a journal, from which PowerLoss makes states. For stores of a
 /// few MiB: all written bytes stay in the journal. Paths start at its root, which is empty at first; there are no
@@ -19,7 +19,7 @@ namespace ebb::platform::testing {
 /// There is no ring (`unsupported`).
 ///
 /// Thread safety: every method may be called from any thread. Calls happen one after another, in the journal's order.
-class MemoryFiles final : public Files {
+class MemoryFiles final : public os::Files {
  public:
   static constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 40;
 
@@ -43,30 +43,30 @@ class MemoryFiles final : public Files {
   /// Descriptors opened and not closed.
   std::size_t open_files() const;
 
-  SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept override;
-  SysResult open_read(const std::filesystem::path& path) noexcept override;
-  SysResult open_write(const std::filesystem::path& path) noexcept override;
-  SysResult open(const std::filesystem::path& path, Open how, bool direct) noexcept override;
-  SysResult close(int fd) noexcept override;
-  SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
-  SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
-  SysResult truncate(int fd, std::uint64_t bytes) noexcept override;
-  SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
-  SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
-  SysResult sync(int fd) noexcept override;
-  SysResult drop_cached(int fd) noexcept override;
-  SysResult next_data(int fd, std::uint64_t from) noexcept override;
-  SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
-  SysResult make_directory(const std::filesystem::path& path) noexcept override;
-  SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;
-  SysResult remove(const std::filesystem::path& path) noexcept override;
-  SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
-  SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
-  SysResult status(int fd, FileStatus& out) noexcept override;
-  SysResult lock(const std::filesystem::path& path, Open how) noexcept override;
-  SysResult unlock(int fd) noexcept override;
-  SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;
-  Result<std::unique_ptr<Ring>> open_ring(unsigned entries) override;
+  os::SysResult open_unlinked(const std::filesystem::path& directory, bool direct) noexcept override;
+  os::SysResult open_read(const std::filesystem::path& path) noexcept override;
+  os::SysResult open_write(const std::filesystem::path& path) noexcept override;
+  os::SysResult open(const std::filesystem::path& path, os::Open how, bool direct) noexcept override;
+  os::SysResult close(int fd) noexcept override;
+  os::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
+  os::SysResult write(int fd, const void* memory, std::size_t bytes, std::uint64_t offset) noexcept override;
+  os::SysResult truncate(int fd, std::uint64_t bytes) noexcept override;
+  os::SysResult preallocate(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
+  os::SysResult punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept override;
+  os::SysResult sync(int fd) noexcept override;
+  os::SysResult drop_cached(int fd) noexcept override;
+  os::SysResult next_data(int fd, std::uint64_t from) noexcept override;
+  os::SysResult sync_directory(const std::filesystem::path& directory) noexcept override;
+  os::SysResult make_directory(const std::filesystem::path& path) noexcept override;
+  os::SysResult rename(const std::filesystem::path& from, const std::filesystem::path& to) noexcept override;
+  os::SysResult remove(const std::filesystem::path& path) noexcept override;
+  os::SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
+  os::SysResult status(const std::filesystem::path& path, os::FileStatus& out) noexcept override;
+  os::SysResult status(int fd, os::FileStatus& out) noexcept override;
+  os::SysResult lock(const std::filesystem::path& path, os::Open how) noexcept override;
+  os::SysResult unlock(int fd) noexcept override;
+  os::SysResult describe(const std::filesystem::path& directory, os::FileSystem& out) noexcept override;
+  Result<std::unique_ptr<os::Ring>> open_ring(unsigned entries) override;
 
  private:
   struct OpenFile {
@@ -76,11 +76,11 @@ class MemoryFiles final : public Files {
   };
   void change_locked(Change change);
   void drop_if_unused_locked(Inode inode);
-  SysResult open_locked(Inode inode, bool readable, bool writable, bool direct, const std::filesystem::path& path);
+  os::SysResult open_locked(Inode inode, bool readable, bool writable, bool direct, const std::filesystem::path& path);
   Inode create_locked(const FileTree::Place& place, const std::filesystem::path& path);
   OpenFile* writable_locked(int fd);
   std::uint64_t room_locked() const;
-  SysResult change_file(int fd, Change change);
+  os::SysResult change_file(int fd, Change change);
 
   mutable std::mutex mutex_;
   std::uint64_t capacity_;
@@ -93,4 +93,4 @@ class MemoryFiles final : public Files {
   Inode next_inode_ = kRoot + 1;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

@@ -6,7 +6,7 @@
 #include <span>
 #include <unordered_map>
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 namespace {
 
 using Kind = Change::Kind;
@@ -229,4 +229,4 @@ std::string describe(const Change& change) {
   return text;
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

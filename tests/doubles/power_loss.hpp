@@ -7,7 +7,7 @@
 
 #include "tests/doubles/memory_files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::doubles {
 
 /// The states that a machine may have after a power failure in the middle of a journal: everything that the guarantees
 /// of a disk and a file system allow, and no more. `n` is the number of journal entries before the failure.
@@ -59,4 +59,4 @@ class PowerLoss {
 /// For messages: "12 write segment-1.ebb 4096+512".
 std::string describe(const Change& change);
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::doubles

@@ -6,10 +6,10 @@
 
 #include "tests/store/support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::files {
 namespace {
 
-using namespace testing_support;
+using namespace store::testing_support;
 
 std::vector<std::byte> read_all(File& file) {
   std::vector<std::byte> bytes(file.size() + 1);
@@ -36,7 +36,7 @@ class Files : public ::testing::TestWithParam<Backend> {
 };
 std::vector<Backend> backends() {
   std::vector<Backend> all = {Backend::uring, Backend::threads, Backend::gpu};
-  if (platform::current_cuda_device()) all.push_back(Backend::cuda);
+  if (device::current_cuda_device()) all.push_back(Backend::cuda);
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Backends, Files, ::testing::ValuesIn(backends()), [](const auto& tested) {
@@ -218,4 +218,4 @@ TEST_P(Files, ThreadsWriteManyAtOnce) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::files

@@ -8,10 +8,10 @@
 #include "tests/store/child.hpp"
 #include "tests/store/kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::files {
 namespace {
 
-using namespace testing_support;
+using namespace store::testing_support;
 
 constexpr std::size_t kBytes = 900 * kKiB;
 
@@ -201,4 +201,4 @@ TEST_F(KeptFiles, ACleanCloseLeavesWhatRetentionSaysHoweverFastFilesCome) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::files

@@ -33,7 +33,7 @@ void check_list(PoolMemory& memory, node::Member of) {
   };
   node::HandoverList list = memory.list_of(of);
   const auto all = list.unfinished();
-  const std::array<std::byte, platform::kBlock> slab{};
+  const std::array<std::byte, os::kBlock> slab{};
   for (std::size_t i = 0; i < all.size(); ++i) {
     demand(i == 0 || all[i - 1].sequence < all[i].sequence);
     demand(inside(all[i].part) && inside(all[i].description));

@@ -16,7 +16,7 @@ struct PoolImage {
   static constexpr std::size_t kProcesses = 4, kProcessWords = 4, kSlabs = 8, kEntryWords = 13, kSummedWords = 11;
   using Words = std::vector<std::uint64_t>;
 
-  std::vector<std::byte> header = std::vector<std::byte>(platform::kBlock);
+  std::vector<std::byte> header = std::vector<std::byte>(os::kBlock);
   Words processes = Words(kProcesses * kProcessWords), slabs = Words(kSlabs);
   std::vector<Words> entries;  // kEntryWords and the mark, each
 

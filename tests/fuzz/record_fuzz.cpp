@@ -16,7 +16,7 @@ void require(bool holds) {
 
 // The uuid, segment and checksums that a hostile writer would put in.
 void make_right(test::Bytes& segment, const storage::StoreHead& store) {
-  for (std::size_t at = platform::kBlock; at + platform::kBlock <= segment.size(); at += platform::kBlock) {
+  for (std::size_t at = os::kBlock; at + os::kBlock <= segment.size(); at += os::kBlock) {
     const auto here = std::span(segment).subspan(at);
     if (!storage::has_magic(here, storage::kRecordMagic)) continue;
     storage::BytesWriter place(here.data() + 16);
@@ -38,7 +38,7 @@ void read(test::StoreImage& image) {
   auto store = storage::scan_store(files, test::ImageFiles::kDirectory, false);
   if (!store) return;
   for (const auto& segment : store->segments) {
-    std::uint64_t end = platform::kBlock;
+    std::uint64_t end = os::kBlock;
     for (const auto& record : segment.records) {
       require(record.head.place.offset >= end);
       end = record.head.place.offset + record.head.record_bytes;

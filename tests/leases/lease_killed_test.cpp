@@ -24,14 +24,14 @@ using test::TestLender;
 void kill_self() { ::kill(::getpid(), SIGKILL); }
 
 // Ends its process where it makes or maps memory: in the middle of a grant, on either side.
-class Fatal final : public platform::PeerFabric {
+class Fatal final : public device::PeerFabric {
  public:
   std::size_t granularity() const noexcept override { return memory_->granularity(); }
-  Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t bytes) override {
+  Result<std::unique_ptr<device::LentMemory>> lend(std::size_t bytes) override {
     if (made_++ > 0) kill_self();
     return memory_->lend(bytes);
   }
-  Result<std::shared_ptr<std::byte>> map(const platform::LentMemory& lent) override { return memory_->map(lent); }
+  Result<std::shared_ptr<std::byte>> map(const device::LentMemory& lent) override { return memory_->map(lent); }
   Result<std::shared_ptr<std::byte>> map(int descriptor, std::size_t bytes) override {
     auto mapped = memory_->map(descriptor, bytes);
     kill_self();
@@ -40,7 +40,7 @@ class Fatal final : public platform::PeerFabric {
 
  private:
   int made_ = 0;
-  std::unique_ptr<platform::PeerFabric> memory_ = platform::make_host_fabric();
+  std::unique_ptr<device::PeerFabric> memory_ = device::make_host_fabric();
 };
 
 // What a borrower does, step by step; it ends after so many.
@@ -104,7 +104,7 @@ TEST(LeaseKilled, what_a_dead_borrowers_child_may_still_use_is_not_free) {
   status_of(pid);
   const auto orphaned = [&] {
     const auto leases = lender->state().leases;
-    return leases.size() == 1 && leases[0].state == policy::LeaseState::orphaned;
+    return leases.size() == 1 && leases[0].state == planner::LeaseState::orphaned;
   };
   lender.await(orphaned);
   const auto late = lender->offer(0, std::chrono::nanoseconds{0});
@@ -120,7 +120,7 @@ TEST(LeaseKilled, what_a_dead_borrowers_child_may_still_use_is_not_free) {
 
 // Before it listens, while it makes the second lease, and once all is lent.
 TEST(LeaseKilled, what_a_lender_lent_that_is_killed_is_recalled_and_readable_until_it_is_returned) {
-  platform::PosixFiles files;
+  os::PosixFiles files;
   for (const int step : {1, 2}) {
     SCOPED_TRACE(step);
     const Place place;
@@ -160,7 +160,7 @@ TEST(LeaseKilled, a_lender_that_never_answers_holds_nobody_up) {
     ::pause();
   });
   const pid_t pid = child.begin();
-  platform::PosixFiles files;
+  os::PosixFiles files;
   while (find_lenders(*place.seams().memory, files).value().empty()) std::this_thread::yield();
   ::kill(pid, SIGSTOP);
   {

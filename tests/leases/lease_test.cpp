@@ -49,22 +49,20 @@ TEST(Leases, come_ahead_and_go_back_when_the_lender_wants_them) {
 }
 
 // Those of a place, in which a test can break something.
-class RealSockets : public platform::LocalSockets {
+class RealSockets : public os::LocalSockets {
  public:
-  explicit RealSockets(std::shared_ptr<platform::LocalSockets> real) : real_(std::move(real)) {}
-  Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
-    return real_->listen(name);
-  }
-  Result<std::unique_ptr<platform::LocalConnection>> connect(const std::string& name) override {
+  explicit RealSockets(std::shared_ptr<os::LocalSockets> real) : real_(std::move(real)) {}
+  Result<std::unique_ptr<os::LocalListener>> listen(const std::string& name) override { return real_->listen(name); }
+  Result<std::unique_ptr<os::LocalConnection>> connect(const std::string& name) override {
     return real_->connect(name);
   }
-  Result<platform::OwnDescriptor> this_process() override { return real_->this_process(); }
-  Result<std::size_t> wait(std::span<platform::Waiting> all, std::chrono::milliseconds limit) override {
+  Result<os::OwnDescriptor> this_process() override { return real_->this_process(); }
+  Result<std::size_t> wait(std::span<os::Waiting> all, std::chrono::milliseconds limit) override {
     return real_->wait(all, limit);
   }
 
  private:
-  const std::shared_ptr<platform::LocalSockets> real_;
+  const std::shared_ptr<os::LocalSockets> real_;
 };
 
 // Its sockets work, but no one is told of them.
@@ -72,7 +70,7 @@ class Unheard : public Place {
   class Sockets final : public RealSockets {
    public:
     using RealSockets::RealSockets;
-    Result<std::size_t> wait(std::span<platform::Waiting>, std::chrono::milliseconds) override {
+    Result<std::size_t> wait(std::span<os::Waiting>, std::chrono::milliseconds) override {
       return Error{Errc::io_error, "poll: no memory"};
     }
   };
@@ -113,28 +111,28 @@ TEST(Leases, both_sides_count_the_same_where_one_is_lent_while_another_is_on_its
 
 // Accepting a connection always fails.
 class Full : public Place {
-  class Listener final : public platform::LocalListener {
+  class Listener final : public os::LocalListener {
    public:
-    Listener(std::unique_ptr<platform::LocalListener> real, std::atomic<int>& looks)
+    Listener(std::unique_ptr<os::LocalListener> real, std::atomic<int>& looks)
         : real_(std::move(real)), looks_(looks) {}
     int fd() const noexcept override { return real_->fd(); }
-    Result<std::unique_ptr<platform::LocalConnection>> accept() override {
+    Result<std::unique_ptr<os::LocalConnection>> accept() override {
       ++looks_;
       return Error{Errc::io_error, "accept: too many open files"};
     }
 
    private:
-    const std::unique_ptr<platform::LocalListener> real_;
+    const std::unique_ptr<os::LocalListener> real_;
     std::atomic<int>& looks_;
   };
   class Sockets final : public RealSockets {
    public:
-    Sockets(std::shared_ptr<platform::LocalSockets> real, std::atomic<int>& looks)
+    Sockets(std::shared_ptr<os::LocalSockets> real, std::atomic<int>& looks)
         : RealSockets(std::move(real)), looks_(looks) {}
-    Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
+    Result<std::unique_ptr<os::LocalListener>> listen(const std::string& name) override {
       auto real = RealSockets::listen(name);
       if (!real) return real.error();
-      return std::unique_ptr<platform::LocalListener>(std::make_unique<Listener>(std::move(*real), looks_));
+      return std::unique_ptr<os::LocalListener>(std::make_unique<Listener>(std::move(*real), looks_));
     }
 
    private:
@@ -191,15 +189,15 @@ TEST(Leases, a_borrower_counts_nothing_that_it_did_not_take) {
 
 TEST(Leases, a_lenders_share_is_divided_as_its_memory_is) {
   const Place place;
-  TestLender lender(place, 4, {}, policy::kWholeLink / 2);
+  TestLender lender(place, 4, {}, planner::kWholeLink / 2);
   TestBorrower first(place, 2 * kLease);
   const std::uint32_t loan = *first.await_lent(2).begin();
-  EXPECT_EQ(first->terms(loan).link, policy::kWholeLink / 2) << "it comes before the lease";
+  EXPECT_EQ(first->terms(loan).link, planner::kWholeLink / 2) << "it comes before the lease";
   TestBorrower second(place, 2 * kLease);
-  EXPECT_EQ(second->terms(*second.await_lent(2).begin()).link, policy::kWholeLink / 4);
-  lender.await([&] { return first->terms(loan).link == policy::kWholeLink / 4; });
+  EXPECT_EQ(second->terms(*second.await_lent(2).begin()).link, planner::kWholeLink / 4);
+  lender.await([&] { return first->terms(loan).link == planner::kWholeLink / 4; });
   EXPECT_NE(first->terms(loan).lender, 0u);
-  EXPECT_EQ(first->terms(loan + 1000).link, policy::kWholeLink) << "it has no such loan";
+  EXPECT_EQ(first->terms(loan + 1000).link, planner::kWholeLink) << "it has no such loan";
 }
 
 TEST(Leases, what_is_not_returned_in_time_is_named_and_stays_its_borrowers) {
@@ -238,13 +236,13 @@ TEST(Leases, a_call_that_waits_ends_when_a_later_one_lends_more) {
 }
 
 TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
-  class Unmappable final : public platform::PeerFabric {
+  class Unmappable final : public device::PeerFabric {
    public:
     std::size_t granularity() const noexcept override { return 4096; }
-    Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t) override {
+    Result<std::unique_ptr<device::LentMemory>> lend(std::size_t) override {
       return Error{Errc::out_of_memory, "none"};
     }
-    Result<std::shared_ptr<std::byte>> map(const platform::LentMemory&) override { return map(-1, 0); }
+    Result<std::shared_ptr<std::byte>> map(const device::LentMemory&) override { return map(-1, 0); }
     Result<std::shared_ptr<std::byte>> map(int, std::size_t) override {
       return Error{Errc::unsupported, "no peer access"};
     }
@@ -288,7 +286,7 @@ TEST(Leases, what_is_being_mapped_while_a_store_closes_goes_back_once_it_is_unma
   };
   TestBorrower borrower(place, UINT64_MAX, fabric);
   const std::uint32_t loan = *borrower.await_lent(2).begin();
-  const policy::LeaseId lease = lender->state().leases.front().lease;
+  const planner::LeaseId lease = lender->state().leases.front().lease;
   std::thread program([&] { EXPECT_TRUE(borrower->use_loan(loan)); });
   maps.acquire();
   borrower->borrow({});

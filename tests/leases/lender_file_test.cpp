@@ -8,9 +8,9 @@
 namespace ebb::leases {
 namespace {
 
+using doubles::FakeSharedMemory;
+using doubles::SharedCall;
 using node::test::Place;
-using platform::testing::FakeSharedMemory;
-using platform::testing::SharedCall;
 
 TEST(LenderFile, its_name_says_who_lends_and_nothing_else_is_taken_for_one) {
   const LenderName name{"job-a%20b", {4711, 123456789}, 2};
@@ -24,16 +24,16 @@ TEST(LenderFile, its_name_says_who_lends_and_nothing_else_is_taken_for_one) {
 
 TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
   const Place place;
-  platform::PosixFiles files;
+  os::PosixFiles files;
   const auto seams = place.seams();
-  const auto self = platform::process_id(files, ::getpid()).value();
+  const auto self = os::process_id(files, ::getpid()).value();
   {
     auto first = LenderFile::create(seams.memory, {"job-test", self}).value();
     auto second = LenderFile::create(seams.memory, {"job-test", self}).value();
     EXPECT_NE(first.name(), second.name());
     EXPECT_FALSE(read_lender(*seams.memory, first.name()).value()) << "nothing is written yet";
-    LenderState state{3, 8ull << 30, 250'000, {{7, 4711, 1ull << 30, policy::LeaseState::overdue}}};
-    for (std::uint32_t n = 0; n < 100; ++n) state.leases.push_back({n, 1, 64 << 20, policy::LeaseState::lent});
+    LenderState state{3, 8ull << 30, 250'000, {{7, 4711, 1ull << 30, planner::LeaseState::overdue}}};
+    for (std::uint32_t n = 0; n < 100; ++n) state.leases.push_back({n, 1, 64 << 20, planner::LeaseState::lent});
     first.write(state);
     const LenderState found = read_lender(*seams.memory, first.name()).value().value();
     EXPECT_EQ(found.gpu, 3);
@@ -42,7 +42,7 @@ TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
     ASSERT_EQ(found.leases.size(), 63u);  // as many as there is room for
     EXPECT_EQ(found.not_shown, 38u);
     EXPECT_EQ(found.leases[0].borrower, 4711);
-    EXPECT_EQ(found.leases[0].state, policy::LeaseState::overdue);
+    EXPECT_EQ(found.leases[0].state, planner::LeaseState::overdue);
     state.leases.resize(63);
     first.write(state);
     EXPECT_EQ(read_lender(*seams.memory, first.name()).value().value().not_shown, 0u);
@@ -52,8 +52,8 @@ TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
 }
 
 TEST(LenderFile, one_that_cannot_be_made_leaves_nothing) {
-  platform::PosixFiles files;
-  const auto self = platform::process_id(files, ::getpid()).value();
+  os::PosixFiles files;
+  const auto self = os::process_id(files, ::getpid()).value();
   for (const auto call : {SharedCall::allocate, SharedCall::map}) {
     const auto memory = std::make_shared<FakeSharedMemory>();
     memory->faults().fail_nth(call, 1, ENOSPC);

@@ -16,37 +16,37 @@ namespace ebb::leases::test {
 
 using node::test::Place;
 
-inline constexpr std::uint64_t kLease = policy::kSmallestLease;
+inline constexpr std::uint64_t kLease = planner::kSmallestLease;
 inline constexpr std::chrono::seconds kLong{60};
 
 // Ordinary memory, before whose calls a test does something.
-class HookedFabric final : public platform::PeerFabric {
+class HookedFabric final : public device::PeerFabric {
  public:
   std::function<Result<void>()> before_lend = [] { return Result<void>(); };
   std::function<void()> before_map = [] {};
-  Result<std::shared_ptr<platform::Device>> owner_of_all = std::shared_ptr<platform::Device>();
+  Result<std::shared_ptr<device::Device>> owner_of_all = std::shared_ptr<device::Device>();
 
   std::size_t granularity() const noexcept override { return memory_->granularity(); }
-  Result<std::unique_ptr<platform::LentMemory>> lend(std::size_t bytes) override {
+  Result<std::unique_ptr<device::LentMemory>> lend(std::size_t bytes) override {
     if (const auto may = before_lend(); !may) return may.error();
     return memory_->lend(bytes);
   }
-  Result<std::shared_ptr<std::byte>> map(const platform::LentMemory& lent) override { return memory_->map(lent); }
+  Result<std::shared_ptr<std::byte>> map(const device::LentMemory& lent) override { return memory_->map(lent); }
   Result<std::shared_ptr<std::byte>> map(int descriptor, std::size_t bytes) override {
     before_map();
     return memory_->map(descriptor, bytes);
   }
-  Result<std::shared_ptr<platform::Device>> owner(std::byte*, std::size_t) override { return owner_of_all; }
+  Result<std::shared_ptr<device::Device>> owner(std::byte*, std::size_t) override { return owner_of_all; }
 
  private:
-  const std::unique_ptr<platform::PeerFabric> memory_ = platform::make_host_fabric();
+  const std::unique_ptr<device::PeerFabric> memory_ = device::make_host_fabric();
 };
 
 class TestLender {
  public:
-  TestLender(const Place& place, std::uint64_t leases, std::shared_ptr<platform::PeerFabric> memory = {},
-             std::uint32_t link = policy::kWholeLink)
-      : memory_(memory ? std::move(memory) : platform::make_host_fabric()) {
+  TestLender(const Place& place, std::uint64_t leases, std::shared_ptr<device::PeerFabric> memory = {},
+             std::uint32_t link = planner::kWholeLink)
+      : memory_(memory ? std::move(memory) : device::make_host_fabric()) {
     LenderOptions options{.group = "job-test", .bytes = leases * kLease, .link = link, .recall_within = {}};
     options.warn = [this](const std::string& text) {
       const std::lock_guard lock(mutex_);
@@ -72,9 +72,9 @@ class TestLender {
   }
 
  private:
-  platform::PosixFiles files_;
-  platform::SteadyClock clock_;
-  std::shared_ptr<platform::PeerFabric> memory_;
+  os::PosixFiles files_;
+  os::SteadyClock clock_;
+  std::shared_ptr<device::PeerFabric> memory_;
   std::mutex mutex_;
   std::vector<std::string> warnings_;
   std::unique_ptr<Lender> lender_;
@@ -83,10 +83,9 @@ class TestLender {
 class TestBorrower {
  public:
   explicit TestBorrower(const Place& place, std::uint64_t bytes = UINT64_MAX,
-                        std::shared_ptr<platform::PeerFabric> memory = nullptr)
-      : lenders_(Lenders::open(place.seams(), std::make_shared<platform::PosixFiles>(),
-                               std::make_shared<platform::SteadyClock>(), platform::make_host_device(),
-                               memory ? std::move(memory) : platform::make_host_fabric(),
+                        std::shared_ptr<device::PeerFabric> memory = nullptr)
+      : lenders_(Lenders::open(place.seams(), std::make_shared<os::PosixFiles>(), std::make_shared<os::SteadyClock>(),
+                               device::make_host_device(), memory ? std::move(memory) : device::make_host_fabric(),
                                {.group = "job-test", .bytes = bytes})
                      .value()) {
     lenders_->borrow([told = told_](std::uint32_t loan, bool lent) {

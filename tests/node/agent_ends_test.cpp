@@ -45,11 +45,11 @@ class Script {
   void remove_pool() { static_cast<void>(seams_.memory->remove(pool_name(kThisJob))); }
 
   message::Any next() {
-    std::array<std::byte, platform::kMaxMessage> buffer;
+    std::array<std::byte, os::kMaxMessage> buffer;
     for (;;) {
       if (!connection_) connection_ = listener_->accept().value();
-      auto received = connection_ ? connection_->receive(buffer).value() : platform::Received{};
-      if (received.kind == platform::Received::Kind::message) {
+      auto received = connection_ ? connection_->receive(buffer).value() : os::Received{};
+      if (received.kind == os::Received::Kind::message) {
         return message::parse({buffer.data(), received.bytes}).value();
       }
       std::this_thread::yield();
@@ -78,8 +78,8 @@ class Script {
  private:
   NodeSeams seams_;
   std::optional<PoolFile> pool_;
-  std::unique_ptr<platform::LocalListener> listener_;
-  std::unique_ptr<platform::LocalConnection> connection_;
+  std::unique_ptr<os::LocalListener> listener_;
+  std::unique_ptr<os::LocalConnection> connection_;
   Member member_{};
 };
 

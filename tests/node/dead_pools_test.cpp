@@ -14,8 +14,8 @@
 namespace ebb::node {
 namespace {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 using test::in_child;
 using test::kChunk;
 using test::kMiB;
@@ -28,7 +28,7 @@ constexpr Version kVersions = 6;
 // A process that hands over, and is killed before its agent, a thread of it, can write any of it.
 void leave_a_dead_pool(const Place& place) {
   const pid_t child = in_child([&] {
-    platform::PosixFiles posix;
+    os::PosixFiles posix;
     FaultyFiles files(posix, 1);
     Rank rank(place, 0, 1, 16 * kMiB, "job-test", &files);
     rank.storage().memory().claim(kVersions * 2 * kMiB).value();  // a held agent answers nothing
@@ -45,8 +45,8 @@ TEST(DeadPools, what_cannot_be_written_stays_in_the_pool_until_it_can) {
   for (const int error : {ENOSPC, EIO}) {
     const Place place;
     leave_a_dead_pool(place);
-    platform::PosixFiles posix;
-    platform::SteadyClock clock;
+    os::PosixFiles posix;
+    os::SteadyClock clock;
     FaultyFiles files(posix, 1);
     files.fail_nth(FileCall::write, 4, error, FaultyFiles::kEver - 10);
     const auto refused = drain_pool(place.seams(), files, clock, "job-test", std::chrono::seconds(60), {});
@@ -70,8 +70,8 @@ TEST(DeadPools, a_pool_whose_creator_was_killed_is_removed) {
     std::ofstream(file).close();
     std::filesystem::permissions(file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     std::filesystem::resize_file(file, bytes);
-    platform::PosixFiles files;
-    platform::SteadyClock clock;
+    os::PosixFiles files;
+    os::SteadyClock clock;
     const auto drained = drain_pool(place.seams(), files, clock, "job-test", std::chrono::seconds(60), {});
     ASSERT_TRUE(drained) << drained.error().message;
     EXPECT_TRUE(drained->removed);
@@ -83,8 +83,8 @@ TEST(DeadPools, a_dead_pool_takes_the_name_of_its_agent_with_it) {
   const Place place;
   leave_a_dead_pool(place);
   EXPECT_TRUE(std::filesystem::exists(place.shared() / socket_name("job-test")));
-  platform::PosixFiles files;
-  platform::SteadyClock clock;
+  os::PosixFiles files;
+  os::SteadyClock clock;
   ASSERT_TRUE(drain_pool(place.seams(), files, clock, "job-test", std::chrono::seconds(60), {}));
   EXPECT_FALSE(std::filesystem::exists(place.shared() / socket_name("job-test")));
 }
@@ -92,8 +92,8 @@ TEST(DeadPools, a_dead_pool_takes_the_name_of_its_agent_with_it) {
 TEST(DeadPools, a_pool_that_is_in_use_is_left_alone) {
   const Place place;
   Rank rank(place, 0, 1, 16 * kMiB);
-  platform::PosixFiles files;
-  platform::SteadyClock clock;
+  os::PosixFiles files;
+  os::SteadyClock clock;
   NodeTurn turn(place.seams());
   ASSERT_TRUE(turn.wait(clock));
   const auto finished = finish_if_dead(place.seams(), files, clock, "job-test.pool");
@@ -105,8 +105,8 @@ TEST(DeadPools, a_pool_that_is_in_use_is_left_alone) {
 TEST(DeadPools, an_agent_whose_pool_was_removed_ends_and_leaves_its_name_to_the_next) {
   const Place place;
   const NodeSeams seams = place.seams();
-  platform::PosixFiles files;
-  platform::SteadyClock clock;
+  os::PosixFiles files;
+  os::SteadyClock clock;
   storage::PersistentOptions store;
   store.directory = place.directory();
   store.capacity = 64 * kMiB;

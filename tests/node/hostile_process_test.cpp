@@ -56,21 +56,21 @@ class Hostile {
     return {};
   }
   std::optional<message::Any> hear() {
-    std::array<std::byte, platform::kMaxMessage> buffer;
+    std::array<std::byte, os::kMaxMessage> buffer;
     if (!connection_) return {};
     auto received = connection_->receive(buffer);
-    if (!received || received->kind == platform::Received::Kind::closed) connection_.reset();
-    if (!received || received->kind != platform::Received::Kind::message) return {};
+    if (!received || received->kind == os::Received::Kind::closed) connection_.reset();
+    if (!received || received->kind != os::Received::Kind::message) return {};
     const auto parsed = message::parse({buffer.data(), received->bytes});
     return parsed ? std::optional(*parsed) : std::nullopt;
   }
   // What rank 1 says first.
   message::Hello hello(const Place& place) {
-    platform::PosixFiles files;
+    os::PosixFiles files;
     file_.emplace(PoolFile::open(seams_.memory->open(pool_name(kJob)).value()).value());
     PoolHeader wanted = file_->header();
     wanted.store.directory = place.directory().string();
-    return {kPoolVersion, wanted, platform::process_id(files, ::getpid()).value(), 1, 2, {}};
+    return {kPoolVersion, wanted, os::process_id(files, ::getpid()).value(), 1, 2, {}};
   }
   // Joins as rank 1 does; false: refused.
   bool join(const Place& place) {
@@ -140,11 +140,11 @@ class Hostile {
  private:
   NodeSeams seams_;
   std::mt19937_64 random_;
-  std::unique_ptr<platform::LocalConnection> connection_;
+  std::unique_ptr<os::LocalConnection> connection_;
   std::optional<PoolFile> file_;
   message::Welcome welcome_{};
   std::optional<MappedList> list_;
-  platform::SharedMapping slab_;
+  os::SharedMapping slab_;
 };
 
 // The agent and the other ranks go on, and what they wrote is right.
@@ -198,9 +198,9 @@ TEST(NodeHostile, only_a_process_that_sends_its_own_pidfd_is_admitted) {
   const Place place;
   Rank rank(place, 0, 2, 16 * kMiB);
   ASSERT_FALSE(rank.error()) << rank.error()->message;
-  const platform::OwnDescriptor always_ready([] { return ::open("/dev/null", O_RDWR | O_CLOEXEC); });
-  const platform::OwnDescriptor never_ready([] { return ::eventfd(0, EFD_CLOEXEC); });
-  const platform::OwnDescriptor another([] { return static_cast<int>(::syscall(SYS_pidfd_open, ::getppid(), 0)); });
+  const os::OwnDescriptor always_ready([] { return ::open("/dev/null", O_RDWR | O_CLOEXEC); });
+  const os::OwnDescriptor never_ready([] { return ::eventfd(0, EFD_CLOEXEC); });
+  const os::OwnDescriptor another([] { return static_cast<int>(::syscall(SYS_pidfd_open, ::getppid(), 0)); });
   for (const int descriptor : {-1, always_ready.fd(), never_ready.fd(), another.fd()}) {
     Hostile hostile(place, 1);
     ASSERT_TRUE(hostile.tell(hostile.hello(place), descriptor));

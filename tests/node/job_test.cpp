@@ -11,8 +11,8 @@
 namespace ebb::node {
 namespace {
 
-using platform::Open;
-using runtime::Environment;
+using options::Environment;
+using os::Open;
 
 class JobTest : public ::testing::Test {
  protected:
@@ -33,7 +33,7 @@ class JobTest : public ::testing::Test {
   std::string job(const Environment& environment, Ancestry ancestry = {100, 200, 0, 0}) {
     return job_identity(environment, files_, ancestry).value();
   }
-  platform::testing::MemoryFiles files_;
+  doubles::MemoryFiles files_;
 };
 
 TEST_F(JobTest, a_schedulers_id_comes_first) {
@@ -100,26 +100,26 @@ TEST_F(JobTest, every_identity_names_a_file) {
   for (const char* wrong : {".pool", "a", "a/b.pool", "pin.lock"}) EXPECT_FALSE(is_pool_name(wrong)) << wrong;
 }
 
-TEST_F(JobTest, an_open_accepts_the_variable) { EXPECT_TRUE(runtime::with_environment({}, {{"EBBTIDE_JOB", "mine"}})); }
+TEST_F(JobTest, an_open_accepts_the_variable) { EXPECT_TRUE(options::with_environment({}, {{"EBBTIDE_JOB", "mine"}})); }
 
 TEST(JobOfThisProcess, is_the_same_each_time) {
-  platform::PosixFiles files;
+  os::PosixFiles files;
   const Ancestry here = Ancestry::of_process();
   EXPECT_EQ(here.parent, ::getppid());
   EXPECT_EQ(here.self, ::getpid());
   EXPECT_TRUE(is_job_identity(job_identity({}, files, here).value()));
-  const auto own = platform::process_id(files, ::getpid()).value();
+  const auto own = os::process_id(files, ::getpid()).value();
   EXPECT_EQ(own.pid, ::getpid());
-  EXPECT_EQ(platform::this_process(files).value(), own);
+  EXPECT_EQ(os::this_process(files).value(), own);
   EXPECT_GT(own.start, 0u);
-  EXPECT_EQ(platform::process_id(files, ::getpid()).value(), own);
-  EXPECT_FALSE(platform::process_id(files, 1 << 30));
+  EXPECT_EQ(os::process_id(files, ::getpid()).value(), own);
+  EXPECT_FALSE(os::process_id(files, 1 << 30));
 }
 
 TEST_F(JobTest, a_proc_of_another_namespace_is_refused) {
   const pid_t other = ::getpid() + 1;
   add("self", std::to_string(other) + " (x) R 1 2 2 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 888 1000 10 1 1");
-  const auto refused = platform::this_process(files_);
+  const auto refused = os::this_process(files_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
   EXPECT_NE(refused.error().message.find("PID namespace"), std::string::npos);

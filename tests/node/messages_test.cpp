@@ -55,7 +55,7 @@ TEST(Messages, arrive_as_they_were_said) {
     const auto heard = message::parse(message::encode(said));
     ASSERT_TRUE(heard) << said.index() << ": " << heard.error().message;
     EXPECT_TRUE(same(*heard, said)) << said.index();
-    EXPECT_LE(message::encode(said).size(), platform::kMaxMessage);
+    EXPECT_LE(message::encode(said).size(), os::kMaxMessage);
     kinds.insert(said.index());
   }
   EXPECT_EQ(kinds.size(), std::variant_size_v<message::Any>);

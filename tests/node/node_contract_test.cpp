@@ -14,7 +14,7 @@ using node::test::kMiB;
 class PooledOpener final : public ContractOpener {
  public:
   PooledOpener(bool in_pool, bool synced) : in_pool_(in_pool), synced_(synced) {}
-  Result<ContractSubject> open(platform::Files& files, Done done, Persisted persisted) override {
+  Result<ContractSubject> open(os::Files& files, Done done, Persisted persisted) override {
     node::NodeStorageOptions options;
     options.pool = {"job-contract", 3, 1, 16 * kMiB, kMiB, false};
     options.store.directory = place_.directory();
@@ -48,7 +48,7 @@ class PooledOpener final : public ContractOpener {
       const std::lock_guard lock(next->mutex);
       if (next->at + n > bytes) next->at = 0;
       std::byte* const to = memory.get() + next->at;
-      next->at += platform::round_up(n);
+      next->at += os::round_up(n);
       std::memcpy(to, from, n);
       return static_cast<const std::byte*>(to);
     };
@@ -56,7 +56,7 @@ class PooledOpener final : public ContractOpener {
 
   const node::test::Place place_;
   const bool in_pool_, synced_;
-  platform::SteadyClock clock_;
+  os::SteadyClock clock_;
 };
 
 // Its use() is that of all processes of the node, as it last looked.

@@ -68,18 +68,18 @@ TEST(NodeStorage, a_version_that_is_dropped_and_written_anew_is_read_as_the_new_
 }
 
 // Holds up the first write, and lets all others pass.
-class FirstWriteHeld : public platform::testing::ForwardFiles<FirstWriteHeld> {
+class FirstWriteHeld : public doubles::ForwardFiles<FirstWriteHeld> {
  public:
   using ForwardFiles::ForwardFiles;
-  Result<std::unique_ptr<platform::Ring>> open_ring(unsigned) override { return Error{Errc::unsupported, "no ring"}; }
+  Result<std::unique_ptr<os::Ring>> open_ring(unsigned) override { return Error{Errc::unsupported, "no ring"}; }
   template <class Whole>
-  platform::SysResult around(const platform::testing::FileRecord& record, const Whole& whole) noexcept {
-    using Call = platform::testing::FileCall;
+  os::SysResult around(const doubles::FileRecord& record, const Whole& whole) noexcept {
+    using Call = doubles::FileCall;
     if (record.call == Call::write && armed.exchange(false)) {
       held = true;
       while (held) std::this_thread::yield();
     }
-    const platform::SysResult result = whole();
+    const os::SysResult result = whole();
     if (record.call == Call::sync) ++syncs;
     return result;
   }
@@ -89,7 +89,7 @@ class FirstWriteHeld : public platform::testing::ForwardFiles<FirstWriteHeld> {
 
 TEST(NodeStorage, a_version_that_is_written_anew_is_durable_after_what_it_replaces) {
   const Place place;
-  platform::PosixFiles posix;
+  os::PosixFiles posix;
   FirstWriteHeld files(posix);
   Rank rank(place, 0, 1, 32 * kMiB, "job-test", &files);
   ASSERT_FALSE(rank.error()) << rank.error()->message;
@@ -166,11 +166,11 @@ TEST(NodeStorage, the_stage_has_memory_only_while_something_passes) {
 
 TEST(NodeStorage, what_cannot_be_written_stays_in_the_list_until_it_can) {
   const Place place;
-  platform::PosixFiles posix;
-  platform::testing::FaultyFiles files(posix, 1);
+  os::PosixFiles posix;
+  doubles::FaultyFiles files(posix, 1);
   Rank rank(place, 0, 1, 8 * kMiB, "job-test", &files);
   ASSERT_FALSE(rank.error()) << rank.error()->message;
-  files.fail_at_rate(platform::testing::FileCall::write, 1.0, EIO);
+  files.fail_at_rate(doubles::FileCall::write, 1.0, EIO);
   const ObjectId object = rank.write("a", 1, 2 * kMiB);
   EXPECT_NE(rank.await_delayed(object).find("Input/output error"), std::string::npos);
   EXPECT_TRUE(rank.listed(object));
@@ -182,12 +182,12 @@ TEST(NodeStorage, what_cannot_be_written_stays_in_the_list_until_it_can) {
 
 TEST(NodeStorage, what_cannot_be_written_and_is_withdrawn_is_nowhere) {
   const Place place;
-  platform::PosixFiles posix;
-  platform::testing::FaultyFiles files(posix, 1);
+  os::PosixFiles posix;
+  doubles::FaultyFiles files(posix, 1);
   {
     Rank rank(place, 0, 1, 8 * kMiB, "job-test", &files);
     ASSERT_FALSE(rank.error()) << rank.error()->message;
-    files.fail_at_rate(platform::testing::FileCall::write, 1.0, ENOSPC);
+    files.fail_at_rate(doubles::FileCall::write, 1.0, ENOSPC);
     const ObjectId object = rank.write("a", 1, 2 * kMiB);
     rank.await_delayed(object);
     rank.storage().withdraw(object);
@@ -204,12 +204,12 @@ TEST(NodeStorage, what_cannot_be_written_and_is_withdrawn_is_nowhere) {
 
 TEST(NodeStorage, what_cannot_be_written_when_its_process_leaves_stays_in_the_pool) {
   const Place place;
-  platform::PosixFiles posix;
-  platform::testing::FaultyFiles files(posix, 1);
+  os::PosixFiles posix;
+  doubles::FaultyFiles files(posix, 1);
   {
     Rank rank(place, 0, 1, 8 * kMiB, "job-test", &files);
     ASSERT_FALSE(rank.error()) << rank.error()->message;
-    files.fail_at_rate(platform::testing::FileCall::write, 1.0, ENOSPC);
+    files.fail_at_rate(doubles::FileCall::write, 1.0, ENOSPC);
     rank.await_delayed(rank.write("a", 1, 2 * kMiB));
     rank.storage().leave();
     EXPECT_NE(rank.await_last_transfer(), "ok");
@@ -227,17 +227,17 @@ TEST(NodeStorage, what_cannot_be_written_when_its_process_leaves_stays_in_the_po
 
 TEST(NodeStorage, a_drop_is_answered_when_the_disk_has_it) {
   const Place place;
-  platform::PosixFiles posix;
-  platform::testing::FaultyFiles files(posix, 1);
+  os::PosixFiles posix;
+  doubles::FaultyFiles files(posix, 1);
   Rank rank(place, 0, 1, 8 * kMiB, "job-test", &files);
   ASSERT_FALSE(rank.error()) << rank.error()->message;
   const ObjectId object = rank.write("a", 1, kMiB);
   rank.await_persisted(object);
-  files.hold(platform::testing::FileCall::write);
+  files.hold(doubles::FileCall::write);
   rank.storage().drop(object);
   rank.storage().memory().claim(4 * kMiB).value();  // is answered after what was said before
   EXPECT_EQ(rank.storage().failed_drops().size(), 1u);
-  files.release(platform::testing::FileCall::write);
+  files.release(doubles::FileCall::write);
   while (!rank.storage().failed_drops().empty()) std::this_thread::yield();
 }
 
@@ -253,12 +253,12 @@ ObjectId begin_in_pieces(Rank& rank, const std::vector<std::byte>& part) {
 
 TEST(NodeStorage, no_more_is_taken_of_what_has_failed_in_pieces) {
   const Place place;
-  platform::PosixFiles posix;
-  platform::testing::FaultyFiles files(posix, 1);
+  os::PosixFiles posix;
+  doubles::FaultyFiles files(posix, 1);
   const std::vector<std::byte> part(kMiB);
   Rank rank(place, 0, 1, 4 * kMiB, "job-test", &files);
   ASSERT_FALSE(rank.error()) << rank.error()->message;
-  files.fail_at_rate(platform::testing::FileCall::write, 1.0, EIO);
+  files.fail_at_rate(doubles::FileCall::write, 1.0, EIO);
   const ObjectId object = begin_in_pieces(rank, part);
   EXPECT_NE(rank.await_outcome(object), "ok");
   files.clear_faults();

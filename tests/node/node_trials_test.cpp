@@ -17,8 +17,8 @@
 namespace ebb::node {
 namespace {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 using storage::ObjectId;
 using test::in_child;
 using test::kMiB;
@@ -272,7 +272,7 @@ TEST(NodeTrials, a_disk_that_is_full_or_broken_is_named_and_loses_nothing_older)
         std::tuple(FileCall::write, EIO, "Input/output error")}) {
     SCOPED_TRACE(word);
     const Place place;
-    platform::PosixFiles posix;
+    os::PosixFiles posix;
     FaultyFiles files(posix, 1);
     {
       Rank rank(place, 0, 1, 16 * kMiB, "job-test", &files);
@@ -306,7 +306,7 @@ TEST(NodeTrialsKilled, what_a_killed_process_left_stays_in_the_pool_while_the_di
     ::raise(SIGKILL);
   });
   {
-    platform::PosixFiles posix;
+    os::PosixFiles posix;
     FaultyFiles files(posix, 1);
     Rank agent(place, 0, 2, 16 * kMiB, "job-test", &files);
     ASSERT_FALSE(agent.error()) << agent.error()->message;
@@ -339,7 +339,7 @@ TEST(NodeTrialsKilled, the_next_agent_cannot_open_the_store_and_the_list_is_kept
   await([&] { return board->step == 1; });
   const pid_t child = in_child([&] {
     ::alarm(30);
-    platform::PosixFiles posix;
+    os::PosixFiles posix;
     FaultyFiles files(posix, 1);
     Rank rank(place, 1, 2, 16 * kMiB, "job-test", &files);
     rank.await_persisted(rank.write("a", 0, kMiB, 8 * 1024));  // memory for the next one
@@ -460,7 +460,7 @@ TEST(NodeTrials, a_hostile_pool_of_another_job_is_left_alone_or_finished) {
     for (int n = 0; n < 40; ++n) {
       const std::uint64_t small = random() % 5, large = random();
       const std::uint64_t word = random() % 2 ? small : large;
-      const std::uint64_t from = random() % 2 ? platform::kBlock : shape.slab_word_at(0);
+      const std::uint64_t from = random() % 2 ? os::kBlock : shape.slab_word_at(0);
       const std::uint64_t end = n % 4 == 0 ? shape.tables_end() + shape.list_bytes() : from + 512;
       ASSERT_EQ(::pwrite(fd, &word, 8, static_cast<off_t>(from + random() % ((end - from) / 8) * 8)), 8);
     }

@@ -15,9 +15,9 @@
 namespace ebb::node {
 namespace {
 
-using platform::testing::FakeSharedMemory;
-using platform::testing::SharedCall;
-using Block = std::array<std::byte, platform::kBlock>;
+using doubles::FakeSharedMemory;
+using doubles::SharedCall;
+using Block = std::array<std::byte, os::kBlock>;
 
 const PoolHeader kHeader{
     choose_shape(64 << 20, kDefaultChunk, 8).value(), "slurm-4711", {"/a", 1 << 30, 65536, true, true, 0}};
@@ -128,7 +128,7 @@ TEST(PoolHeaderTest, another_budget_chunk_or_store_is_refused_with_both_values) 
 
 class PoolFileTest : public ::testing::Test {
  protected:
-  std::unique_ptr<platform::SharedFile> file() {
+  std::unique_ptr<os::SharedFile> file() {
     auto file = memory_.open("pool").value();
     return file ? std::move(file) : memory_.create("pool").value();
   }
@@ -223,9 +223,9 @@ TEST_F(PoolFileTest, a_full_shared_memory_is_an_error_at_every_call) {
 
 TEST_F(PoolFileTest, a_file_that_is_no_whole_pool_is_refused) {
   EXPECT_EQ(PoolFile::open(file()).error().code, Errc::lost);
-  file()->allocate({0, platform::kBlock}).value();
+  file()->allocate({0, os::kBlock}).value();
   EXPECT_EQ(PoolFile::open(file()).error().code, Errc::lost);
-  const auto mapped = file()->map(std::array{platform::FileRange{0, platform::kBlock}}).value();
+  const auto mapped = file()->map(std::array{os::FileRange{0, os::kBlock}}).value();
   const Block block = encode(kHeader);
   std::memcpy(mapped.data(), block.data(), block.size());
   EXPECT_EQ(PoolFile::open(file()).error().message, "the pool's file ends within its tables");
@@ -236,7 +236,7 @@ TEST_F(PoolFileTest, a_file_that_is_no_whole_pool_is_refused) {
 // Killed anywhere: what counts is an unbroken row from the first unfinished entry, with its bytes.
 TEST_F(PoolFileTest, what_a_killed_process_handed_over_is_there_and_nothing_else) {
   std::mt19937_64 random(1);
-  platform::TmpfsSharedMemory memory("/dev/shm/ebb-node-test-" + std::to_string(::getpid()));
+  os::TmpfsSharedMemory memory("/dev/shm/ebb-node-test-" + std::to_string(::getpid()));
   memory.remove("pool").value();
   PoolFile agent = PoolFile::create(memory.create("pool").value(), kHeader).value();
   agent.allocate(0).value();

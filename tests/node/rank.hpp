@@ -43,8 +43,7 @@ class Place {
   }
   virtual NodeSeams seams() const {
     const std::vector<std::filesystem::path> folders{memory_};
-    return {std::make_shared<platform::TmpfsSharedMemory>(memory_), std::make_shared<platform::UnixSockets>(folders),
-            folders};
+    return {std::make_shared<os::TmpfsSharedMemory>(memory_), std::make_shared<os::UnixSockets>(folders), folders};
   }
   std::filesystem::path directory() const { return std::filesystem::path(store_) / "run"; }
   std::filesystem::path shared() const { return memory_; }
@@ -64,7 +63,7 @@ class Place {
 class Rank {
  public:
   Rank(const Place& place, std::uint64_t rank, std::uint64_t ranks, std::uint64_t budget, std::string job = "job-test",
-       platform::Files* files = nullptr, std::filesystem::path directory = {}) {
+       os::Files* files = nullptr, std::filesystem::path directory = {}) {
     NodeStorageOptions options;
     options.pool = {std::move(job), rank, ranks, budget, kChunk, false};
     options.store.directory = directory.empty() ? place.directory() : directory;
@@ -185,8 +184,8 @@ class Rank {
     change();
     changed_.notify_all();
   }
-  platform::PosixFiles files_;
-  platform::SteadyClock clock_;
+  os::PosixFiles files_;
+  os::SteadyClock clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<storage::Token, std::string> done_;

@@ -29,39 +29,39 @@ TEST(StartAgent, one_that_was_killed_may_be_started_again_and_one_that_cannot_st
 }
 
 // Sockets whose peers belong to another PID namespace: those of the agent or those of the process.
-class Strangers final : public platform::LocalSockets {
+class Strangers final : public os::LocalSockets {
  public:
-  Strangers(std::shared_ptr<platform::LocalSockets> inner, bool agent) : inner_(std::move(inner)), agent_(agent) {}
-  Result<std::unique_ptr<platform::LocalListener>> listen(const std::string& name) override {
+  Strangers(std::shared_ptr<os::LocalSockets> inner, bool agent) : inner_(std::move(inner)), agent_(agent) {}
+  Result<std::unique_ptr<os::LocalListener>> listen(const std::string& name) override {
     auto listener = inner_->listen(name);
     if (!listener || !agent_) return listener;
-    return std::unique_ptr<platform::LocalListener>(std::make_unique<Listener>(std::move(*listener)));
+    return std::unique_ptr<os::LocalListener>(std::make_unique<Listener>(std::move(*listener)));
   }
-  Result<std::unique_ptr<platform::LocalConnection>> connect(const std::string& name) override {
+  Result<std::unique_ptr<os::LocalConnection>> connect(const std::string& name) override {
     auto connection = inner_->connect(name);
     if (!connection || !*connection || agent_) return connection;
     return invisible(**connection);
   }
-  Result<platform::OwnDescriptor> this_process() override { return inner_->this_process(); }
-  Result<std::size_t> wait(std::span<platform::Waiting> all, std::chrono::milliseconds limit) override {
+  Result<os::OwnDescriptor> this_process() override { return inner_->this_process(); }
+  Result<std::size_t> wait(std::span<os::Waiting> all, std::chrono::milliseconds limit) override {
     return inner_->wait(all, limit);
   }
 
  private:
-  static std::unique_ptr<platform::LocalConnection> invisible(platform::LocalConnection& connection) {
-    return platform::connection_over(platform::OwnDescriptor([&] { return ::dup(connection.fd()); }), 0);
+  static std::unique_ptr<os::LocalConnection> invisible(os::LocalConnection& connection) {
+    return os::connection_over(os::OwnDescriptor([&] { return ::dup(connection.fd()); }), 0);
   }
-  struct Listener final : platform::LocalListener {
-    explicit Listener(std::unique_ptr<platform::LocalListener> inner) : inner_(std::move(inner)) {}
+  struct Listener final : os::LocalListener {
+    explicit Listener(std::unique_ptr<os::LocalListener> inner) : inner_(std::move(inner)) {}
     int fd() const noexcept override { return inner_->fd(); }
-    Result<std::unique_ptr<platform::LocalConnection>> accept() override {
+    Result<std::unique_ptr<os::LocalConnection>> accept() override {
       auto accepted = inner_->accept();
       if (!accepted || !*accepted) return accepted;
       return invisible(**accepted);
     }
-    std::unique_ptr<platform::LocalListener> inner_;
+    std::unique_ptr<os::LocalListener> inner_;
   };
-  std::shared_ptr<platform::LocalSockets> inner_;
+  std::shared_ptr<os::LocalSockets> inner_;
   bool agent_;
 };
 

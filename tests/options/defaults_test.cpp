@@ -14,21 +14,21 @@
 #include "tests/doubles/forward_device.hpp"
 #include "tests/doubles/no_files.hpp"
 
-namespace ebb::runtime {
+namespace ebb::options {
 namespace {
 
-const std::unique_ptr<platform::Device> kMemory = platform::make_host_device();
+const std::unique_ptr<device::Device> kMemory = device::make_host_device();
 
-using platform::cgroup_memory;
-using platform::SysResult;
+using os::cgroup_memory;
+using os::SysResult;
 
 // A machine that is only files of /proc and /sys, and one disk.
-class FakeFiles : public platform::testing::NoFiles {
+class FakeFiles : public doubles::NoFiles {
  public:
   std::map<std::string, std::string> texts{
       {"/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:  8388608 kB\nSwap: 1 kB\n"}};
-  std::map<std::string, platform::FileSystem> disks{{"/tmp", {"ext4", false, 10ull << 30, 20ull << 30}},
-                                                    {"/dev/shm", {"tmpfs", true, 1ull << 30, 1ull << 30}}};
+  std::map<std::string, os::FileSystem> disks{{"/tmp", {"ext4", false, 10ull << 30, 20ull << 30}},
+                                              {"/dev/shm", {"tmpfs", true, 1ull << 30, 1ull << 30}}};
 
   SysResult open_read(const std::filesystem::path& path) noexcept override {
     const auto found = texts.find(path.string());
@@ -43,7 +43,7 @@ class FakeFiles : public platform::testing::NoFiles {
     return SysResult::of(static_cast<std::int64_t>(part));
   }
   SysResult close(int) noexcept override { return SysResult::of(0); }
-  SysResult describe(const std::filesystem::path& directory, platform::FileSystem& out) noexcept override {
+  SysResult describe(const std::filesystem::path& directory, os::FileSystem& out) noexcept override {
     const auto found = disks.find(directory.string());
     if (found == disks.end()) return SysResult::failed(ENOENT);
     out = found->second;
@@ -320,7 +320,7 @@ TEST(Defaults, WhatIsBorrowedIsATierBelowTheDeviceCache) {
   options.disk = 0;
   const auto tiers = [&] {
     std::string names;
-    for (const policy::TierSpec& tier : choose_setup(options, files, *kMemory, {}).value().machine.tiers)
+    for (const planner::TierSpec& tier : choose_setup(options, files, *kMemory, {}).value().machine.tiers)
       names += tier.name + " ";
     return names;
   };
@@ -345,9 +345,9 @@ TEST(Defaults, OneBudgetHoldsTheHostCacheAndTheRing) {
       options.memory = memory;
       options.disk = disk;
       const EngineSetup setup = choose_setup(options, files, *kMemory, {}).value();
-      const policy::Machine& machine = setup.machine;
+      const planner::Machine& machine = setup.machine;
       std::uint64_t ring = 0;
-      for (const policy::NodeIndex node : policy::nodes_passed(machine))
+      for (const planner::NodeIndex node : planner::nodes_passed(machine))
         ring +=
             2 * machine.ring_slot * static_cast<std::uint64_t>(machine.nodes[static_cast<std::size_t>(node)].staging);
       EXPECT_EQ(ring > 0, disk > 0);
@@ -360,7 +360,7 @@ TEST(Defaults, OneBudgetHoldsTheHostCacheAndTheRing) {
   }
 }
 
-class Gpu final : public testing_support::ForwardDevice {
+class Gpu final : public doubles::ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
   bool host_memory() const noexcept override { return false; }
@@ -368,7 +368,7 @@ class Gpu final : public testing_support::ForwardDevice {
 
 TEST(Defaults, TheCacheOfAnotherDeviceStandsBesideTheBudget) {
   FakeFiles files;
-  Gpu gpu(std::shared_ptr<platform::Device>(platform::make_host_device()));
+  Gpu gpu(std::shared_ptr<device::Device>(device::make_host_device()));
   Options options;
   options.memory = 1 << 30;
   options.device_cache = 3 << 20;
@@ -380,10 +380,10 @@ TEST(Defaults, TheCacheOfAnotherDeviceStandsBesideTheBudget) {
 // Else a checkpoint would leave a full device cache alone as soon as the host cache has room, and not wait for a flush.
 TEST(Defaults, ACopyWithinADeviceIsEstimatedToTakeLessThanOneToHostMemory) {
   FakeFiles files;
-  Gpu gpu(std::shared_ptr<platform::Device>(platform::make_host_device()));
+  Gpu gpu(std::shared_ptr<device::Device>(device::make_host_device()));
   const EngineSetup setup = choose_setup({}, files, gpu, {}).value();
   const auto rate = [&](const char* link) {
-    return setup.machine.links.at(static_cast<std::size_t>(policy::find_link(setup.machine.links, link))).bytes_per_s;
+    return setup.machine.links.at(static_cast<std::size_t>(planner::find_link(setup.machine.links, link))).bytes_per_s;
   };
   EXPECT_GT(rate("app>device"), 10 * rate("app>host"));
   EXPECT_EQ(rate("app>host"), rate("device>host"));
@@ -469,4 +469,4 @@ TEST(Defaults, NothingIsReadWhenAllIsGiven) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::options

@@ -75,7 +75,7 @@ TEST(SetOption, NamesWhatIsWrongAndWhatWouldBeRight) {
 TEST(Environment, FillsWhatTheCallerLeftOut) {
   Options given;
   given.disk = 7 << 20;
-  const auto options = runtime::with_environment(
+  const auto options = options::with_environment(
       given, {{"EBBTIDE_DISK", "1GiB"}, {"EBBTIDE_DEVICE_CACHE", "2MiB"}, {"EBBTIDE_DIR", "/a"}, {"OTHER", "x"}});
   const Options filled = Result<Options>(options).value();
   EXPECT_EQ(filled.disk, 7u << 20);
@@ -88,53 +88,53 @@ TEST(Environment, OfTheHostCacheAndTheBudgetTheCallersGoesFirst) {
   Options memory, host;
   memory.memory = 8 << 20;
   host.host_cache = 0;
-  const auto one = runtime::with_environment(memory, {{"EBBTIDE_HOST_CACHE", "2MiB"}}).value();
+  const auto one = options::with_environment(memory, {{"EBBTIDE_HOST_CACHE", "2MiB"}}).value();
   EXPECT_EQ(one.memory, 8u << 20);
   EXPECT_FALSE(one.host_cache);
-  const auto other = runtime::with_environment(host, {{"EBBTIDE_MEMORY", "2MiB"}}).value();
+  const auto other = options::with_environment(host, {{"EBBTIDE_MEMORY", "2MiB"}}).value();
   EXPECT_EQ(other.host_cache, 0u);
   EXPECT_FALSE(other.memory);
-  EXPECT_EQ(runtime::with_environment({}, {{"EBBTIDE_MEMORY", "2MiB"}})->memory, 2u << 20);
+  EXPECT_EQ(options::with_environment({}, {{"EBBTIDE_MEMORY", "2MiB"}})->memory, 2u << 20);
 }
 
 TEST(Environment, ArenasAndWhatTheCallerSaysOfThem) {
-  const runtime::Environment both{{"EBBTIDE_DEVICE_ARENA", "direct"}, {"EBBTIDE_HOST_ARENA", "direct"}};
-  EXPECT_EQ(runtime::with_environment({}, both)->device_arena, DeviceArena::direct);
-  EXPECT_EQ(runtime::with_environment({}, both)->host_arena, HostArena::direct);
+  const options::Environment both{{"EBBTIDE_DEVICE_ARENA", "direct"}, {"EBBTIDE_HOST_ARENA", "direct"}};
+  EXPECT_EQ(options::with_environment({}, both)->device_arena, DeviceArena::direct);
+  EXPECT_EQ(options::with_environment({}, both)->host_arena, HostArena::direct);
   Options given;
   given.device_arena = DeviceArena::mapped;
   given.host_arena = HostArena::incremental;
-  EXPECT_EQ(runtime::with_environment(given, both)->device_arena, DeviceArena::mapped);
-  EXPECT_EQ(runtime::with_environment(given, both)->host_arena, HostArena::incremental);
-  const auto wrong = runtime::with_environment({}, {{"EBBTIDE_HOST_ARENA", "at_once"}});
+  EXPECT_EQ(options::with_environment(given, both)->device_arena, DeviceArena::mapped);
+  EXPECT_EQ(options::with_environment(given, both)->host_arena, HostArena::incremental);
+  const auto wrong = options::with_environment({}, {{"EBBTIDE_HOST_ARENA", "at_once"}});
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().message,
             "EBBTIDE_HOST_ARENA=\"at_once\" is not valid: expected one of \"incremental\", \"direct\"");
 }
 
 TEST(Environment, TheFullNameOfTheDirectoryGoesFirst) {
-  auto options = runtime::with_environment({}, {{"EBBTIDE_DIR", "/a"}, {"EBBTIDE_DIRECTORY", "/b"}});
+  auto options = options::with_environment({}, {{"EBBTIDE_DIR", "/a"}, {"EBBTIDE_DIRECTORY", "/b"}});
   EXPECT_EQ(options->directory, "/b");
 }
 
 TEST(Environment, RefusesWhatItDoesNotKnowByTheVariablesName) {
-  const auto unknown = runtime::with_environment({}, {{"EBBTIDE_HOSTCACHE", "1GiB"}});
+  const auto unknown = options::with_environment({}, {{"EBBTIDE_HOSTCACHE", "1GiB"}});
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message.find("EBBTIDE_HOSTCACHE"), std::string::npos);
   EXPECT_NE(unknown.error().message.find("host_cache"), std::string::npos);
-  const auto wrong = runtime::with_environment({}, {{"EBBTIDE_HOST_CACHE", "lots"}});
+  const auto wrong = options::with_environment({}, {{"EBBTIDE_HOST_CACHE", "lots"}});
   ASSERT_FALSE(wrong);
   EXPECT_NE(wrong.error().message.find("EBBTIDE_HOST_CACHE=\"lots\""), std::string::npos);
-  EXPECT_FALSE(runtime::with_environment({}, {{"EBBTIDE_LOG", "loud"}}));
-  EXPECT_TRUE(runtime::with_environment({}, {{"EBBTIDE_CUDA_PLAIN", "1"}})) << "not an option of a store";
-  const auto device = runtime::with_environment({}, {{"EBBTIDE_DEVICE", "gpu7"}});
+  EXPECT_FALSE(options::with_environment({}, {{"EBBTIDE_LOG", "loud"}}));
+  EXPECT_TRUE(options::with_environment({}, {{"EBBTIDE_CUDA_PLAIN", "1"}})) << "not an option of a store";
+  const auto device = options::with_environment({}, {{"EBBTIDE_DEVICE", "gpu7"}});
   ASSERT_FALSE(device);
   EXPECT_NE(device.error().message.find("\"cuda:N\""), std::string::npos) << device.error().message;
-  EXPECT_EQ(runtime::with_environment({}, {{"EBBTIDE_DEVICE", "CUDA:3"}})->device, "cuda:3");
+  EXPECT_EQ(options::with_environment({}, {{"EBBTIDE_DEVICE", "CUDA:3"}})->device, "cuda:3");
 }
 
 TEST(Environment, LogGoesToStderrOnlyWhenAskedFor) {
-  auto options = runtime::with_environment({}, {{"EBBTIDE_LOG", "info"}});
+  auto options = options::with_environment({}, {{"EBBTIDE_LOG", "info"}});
   ASSERT_TRUE(options->log);
   testing::internal::CaptureStderr();
   testing::internal::CaptureStdout();
@@ -144,8 +144,8 @@ TEST(Environment, LogGoesToStderrOnlyWhenAskedFor) {
 }
 
 TEST(Environment, WarningsGoToStderrUnlessTheyAreForbidden) {
-  const auto said = [](const runtime::Environment& environment) {
-    auto options = runtime::with_environment({}, environment);
+  const auto said = [](const options::Environment& environment) {
+    auto options = options::with_environment({}, environment);
     testing::internal::CaptureStderr();
     for (const char* line : {"warning: a", "open: b"}) (*options->log)(line);
     return testing::internal::GetCapturedStderr();

@@ -10,7 +10,7 @@
 
 #include "tests/os/watched_memory.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 
 inline bool become_nobody() {
   constexpr unsigned kNobody = 65534;
@@ -44,4 +44,4 @@ inline int read_into(std::byte* at) {
   return error;
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

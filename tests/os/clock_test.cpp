@@ -4,7 +4,7 @@
 
 #include "tests/doubles/manual_clock.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 TEST(SteadyClock, never_goes_back_and_does_move) {
@@ -19,7 +19,7 @@ TEST(SteadyClock, never_goes_back_and_does_move) {
 }
 
 TEST(ManualClock, stands_until_it_is_moved) {
-  testing::ManualClock clock(5);
+  doubles::ManualClock clock(5);
   EXPECT_EQ(clock.now(), 5);
   EXPECT_EQ(clock.now(), 5);
   clock.advance(7);
@@ -27,4 +27,4 @@ TEST(ManualClock, stands_until_it_is_moved) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -10,7 +10,7 @@
 #include "tests/doubles/memory_files.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 namespace {
 
 // An implementation, and an empty directory on it.
@@ -36,7 +36,7 @@ std::unique_ptr<Place> on_disk() {
 std::unique_ptr<Place> in_memory() {
   auto place = std::make_unique<Place>();
   place->directory = "/store";
-  place->files = std::make_unique<MemoryFiles>();
+  place->files = std::make_unique<doubles::MemoryFiles>();
   if (!place->files->make_directory("/store")) throw std::runtime_error("no directory for the test");
   return place;
 }
@@ -44,7 +44,7 @@ std::unique_ptr<Place> in_memory() {
 std::unique_ptr<Place> without_a_fault() {
   auto place = in_memory();
   place->inner = std::move(place->files);
-  place->files = std::make_unique<FaultyFiles>(*place->inner, 1);
+  place->files = std::make_unique<doubles::FaultyFiles>(*place->inner, 1);
   return place;
 }
 
@@ -319,4 +319,4 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, FilesContract,
                          [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

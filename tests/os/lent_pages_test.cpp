@@ -7,7 +7,7 @@
 
 #include "os/pages.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 constexpr std::size_t kCache = 4 * kHugePage;
@@ -68,4 +68,4 @@ TEST_F(LentPagesTest, ForgottenPagesCanBeWrittenAgain) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

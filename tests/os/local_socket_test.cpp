@@ -20,7 +20,7 @@
 
 #include "tests/doubles/fake_sockets.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +51,7 @@ std::unique_ptr<Place> in_a_directory() {
 }
 std::unique_ptr<Place> doubled() {
   auto place = std::make_unique<Place>();
-  place->sockets = std::make_unique<FakeSockets>();
+  place->sockets = std::make_unique<doubles::FakeSockets>();
   return place;
 }
 
@@ -373,11 +373,11 @@ TEST_F(UnixSocketsTest, a_long_directory_is_passed_over_for_the_next_and_named) 
 }
 
 TEST(FakeSocketsTest, a_peer_is_gone_in_mid_message_on_command) {
-  FakeSockets sockets;
+  doubles::FakeSockets sockets;
   const auto listener = sockets.listen("agent").value();
   const auto client = sockets.connect("agent").value();
   const auto server = listener->accept().value();
-  sockets.faults().fail_nth(SocketCall::send, 2, EPIPE);
+  sockets.faults().fail_nth(doubles::SocketCall::send, 2, EPIPE);
   client->send(bytes_of("one")).value();
   EXPECT_EQ(client->send(bytes_of("two")).error().code, Errc::closed);
   std::array<std::byte, 16> into;
@@ -387,19 +387,19 @@ TEST(FakeSocketsTest, a_peer_is_gone_in_mid_message_on_command) {
 }
 
 TEST(FakeSocketsTest, calls_fail_and_a_process_ends_on_command) {
-  FakeSockets sockets;
+  doubles::FakeSockets sockets;
   const auto listener = sockets.listen("agent").value();
-  sockets.faults().fail_nth(SocketCall::connect, 1, EACCES);
+  sockets.faults().fail_nth(doubles::SocketCall::connect, 1, EACCES);
   EXPECT_EQ(sockets.connect("agent").error().code, Errc::not_permitted);
   const auto client = sockets.connect("agent").value();
-  sockets.faults().fail_nth(SocketCall::accept, 1, EIO);
+  sockets.faults().fail_nth(doubles::SocketCall::accept, 1, EIO);
   EXPECT_EQ(listener->accept().error().code, Errc::io_error);
   const auto server = listener->accept().value();
-  sockets.faults().fail_nth(SocketCall::receive, 1, ECONNRESET);
+  sockets.faults().fail_nth(doubles::SocketCall::receive, 1, ECONNRESET);
   std::array<std::byte, 16> into;
   EXPECT_EQ(server->receive(into).value().kind, Kind::closed);
   EXPECT_EQ(client->receive(into).value().kind, Kind::closed);
-  sockets.faults().fail_nth(SocketCall::wait, 1, ENOMEM);
+  sockets.faults().fail_nth(doubles::SocketCall::wait, 1, ENOMEM);
   const auto process = sockets.this_process().value();
   EXPECT_EQ(sockets.gone(process).error().code, Errc::out_of_memory);
   EXPECT_FALSE(sockets.gone(process).value());
@@ -408,4 +408,4 @@ TEST(FakeSocketsTest, calls_fail_and_a_process_ends_on_command) {
 }
 
 }  // namespace
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

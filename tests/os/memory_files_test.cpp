@@ -7,15 +7,15 @@
 
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 namespace {
 
-int create(MemoryFiles& files, const char* path) {
+int create(doubles::MemoryFiles& files, const char* path) {
   return static_cast<int>(files.open(path, Open::create, false).value);
 }
 
 TEST(MemoryFiles, room_that_is_full_takes_what_fits_and_then_nothing) {
-  MemoryFiles files(4 * kBlock);
+  doubles::MemoryFiles files(4 * kBlock);
   const int fd = create(files, "/f");
   const std::vector<std::byte> bytes(6 * kBlock, std::byte{7});
   EXPECT_EQ(files.write(fd, bytes.data(), bytes.size(), 0).value, static_cast<std::int64_t>(4 * kBlock));
@@ -32,7 +32,7 @@ TEST(MemoryFiles, room_that_is_full_takes_what_fits_and_then_nothing) {
 }
 
 TEST(MemoryFiles, a_file_without_a_name_gives_its_room_back_when_it_is_closed) {
-  MemoryFiles files(2 * kBlock);
+  doubles::MemoryFiles files(2 * kBlock);
   const int fd = create(files, "/f");
   ASSERT_TRUE(files.preallocate(fd, 0, 2 * kBlock));
   ASSERT_TRUE(files.remove("/f"));
@@ -44,7 +44,7 @@ TEST(MemoryFiles, a_file_without_a_name_gives_its_room_back_when_it_is_closed) {
 }
 
 TEST(MemoryFiles, the_journal_tells_what_changed_in_order_and_nothing_else) {
-  MemoryFiles files;
+  doubles::MemoryFiles files;
   ASSERT_TRUE(files.make_directory("/d"));
   const int fd = create(files, "/d/f");
   ASSERT_TRUE(files.write(fd, "abc", 3, 10));
@@ -59,18 +59,18 @@ TEST(MemoryFiles, the_journal_tells_what_changed_in_order_and_nothing_else) {
   ASSERT_TRUE(files.rename("/d/f", "/d/g"));
   ASSERT_TRUE(files.remove("/d/g"));
   ASSERT_TRUE(files.sync_directory("/d"));
-  using Kind = Change::Kind;
+  using Kind = doubles::Change::Kind;
   const std::vector<Kind> expected{Kind::make_directory, Kind::create,   Kind::write,         Kind::sync,
                                    Kind::note,           Kind::truncate, Kind::preallocate,   Kind::punch,
                                    Kind::rename,         Kind::remove,   Kind::sync_directory};
-  const Journal journal = files.journal();
+  const doubles::Journal journal = files.journal();
   ASSERT_EQ(journal.changes.size(), expected.size());
   EXPECT_EQ(files.changes(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(journal.changes[i].kind, expected[i]) << i;
     EXPECT_EQ(journal.changes[i].number, i + 1);
   }
-  const Change& write = journal.changes[2];
+  const doubles::Change& write = journal.changes[2];
   EXPECT_EQ(write.offset, 10u);
   EXPECT_EQ(write.length_before, 0u);
   EXPECT_EQ(write.length_after, 13u);
@@ -79,12 +79,12 @@ TEST(MemoryFiles, the_journal_tells_what_changed_in_order_and_nothing_else) {
 }
 
 TEST(MemoryFiles, what_was_written_down_stays_when_the_file_changes) {
-  MemoryFiles files;
+  doubles::MemoryFiles files;
   const int fd = create(files, "/f");
   const std::vector<std::byte> first(kBlock, std::byte{1}), second(kBlock, std::byte{2});
   ASSERT_TRUE(files.write(fd, first.data(), kBlock, 0));
   ASSERT_TRUE(files.write(fd, second.data(), 10, 5));
-  const Journal journal = files.journal();
+  const doubles::Journal journal = files.journal();
   EXPECT_EQ((*journal.changes[1].pieces)[0].page->at(5), std::byte{1});
   std::byte now{};
   ASSERT_TRUE(files.read(fd, &now, 1, 5));
@@ -93,7 +93,7 @@ TEST(MemoryFiles, what_was_written_down_stays_when_the_file_changes) {
 
 // Stricter than some file systems, which take less than 4096.
 TEST(MemoryFiles, direct_files_take_whole_blocks_of_aligned_memory_alone) {
-  MemoryFiles files;
+  doubles::MemoryFiles files;
   const int fd = static_cast<int>(files.open("/f", Open::create, true).value);
   const test::Buffer memory(8192);
   EXPECT_EQ(files.write(fd, memory.data(), 4096, 4096).value, 4096);
@@ -103,10 +103,10 @@ TEST(MemoryFiles, direct_files_take_whole_blocks_of_aligned_memory_alone) {
   EXPECT_EQ(files.read(fd, memory.data(), 4096, 512).error, EINVAL);
 }
 
-TEST(MemoryFiles, has_no_ring) { EXPECT_EQ(MemoryFiles().open_ring(8).error().code, Errc::unsupported); }
+TEST(MemoryFiles, has_no_ring) { EXPECT_EQ(doubles::MemoryFiles().open_ring(8).error().code, Errc::unsupported); }
 
 TEST(MemoryFiles, many_threads_write_beside_each_other) {
-  MemoryFiles files;
+  doubles::MemoryFiles files;
   const int fd = create(files, "/f");
   constexpr int kThreads = 4, kWrites = 100;
   std::vector<std::thread> threads;
@@ -128,4 +128,4 @@ TEST(MemoryFiles, many_threads_write_beside_each_other) {
 }
 
 }  // namespace
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

@@ -9,7 +9,7 @@
 #include "refused_pages.hpp"
 #include "watched_memory.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 using testing::Refusal;
@@ -124,4 +124,4 @@ TEST(MemoryGuard, lets_a_watch_answer_the_writes_of_guarded_work) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -31,7 +31,7 @@
 #include "os/processors.hpp"
 #include "tests/os/few_threads.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 TEST(Pages, are_aligned_zeroed_and_usable_to_the_last_byte) {
@@ -232,4 +232,4 @@ TEST(HugePages, are_said_to_be_on_or_off_with_the_kernels_word) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

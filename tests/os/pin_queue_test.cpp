@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 // A byte from one process to another, with whether all was well there.
@@ -370,4 +370,4 @@ TEST(NodePinQueueDirectories, are_the_users_own) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -9,7 +9,7 @@
 
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 TEST(PosixFiles, an_unlinked_file_is_private_and_nameless) {
@@ -217,4 +217,4 @@ TEST(File, closes_once_and_its_move_leaves_nothing) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -8,13 +8,13 @@
 #include <set>
 #include <string>
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 namespace {
 
 constexpr std::uint64_t kSeeds = 400;  // of each state that a rare outcome is waited for in
 
 // A file's contents as text; "-" if there is none.
-std::string text_of(MemoryFiles& files, const std::string& path) {
+std::string text_of(doubles::MemoryFiles& files, const std::string& path) {
   const SysResult opened = files.open(path, Open::read, false);
   if (!opened) return "-";
   const int fd = static_cast<int>(opened.value);
@@ -45,7 +45,7 @@ class PowerLossTest : public ::testing::Test {
     return fd;
   }
   // The possible contents of files after a crash at the journal's end, as "a|b".
-  std::set<std::string> outcomes(const std::vector<std::string>& paths, std::optional<PowerLoss> power = {}) {
+  std::set<std::string> outcomes(const std::vector<std::string>& paths, std::optional<doubles::PowerLoss> power = {}) {
     if (!power) power.emplace(files_.journal());
     std::set<std::string> all;
     for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -57,7 +57,7 @@ class PowerLossTest : public ::testing::Test {
     return all;
   }
   using Set = std::set<std::string>;
-  MemoryFiles files_;
+  doubles::MemoryFiles files_;
 };
 
 TEST_F(PowerLossTest, what_was_synced_is_there) {
@@ -86,7 +86,7 @@ TEST_F(PowerLossTest, what_a_failed_sync_was_to_cover_is_covered_by_no_later_one
   EXPECT_TRUE(files_.drop_cached(fd));
   EXPECT_EQ(text_of(files_, "/f"), "acaa");
   EXPECT_EQ(outcomes({"/f"}), (Set{"acaa"})) << "bytes read from the disk are those on the disk";
-  EXPECT_EQ(text_of(*PowerLoss(files_.journal()).killed(files_.changes()), "/f"), "acaa");
+  EXPECT_EQ(text_of(*doubles::PowerLoss(files_.journal()).killed(files_.changes()), "/f"), "acaa");
 }
 
 TEST_F(PowerLossTest, letting_memory_go_keeps_what_was_not_synced_yet) {
@@ -128,9 +128,10 @@ TEST_F(PowerLossTest, a_write_is_torn_at_sectors_and_nowhere_else) {
   for (const std::string& text : outcomes({"/f"})) {
     ASSERT_EQ(text.size(), 8192u);
     std::set<char> of_sectors;
-    for (std::size_t at = 0; at < text.size(); at += kSectorBytes) {
-      const std::string sector = text.substr(at, kSectorBytes);
-      ASSERT_TRUE(sector == std::string(kSectorBytes, 'a') || sector == std::string(kSectorBytes, 'b'));
+    for (std::size_t at = 0; at < text.size(); at += doubles::kSectorBytes) {
+      const std::string sector = text.substr(at, doubles::kSectorBytes);
+      ASSERT_TRUE(sector == std::string(doubles::kSectorBytes, 'a') ||
+                  sector == std::string(doubles::kSectorBytes, 'b'));
       if (at < kBlock) of_sectors.insert(sector[0]);
     }
     torn = torn || text.substr(0, kBlock) != text.substr(kBlock);
@@ -217,30 +218,30 @@ TEST_F(PowerLossTest, what_comes_after_the_moment_is_not_there) {
   put(fd, "2");
   EXPECT_TRUE(files_.sync(fd));
   files_.note("two");
-  const PowerLoss power(files_.journal());
+  const doubles::PowerLoss power(files_.journal());
   for (std::uint64_t seed = 0; seed < 50; ++seed) EXPECT_EQ(text_of(*power.crash(before, seed), "/f"), "1");
   EXPECT_EQ(text_of(*power.prefix(before), "/f"), "1");
   EXPECT_EQ(text_of(*power.prefix(before + 2), "/f"), "2");
   EXPECT_TRUE(power.notes(before).empty());
   EXPECT_EQ(power.notes(before + 1), std::vector<std::string>({"one"}));
   EXPECT_EQ(power.notes(power.size()), std::vector<std::string>({"one", "two"}));
-  EXPECT_EQ(describe(power.change(before + 2)), std::to_string(before + 2) + " write /f 0+1");
+  EXPECT_EQ(doubles::describe(power.change(before + 2)), std::to_string(before + 2) + " write /f 0+1");
 }
 
 TEST_F(PowerLossTest, leaving_out_any_sync_loses_what_it_kept) {
   settled("/f", "hello");
-  const PowerLoss power(files_.journal());
+  const doubles::PowerLoss power(files_.journal());
   ASSERT_EQ(power.syncs().size(), 2u);
   EXPECT_EQ(outcomes({"/f"}, power), Set({"hello"}));
   EXPECT_TRUE(outcomes({"/f"}, power.without_sync(1)).contains(""));
   EXPECT_TRUE(outcomes({"/f"}, power.without_sync(2)).contains("-"));
-  EXPECT_TRUE(outcomes({"/f"}, power.without_all(Change::Kind::sync_directory)).contains("-"));
+  EXPECT_TRUE(outcomes({"/f"}, power.without_all(doubles::Change::Kind::sync_directory)).contains("-"));
 }
 
 TEST_F(PowerLossTest, the_same_seed_gives_the_same_state_and_a_state_can_be_gone_on_from) {
   const int fd = settled("/f", std::string(65536, 'a'));
   put(fd, std::string(65536, 'b'));
-  const PowerLoss power(files_.journal());
+  const doubles::PowerLoss power(files_.journal());
   std::set<std::string> seen;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const std::string text = text_of(*power.crash(power.size(), seed), "/f");
@@ -255,7 +256,7 @@ TEST_F(PowerLossTest, the_same_seed_gives_the_same_state_and_a_state_can_be_gone
   EXPECT_EQ(state->write(again, "!", 1, 0).value, 1);
   const int another = static_cast<int>(state->open("/g", Open::create, false).value);
   EXPECT_GE(another, 0);
-  const PowerLoss twice(state->journal());
+  const doubles::PowerLoss twice(state->journal());
   EXPECT_EQ(text_of(*twice.crash(0, 5), "/f"), as_it_came);
   EXPECT_EQ(text_of(*twice.prefix(1), "/f"), std::string("!").append(as_it_came.substr(1)));
 }
@@ -269,7 +270,7 @@ TEST_F(PowerLossTest, a_thousand_states_of_a_store_are_made_in_no_time) {
       EXPECT_TRUE(files_.sync(fd));
     }
   }
-  const PowerLoss power(files_.journal());
+  const doubles::PowerLoss power(files_.journal());
   const std::clock_t start = std::clock();
   for (std::uint64_t seed = 0; seed < 1000; ++seed) EXPECT_NE(power.crash(seed % power.size(), seed), nullptr);
   // A fraction of a second; the rest is for sanitizers and slow machines. Copying 4 MiB for each would take longer.
@@ -277,4 +278,4 @@ TEST_F(PowerLossTest, a_thousand_states_of_a_store_are_made_in_no_time) {
 }
 
 }  // namespace
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <thread>
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 TEST(Processors, are_those_that_a_process_is_bound_to) {
@@ -24,4 +24,4 @@ TEST(Processors, are_those_that_a_process_is_bound_to) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

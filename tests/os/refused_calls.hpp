@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 
 /// False: this system has no such filters.
 inline bool refuse_call(long number, int error) {
@@ -20,4 +20,4 @@ inline bool refuse_call(long number, int error) {
          ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

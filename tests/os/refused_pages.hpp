@@ -7,7 +7,7 @@
 
 #include "os/files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 
 enum class Refusal : std::uint8_t { truncated, none, read_only };
 
@@ -37,4 +37,4 @@ class RefusedPages {
   std::size_t bytes_;
 };
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

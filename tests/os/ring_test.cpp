@@ -5,11 +5,11 @@
 #include "tests/doubles/faulty_files.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
-using testing::FaultyFiles;
-using testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 
 // The kernel's ring alone, and through the double without faults: the same contract.
 class RingContract : public ::testing::TestWithParam<bool> {
@@ -31,7 +31,7 @@ class RingContract : public ::testing::TestWithParam<bool> {
     return all;
   }
   PosixFiles files_;
-  FaultyFiles double_{files_, 1};
+  doubles::FaultyFiles double_{files_, 1};
   File file_;
   std::unique_ptr<Ring> ring_;
 };
@@ -77,20 +77,20 @@ INSTANTIATE_TEST_SUITE_P(All, RingContract, ::testing::Bool(),
 
 TEST(FaultyRing, fails_shortens_and_holds_what_it_is_told_to) {
   PosixFiles inner;
-  FaultyFiles files(inner, 1);
+  doubles::FaultyFiles files(inner, 1);
   Result<std::unique_ptr<Ring>> ring = files.open_ring(8);
   if (!ring) GTEST_SKIP() << ring.error().message;
   const File file = test::open_file(files, false, 1 << 20);
   test::Buffer memory(8192, std::byte{7});
   std::array<RingDone, 4> some;
 
-  files.fail_nth(FileCall::write, 1, EIO);
+  files.fail_nth(doubles::FileCall::write, 1, EIO);
   ASSERT_TRUE((*ring)->prepare({true, file.fd(), memory.data(), 8192, 0, 1}));
   ASSERT_EQ((*ring)->wait(some).value, 1);
   EXPECT_EQ(some[0].tag, 1u);
   EXPECT_EQ(some[0].result, -EIO);
 
-  files.shorten_nth(FileCall::write, 1, 1, 5000);
+  files.shorten_nth(doubles::FileCall::write, 1, 1, 5000);
   ASSERT_TRUE((*ring)->prepare({true, file.fd(), memory.data(), 8192, 0, 2}));
   ASSERT_EQ((*ring)->wait(some).value, 1);
   EXPECT_EQ(some[0].result, 5000);
@@ -99,13 +99,13 @@ TEST(FaultyRing, fails_shortens_and_holds_what_it_is_told_to) {
   EXPECT_EQ(seen.data()[4999], std::byte{7});
   EXPECT_EQ(seen.data()[5000], std::byte{0});  // it really was not written
 
-  files.hold(FileCall::write);
+  files.hold(doubles::FileCall::write);
   ASSERT_TRUE((*ring)->prepare({true, file.fd(), memory.data(), 8192, 0, 3}));
   std::thread releaser([&] {
-    files.await_held(FileCall::write, 1);
+    files.await_held(doubles::FileCall::write, 1);
     EXPECT_EQ(inner.read(file.fd(), seen.data(), 8192, 0).value, 8192);
     EXPECT_EQ(seen.data()[5000], std::byte{0});
-    files.release(FileCall::write);
+    files.release(doubles::FileCall::write);
   });
   std::int64_t count = 0;
   while (count == 0) count = std::max<std::int64_t>(0, (*ring)->wait(some).value);
@@ -115,4 +115,4 @@ TEST(FaultyRing, fails_shortens_and_holds_what_it_is_told_to) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

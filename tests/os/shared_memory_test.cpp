@@ -19,7 +19,7 @@
 #include "tests/doubles/fake_shared_memory.hpp"
 #include "tests/os/test_files.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +51,7 @@ Place on_tmpfs() {
   auto memory = std::make_unique<TmpfsSharedMemory>(directory->path() / "ebbtide");
   return {std::move(directory), std::move(memory)};
 }
-Place doubled() { return {nullptr, std::make_unique<FakeSharedMemory>()}; }
+Place doubled() { return {nullptr, std::make_unique<doubles::FakeSharedMemory>()}; }
 
 class SharedMemoryContract : public ::testing::TestWithParam<std::pair<const char*, MakePlace>> {
  protected:
@@ -285,20 +285,20 @@ TEST_F(TmpfsSharedMemoryTest, a_full_tmpfs_is_an_error_that_changes_nothing) {
 }
 
 TEST(FakeSharedMemoryTest, a_call_fails_on_command_and_changes_nothing) {
-  FakeSharedMemory memory;
+  doubles::FakeSharedMemory memory;
   const auto file = memory.create("pool").value();
-  memory.faults().fail_nth(SharedCall::allocate, 2, ENOSPC);
+  memory.faults().fail_nth(doubles::SharedCall::allocate, 2, ENOSPC);
   file->allocate({0, kBlock}).value();
   EXPECT_EQ(file->allocate({kBlock, kBlock}).error().code, Errc::no_space);
   EXPECT_EQ(file->size().value(), kBlock);
   file->allocate({kBlock, kBlock}).value();
-  memory.faults().fail_nth(SharedCall::map, 1, ENOMEM);
+  memory.faults().fail_nth(doubles::SharedCall::map, 1, ENOMEM);
   EXPECT_EQ(file->map(std::array{FileRange{0, kBlock}}).error().code, Errc::out_of_memory);
-  memory.faults().fail_nth(SharedCall::open, 1, EIO);
+  memory.faults().fail_nth(doubles::SharedCall::open, 1, EIO);
   EXPECT_EQ(memory.open("pool").error().code, Errc::io_error);
   EXPECT_NE(memory.open("pool").value(), nullptr);
-  EXPECT_EQ(memory.faults().count(SharedCall::allocate), 3u);
+  EXPECT_EQ(memory.faults().count(doubles::SharedCall::allocate), 3u);
 }
 
 }  // namespace
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

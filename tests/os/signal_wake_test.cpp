@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace ebb::platform {
+namespace ebb::os {
 namespace {
 
 constexpr std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
@@ -134,4 +134,4 @@ TEST(SignalWake, SignalsHaveNames) {
 }
 
 }  // namespace
-}  // namespace ebb::platform
+}  // namespace ebb::os

@@ -15,7 +15,7 @@ constexpr bool kOwnMalloc = false;
 constexpr bool kOwnMalloc = true;
 #endif
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 namespace {
 
 using ::testing::Contains;
@@ -362,4 +362,4 @@ INSTANTIATE_TEST_SUITE_P(, Synchronous, ::testing::Values(WatchForm::userfaultfd
                          name_of_test);
 
 }  // namespace
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

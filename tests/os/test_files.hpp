@@ -26,14 +26,14 @@ inline std::filesystem::path disk_directory() {
 class Buffer {
  public:
   explicit Buffer(std::size_t bytes, std::byte fill = std::byte{0})
-      : size_(platform::round_up(bytes ? bytes : 1)),
-        data_(static_cast<std::byte*>(::operator new(size_, std::align_val_t{platform::kBlock}))) {
+      : size_(os::round_up(bytes ? bytes : 1)),
+        data_(static_cast<std::byte*>(::operator new(size_, std::align_val_t{os::kBlock}))) {
     std::fill_n(data_, size_, fill);
   }
   Buffer(Buffer&& other) noexcept : size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
   Buffer& operator=(Buffer&&) = delete;
   ~Buffer() {
-    if (data_) ::operator delete(data_, std::align_val_t{platform::kBlock});
+    if (data_) ::operator delete(data_, std::align_val_t{os::kBlock});
   }
 
   std::byte* data() const { return data_; }
@@ -54,12 +54,12 @@ class Buffer {
 };
 
 /// An unlinked file in disk_directory(); direct() returns the requested mode.
-inline platform::File open_file(platform::Files& files, bool direct, std::uint64_t bytes = 0) {
-  const platform::SysResult opened = files.open_unlinked(disk_directory(), direct);
-  if (!opened) throw std::runtime_error("cannot open a test file: " + platform::describe_errno(opened.error));
-  platform::File file(files, static_cast<int>(opened.value), "test file", direct);
+inline os::File open_file(os::Files& files, bool direct, std::uint64_t bytes = 0) {
+  const os::SysResult opened = files.open_unlinked(disk_directory(), direct);
+  if (!opened) throw std::runtime_error("cannot open a test file: " + os::describe_errno(opened.error));
+  os::File file(files, static_cast<int>(opened.value), "test file", direct);
   if (const auto sized = files.truncate(file.fd(), bytes); !sized) {
-    throw std::runtime_error("cannot size a test file: " + platform::describe_errno(sized.error));
+    throw std::runtime_error("cannot size a test file: " + os::describe_errno(sized.error));
   }
   return file;
 }

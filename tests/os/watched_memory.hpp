@@ -18,7 +18,7 @@
 #include "os/pages.hpp"
 #include "os/write_watch.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 
 enum class MemoryKind { small_pages, huge_pages, shared, memory_file };
 
@@ -134,4 +134,4 @@ inline int in_child(const std::function<int()>& steps) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

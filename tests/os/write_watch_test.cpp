@@ -11,7 +11,7 @@
 #include "tests/long_form.hpp"
 #include "tests/os/watched_memory.hpp"
 
-namespace ebb::platform::testing {
+namespace ebb::os::testing {
 namespace {
 
 using Kind = WatchEvent::Kind;
@@ -50,7 +50,7 @@ class WriteWatchContract : public ::testing::TestWithParam<Subject> {
   void write_at_random(std::uint32_t seed, MemoryKind kind, bool touched);
 
   SystemWriteWatches real_;
-  std::optional<FakeWriteWatches> fake_;
+  std::optional<doubles::FakeWriteWatches> fake_;
   // Until the watch is gone: nobody would take note of it.
   TestMemory& make(std::size_t pages, MemoryKind kind = MemoryKind::small_pages) {
     return *memory_.emplace_back(std::make_unique<TestMemory>(pages, kind));
@@ -268,9 +268,9 @@ INSTANTIATE_TEST_SUITE_P(, WriteWatchContract, ::testing::ValuesIn(subjects()), 
 
 class FakeWriteWatchTest : public ::testing::Test {
  protected:
-  using Fault = FakeWriteWatches::Fault;
+  using Fault = doubles::FakeWriteWatches::Fault;
   WatchEvent told(std::size_t page) { return {Kind::written, memory_.pages(page, 1)}; }
-  FakeWriteWatches fake_;
+  doubles::FakeWriteWatches fake_;
   TestMemory memory_{4};
   std::unique_ptr<WriteWatch> watch_ = fake_.open(WatchForm::userfaultfd_sync).value();
 };
@@ -301,7 +301,7 @@ TEST_F(FakeWriteWatchTest, calls_and_forms_are_refused_on_command) {
   EXPECT_TRUE(abilities[2].usable && abilities[2].user_faults_only);
   EXPECT_EQ(fake_.open(WatchForm::userfaultfd_async).error().code, Errc::unsupported);
   EXPECT_EQ(fake_.open(WatchForm::userfaultfd_sync).error().code, Errc::not_permitted);
-  fake_.faults().fail_nth(WatchCall::arm, 1, ENOMEM);
+  fake_.faults().fail_nth(doubles::WatchCall::arm, 1, ENOMEM);
   watch_->watch(memory_.all()).value();
   EXPECT_EQ(watch_->arm(memory_.all()).error().code, Errc::out_of_memory);
   EXPECT_TRUE(fake_.write(memory_.at(0)));
@@ -321,4 +321,4 @@ TEST_F(FakeWriteWatchTest, memory_goes_away_on_command) {
 }
 
 }  // namespace
-}  // namespace ebb::platform::testing
+}  // namespace ebb::os::testing

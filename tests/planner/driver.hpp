@@ -11,7 +11,7 @@
 #include "planner/topology.hpp"
 #include "units.hpp"
 
-namespace ebb::policy::testing_support {
+namespace ebb::planner::testing_support {
 
 inline Machine machine_of(Bytes device, Bytes host, Bytes local, Bytes chunk = 4 * kMiB) {
   Machine m;
@@ -128,4 +128,4 @@ class Driver {
   std::map<std::string, Bytes> by_link;
 };
 
-}  // namespace ebb::policy::testing_support
+}  // namespace ebb::planner::testing_support

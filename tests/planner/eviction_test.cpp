@@ -6,7 +6,7 @@
 #include <random>
 #include <tuple>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using Key = std::tuple<std::uint64_t, std::uint64_t, std::int64_t, std::uint64_t>;
@@ -112,4 +112,4 @@ TEST(Eviction, PrefersWhatNoHintNamesThenWhatIsNeededLatest) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 
 #include "planner/flow.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 class Cuts {
  public:
@@ -72,4 +72,4 @@ class Cuts {
   unsigned waiting_ = 0;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -5,7 +5,7 @@
 
 #include "planner/flow.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 inline constexpr Rate kGb = 1'000'000'000;  // a second
 inline constexpr Bytes kMb = 1'000'000;
@@ -62,4 +62,4 @@ class FlowDraw {
   std::mt19937_64 random_;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

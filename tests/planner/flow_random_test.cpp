@@ -7,7 +7,7 @@
 #include "tests/planner/flow_cuts.hpp"
 #include "tests/planner/flow_links.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -174,4 +174,4 @@ TEST(FlowRandom, EveryPlanSendsEverythingAndNoneIsFasterThanTheLeastTime) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

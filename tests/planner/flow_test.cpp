@@ -6,7 +6,7 @@
 
 #include "tests/planner/flow_links.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 double ms(Time time) { return static_cast<double>(time) * 1e-6; }
@@ -122,4 +122,4 @@ TEST(Flow, NumbersThatContradictEachOtherAreRefused) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

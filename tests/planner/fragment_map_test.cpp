@@ -7,7 +7,7 @@
 #include <random>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 constexpr Bytes kGranule = 16;
@@ -179,4 +179,4 @@ TEST(FragmentMap, NothingSpansTwoSegments) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

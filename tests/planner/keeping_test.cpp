@@ -4,7 +4,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -247,4 +247,4 @@ TEST(PlannerKeeping, AWaitForWhatHasNoRoomNamesIt) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

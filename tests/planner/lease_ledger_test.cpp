@@ -12,7 +12,7 @@
 #include "tests/long_form.hpp"
 #include "tests/planner/units.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 namespace lend = lease_event;
@@ -290,4 +290,4 @@ TEST(LeaseLedger, NoLeaseIsAboveItsBudgetNorHasTwoOwnersAndEveryRecallEnds) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

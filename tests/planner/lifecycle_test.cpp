@@ -4,7 +4,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 constexpr ReplicaState kAll[] = {ReplicaState::gone,    ReplicaState::init,          ReplicaState::reserved,
@@ -44,4 +44,4 @@ TEST(Lifecycle, OnlyReservedWritingAndReadingBecomeComplete) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

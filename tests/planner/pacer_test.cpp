@@ -5,7 +5,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -198,4 +198,4 @@ TEST(Pacing, LeavesMostOfTheStagingRingToOthers) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

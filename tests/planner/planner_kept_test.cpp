@@ -4,7 +4,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -328,4 +328,4 @@ TEST(PlannerKept, WhatTheFileCannotTakeDoesNotHoldUpTheOthers) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -167,4 +167,4 @@ TEST(PlannerLinks, ACommandIsCarriedOnceAndBeforeItsEnd) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

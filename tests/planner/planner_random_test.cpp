@@ -4,7 +4,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -46,9 +46,9 @@ TEST(PlannerRandom, RandomProgramsAreAnsweredToTheLastCall) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 // A store that keeps: nothing leaves the file but what is dropped or could not be read; what was answered ok is there
@@ -173,4 +173,4 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

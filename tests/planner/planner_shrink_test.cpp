@@ -3,7 +3,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -258,4 +258,4 @@ TEST(Shrink, ARestoreInStreamOrderReadsTheCopyBelow) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

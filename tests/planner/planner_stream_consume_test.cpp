@@ -3,7 +3,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -208,4 +208,4 @@ TEST(StreamConsume, WhatCallsFindDoesNotDependOnWhenTheirCopiesEnd) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -1,7 +1,7 @@
 // Calls in stream order: what the planner does while streams of the application hold back its copies.
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -290,4 +290,4 @@ TEST(StreamOrder, NoDeviceCanComeAfterACopyOfTheCallingThread) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -331,4 +331,4 @@ TEST(Planner, EventTimesNeverGoBackAndCommandsAreReportedOnce) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -1,7 +1,7 @@
 // Waits for a level: whom they wait for, and what they force.
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -52,4 +52,4 @@ TEST(PlannerWait, AWaitLeavesOutWhatIsOnlyReserved) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

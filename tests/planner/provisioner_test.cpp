@@ -6,7 +6,7 @@
 
 #include "units.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using Kind = ProvisionEvent::Kind;
@@ -439,4 +439,4 @@ TEST(Provisioner, broken_contracts_are_thrown) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

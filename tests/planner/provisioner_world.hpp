@@ -14,7 +14,7 @@
 #include "planner/provisioner.hpp"
 #include "units.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 
 // What a machine is like. Rates are bytes a second.
 struct WorldSpec {
@@ -338,4 +338,4 @@ class World {
   Process* called_ = nullptr;
 };
 
-}  // namespace ebb::policy
+}  // namespace ebb::planner

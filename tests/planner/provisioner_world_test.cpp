@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using Draw = std::mt19937_64;
@@ -270,4 +270,4 @@ TEST(ProvisionerOnAMachine, whoever_is_stopped_first_in_the_queue_slows_the_othe
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

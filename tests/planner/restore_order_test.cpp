@@ -6,7 +6,7 @@
 #include <list>
 #include <random>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 std::vector<std::uint32_t> walk(const RestoreOrder& order) {
@@ -70,4 +70,4 @@ TEST(RestoreOrder, AgreesWithAPlainListOverRandomOperations) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 std::vector<Version> going(const Retention& how, const std::vector<Retained>& newest_first) {
@@ -64,4 +64,4 @@ TEST(Retention, AsTheModelSays) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -4,7 +4,7 @@
 
 #include "driver.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using namespace testing_support;
@@ -326,4 +326,4 @@ TEST(Segments, OnlyMemoryIsLent) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

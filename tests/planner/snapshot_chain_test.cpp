@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 double naive_restore(std::span<const SnapshotSource> sources, std::uint32_t merged, Bytes dirty, const RestoreRates& r,
@@ -114,4 +114,4 @@ TEST(ChooseSnapshot, SourcesAreCountedByTheZonesThatAreNotDirty) {
 // --- live maps
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

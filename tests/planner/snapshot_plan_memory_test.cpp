@@ -6,7 +6,7 @@
 #include "planner/snapshot_plan.hpp"
 #include "tests/os/refused_memory.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 TEST(SnapshotPlanMemory, AFaultACopyADrainAndAFailureAllocateNothing) {
@@ -58,4 +58,4 @@ TEST(SnapshotPlanMemory, AFaultACopyADrainAndAFailureAllocateNothing) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -8,7 +8,7 @@
 
 #include "planner/snapshot_plan.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using SE = SnapshotEvent;
@@ -371,4 +371,4 @@ TEST(SnapshotPlanRandom, EveryVersionIsTheMemoryOfItsCut) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using E = SnapshotEvent;
@@ -434,4 +434,4 @@ TEST(SnapshotPlan, WhatNothingAskedForThrows) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

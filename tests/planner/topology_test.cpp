@@ -6,7 +6,7 @@
 #include "driver.hpp"
 #include "planner/link_estimate.hpp"
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 Machine machine_with(std::vector<TierSpec> tiers) {
@@ -153,4 +153,4 @@ TEST(LinkEstimate, FollowsARateThatChanges) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

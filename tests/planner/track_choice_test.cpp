@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 constexpr TrackBounds kBounds{.share = 0.3};
@@ -52,4 +52,4 @@ TEST(TrackChoice, SmallZonesAreNotWorthAFaultSoSoon) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 using Version = VersionSet::Version;
@@ -72,4 +72,4 @@ TEST(VersionSet, ForgetsTheLowestOfTooManyRanges) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 constexpr auto kMoreComes = [](CutIndex) { return false; };
@@ -107,4 +107,4 @@ TEST(ZoneBuffer, WhatDidNotBeginDoesNotEnd) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

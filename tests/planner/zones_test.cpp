@@ -4,7 +4,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace ebb::policy {
+namespace ebb::planner {
 namespace {
 
 constexpr ZoneState kAllZones[] = {ZoneState::gone,    ZoneState::clean, ZoneState::dirty,       ZoneState::owed,
@@ -56,4 +56,4 @@ TEST(Zones, NothingElseCleansWhatIsDirty) {
 }
 
 }  // namespace
-}  // namespace ebb::policy
+}  // namespace ebb::planner

@@ -211,12 +211,12 @@ TEST(Bound, CountsTheCutBetweenTheCaches) {
 
 // A memory of others between the device and the host: each cut has the memory above it, and the links that cross it.
 TEST(Bound, EveryCutOfTheChainHasItsOwnRates) {
-  policy::Machine planner;
-  planner.tiers = {{.name = "device", .medium = policy::Medium::device, .capacity = 4},
-                   {.name = "peer", .medium = policy::Medium::device, .capacity = 30},
-                   {.name = "host", .medium = policy::Medium::host, .capacity = 200},
-                   {.name = "local", .medium = policy::Medium::file, .capacity = 1000}};
-  policy::connect(planner);
+  planner::Machine planner;
+  planner.tiers = {{.name = "device", .medium = planner::Medium::device, .capacity = 4},
+                   {.name = "peer", .medium = planner::Medium::device, .capacity = 30},
+                   {.name = "host", .medium = planner::Medium::host, .capacity = 200},
+                   {.name = "local", .medium = planner::Medium::file, .capacity = 1000}};
+  planner::connect(planner);
   MachineModel machine = model_of(planner);
   std::uint64_t bit = 1;
   for (LinkModel& link : machine.links) link.bytes_per_s = bit <<= 1;

@@ -8,8 +8,8 @@
 namespace ebb::sim {
 namespace {
 
-using policy::Command;
-using policy::Endpoint;
+using planner::Command;
+using planner::Endpoint;
 
 TEST(Stamps, AgreeWithANaiveMapOfBytes) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
@@ -37,16 +37,16 @@ TEST(Stamps, AgreeWithANaiveMapOfBytes) {
 
 class ContentTest : public ::testing::Test {
  protected:
-  static policy::Machine machine() {
-    policy::Machine m;
-    m.tiers = {{.name = "device", .medium = policy::Medium::device, .capacity = 1000, .granule = 1},
-               {.name = "local", .medium = policy::Medium::file, .capacity = 1000, .granule = 1}};
-    policy::connect(m);
+  static planner::Machine machine() {
+    planner::Machine m;
+    m.tiers = {{.name = "device", .medium = planner::Medium::device, .capacity = 1000, .granule = 1},
+               {.name = "local", .medium = planner::Medium::file, .capacity = 1000, .granule = 1}};
+    planner::connect(m);
     return m;
   }
   static constexpr Endpoint app{}, device{Endpoint::tier, 0}, file{Endpoint::tier, 1},
-      ring{Endpoint::ring, policy::kHost};
-  Command command(Endpoint from, Bytes a, Endpoint to, Bytes b, Bytes length = 100, policy::RequestId request = 0) {
+      ring{Endpoint::ring, planner::kHost};
+  Command command(Endpoint from, Bytes a, Endpoint to, Bytes b, Bytes length = 100, planner::RequestId request = 0) {
     Command c;
     c.id = next_++;
     c.checkpoint = {1, 1};
@@ -62,7 +62,7 @@ class ContentTest : public ::testing::Test {
     content_.finish(c);
   }
   Content content_{machine()};
-  policy::CommandId next_ = 1;
+  planner::CommandId next_ = 1;
 };
 
 TEST_F(ContentTest, BytesComeBackAsTheyWentIn) {

@@ -5,7 +5,7 @@
 namespace ebb::sim::testing {
 namespace {
 
-using policy::Reason;
+using planner::Reason;
 
 // A link's rate when every link of its groups runs.
 double rate_of(const MachineModel& machine, int link) {
@@ -18,12 +18,12 @@ double rate_of(const MachineModel& machine, int link) {
 }
 
 // Seconds that `bytes` take over the slowest link of a route, including the latency of each of its chunks.
-double route_time(const MachineModel& machine, policy::NodeIndex from, policy::NodeIndex to, double bytes) {
-  const policy::Machine& p = machine.planner;
-  const policy::Route r = policy::route(p, from, to);
+double route_time(const MachineModel& machine, planner::NodeIndex from, planner::NodeIndex to, double bytes) {
+  const planner::Machine& p = machine.planner;
+  const planner::Route r = planner::route(p, from, to);
   double worst = 0, latency = 0;
   for (std::size_t h = 0; h < static_cast<std::size_t>(r.hops); ++h) {
-    const policy::LinkSpec& spec = p.links[static_cast<std::size_t>(r.link[h])];
+    const planner::LinkSpec& spec = p.links[static_cast<std::size_t>(r.link[h])];
     worst = std::max(worst, bytes / rate_of(machine, r.link[h]));
     latency +=
         (bytes / static_cast<double>(std::min(spec.chunk, p.ring_slot)) + 1) * static_cast<double>(spec.latency) * 1e-9;
@@ -36,9 +36,9 @@ double route_time(const MachineModel& machine, policy::NodeIndex from, policy::N
 double direct_time(const RandomCase& c, double bytes) {
   double worst = 0;
   for (std::size_t t = 0; t < c.machine.planner.tiers.size(); ++t) {
-    const policy::NodeIndex tier = c.machine.planner.tiers[t].node;
-    worst = std::max({worst, route_time(c.machine, policy::kApplication, tier, bytes),
-                      route_time(c.machine, tier, policy::kApplication, bytes)});
+    const planner::NodeIndex tier = c.machine.planner.tiers[t].node;
+    worst = std::max({worst, route_time(c.machine, planner::kApplication, tier, bytes),
+                      route_time(c.machine, tier, planner::kApplication, bytes)});
     // Where room is made by moving another to the tier below, over that link.
     if (t > 0) worst = std::max(worst, route_time(c.machine, c.machine.planner.tiers[t - 1].node, tier, bytes));
   }
@@ -54,7 +54,7 @@ double direct_time(const RandomCase& c, double bytes) {
 double worst_delay(const RandomCase& c, const Result& result) {
   double chunks = 0;
   for (std::size_t l = 0; l < c.machine.links.size(); ++l) {
-    const policy::LinkSpec& spec = c.machine.planner.links[l];
+    const planner::LinkSpec& spec = c.machine.planner.links[l];
     chunks += spec.depth * (static_cast<double>(spec.chunk) / rate_of(c.machine, static_cast<int>(l)) +
                             static_cast<double>(spec.latency) * 1e-9);
   }

@@ -25,11 +25,11 @@ struct Recorded {
 
 Recorded record(const RandomCase& c) {
   Recorded out;
-  runtime::append_text(out.text, c.machine.planner);
+  trace::append_text(out.text, c.machine.planner);
   Simulation simulation(c.machine, {c.programs}, c.options);
-  simulation.observer = [&](int, const policy::Event& event, const policy::Output& output) {
-    runtime::append_text(out.text, event);
-    runtime::append_text(out.text, output);
+  simulation.observer = [&](int, const planner::Event& event, const planner::Output& output) {
+    trace::append_text(out.text, event);
+    trace::append_text(out.text, output);
     ++out.events;
   };
   while (out.events <= kMostEvents && simulation.step()) {
@@ -71,7 +71,7 @@ TEST(Golden, EveryCommandIsAsItWasRecorded) {
   std::size_t programs = 0;
   for (std::size_t at = 0; at < text.size(); ++programs) {
     const std::size_t end = std::min(text.find(kBegin, at + 1), text.size());
-    auto replayed = runtime::replay(std::string_view(text).substr(at, end - at));
+    auto replayed = trace::replay(std::string_view(text).substr(at, end - at));
     ASSERT_TRUE(replayed) << "program " << programs << ": " << replayed.error().message;
     EXPECT_FALSE(replayed->difference) << "program " << programs << ", " << *replayed->difference;
     EXPECT_GT(replayed->commands, 0u) << "program " << programs;

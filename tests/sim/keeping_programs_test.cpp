@@ -14,7 +14,7 @@
 namespace ebb::sim {
 namespace {
 
-using policy::Medium;
+using planner::Medium;
 
 constexpr Bytes kGranule = 4096;
 constexpr Time kQuiet = 10'000'000'000;  // long enough for everything to become durable
@@ -22,7 +22,7 @@ constexpr Time kQuiet = 10'000'000'000;  // long enough for everything to become
 // The versions of a history once all are durable: the rule, implemented naively.
 class Model {
  public:
-  explicit Model(policy::Retention how) : how_(how) {}
+  explicit Model(planner::Retention how) : how_(how) {}
   bool contains(Version v) const { return held_.contains(v); }
   Version newest() const { return held_.empty() ? -1 : held_.rbegin()->first; }
   Version any(Random& random) const {
@@ -58,7 +58,7 @@ class Model {
     Bytes bytes = 0;
     std::uint64_t order = 0;
   };
-  policy::Retention how_;
+  planner::Retention how_;
   std::map<Version, One> held_;
   std::uint64_t writes_ = 0;
 };
@@ -77,11 +77,11 @@ Bytes padded(Bytes bytes) { return (bytes + kGranule - 1) / kGranule * kGranule;
 WindowCase make_window(std::uint64_t seed) {
   Random random(mixed(seed));
   WindowCase out;
-  policy::Machine m;
+  planner::Machine m;
   m.ephemeral = false;
   m.releases_later = seed % 2 == 0;
   m.retention = {random.between(1, 4), random.chance(0.5) ? 0 : random.between(2, 9)};
-  m.eviction = static_cast<policy::EvictionPolicy>(random.below(4));
+  m.eviction = static_cast<planner::EvictionPolicy>(random.below(4));
   const Bytes largest = kGranule * random.between(1, 16);
   const bool equal = random.chance(0.4);
   const std::size_t clients = random.chance(0.7) ? 1 : 2;
@@ -96,7 +96,7 @@ WindowCase make_window(std::uint64_t seed) {
     std::size_t checkpoints = 0;
     const auto quiet = [&] {
       p.ops.push_back(op::join());
-      p.ops.push_back(op::wait_all(policy::TierIndex{0}));  // the tier is set below
+      p.ops.push_back(op::wait_all(planner::TierIndex{0}));  // the tier is set below
       p.ops.push_back(op::sleep(kQuiet));
     };
     const auto write = [&](Version v) {
@@ -147,7 +147,7 @@ WindowCase make_window(std::uint64_t seed) {
         const Version v = static_cast<Version>(random.below(static_cast<std::uint64_t>(next)));
         if (!model.contains(v)) write(v);
       } else if (x < 98) {
-        p.ops.push_back(op::wait_all(policy::TierIndex{0}));
+        p.ops.push_back(op::wait_all(planner::TierIndex{0}));
       } else {
         quiet();
       }
@@ -165,15 +165,15 @@ WindowCase make_window(std::uint64_t seed) {
   for (Program& p : out.programs)
     for (Op& o : p.ops)
       if (o.kind == Op::Kind::wait) o.tier = random.chance(0.8) ? file : TierIndex{0};
-  policy::connect(m);
+  planner::connect(m);
   const Bytes chunk = kGranule * random.between(1, 8);
-  for (policy::LinkSpec& link : m.links) {
+  for (planner::LinkSpec& link : m.links) {
     link.bytes_per_s = static_cast<double>(random.between(1, 50) * 10'000'000);
     link.chunk = chunk;
     link.depth = static_cast<int>(random.between(1, 3));
   }
   m.ring_slot = chunk;
-  m.nodes[policy::kHost].staging = static_cast<int>(random.between(1, 6));
+  m.nodes[planner::kHost].staging = static_cast<int>(random.between(1, 6));
   out.machine = model_of(m);
   out.options.faults.seed = random.next();
   out.options.syncs.interval = random.chance(0.3) ? kQuiet / 10 : static_cast<Time>(random.below(100'000'000));
@@ -183,7 +183,7 @@ WindowCase make_window(std::uint64_t seed) {
   return out;
 }
 
-std::vector<Version> in_file(const policy::Planner& planner, HistoryId history) {
+std::vector<Version> in_file(const planner::Planner& planner, HistoryId history) {
   std::vector<Version> out;
   for (Version v = 0; v < 1000; ++v) {
     const auto found = planner.find(history, v);
@@ -200,18 +200,18 @@ void check_window(std::uint64_t seed) {
   std::vector<Call> refused;
   Simulation simulation(c.machine, {c.programs}, c.options);
   simulation.on_answer = [&](const Call& call) {
-    if (call.reason == policy::Reason::ok) return;
+    if (call.reason == planner::Reason::ok) return;
     // A wait or restore may name a version that retention has dropped by then.
-    const bool gone = call.reason == policy::Reason::unknown_version || call.reason == policy::Reason::dropped;
+    const bool gone = call.reason == planner::Reason::unknown_version || call.reason == planner::Reason::dropped;
     if (!(gone && (call.kind == Op::Kind::wait || call.kind == Op::Kind::restore))) refused.push_back(call);
   };
   Bytes unreleased = 0, left = 0, most = 0;  // on the disk beside what is used; what a killed process left, in all
   const auto file = static_cast<TierIndex>(c.machine.planner.tiers.size() - 1);
-  simulation.observer = [&](int, const policy::Event& event, const policy::Output& out) {
+  simulation.observer = [&](int, const planner::Event& event, const planner::Output& out) {
     if (!c.machine.planner.releases_later) return;
-    if (const auto* const now = std::get_if<policy::event::Unreleased>(&event.what)) unreleased = now->bytes;
-    if (const auto* const old = std::get_if<policy::event::Recovered>(&event.what)) left += padded(old->bytes);
-    for (const policy::Freed& freed : out.freed) unreleased += freed.tier == file ? freed.length : 0;
+    if (const auto* const now = std::get_if<planner::event::Unreleased>(&event.what)) unreleased = now->bytes;
+    if (const auto* const old = std::get_if<planner::event::Recovered>(&event.what)) left += padded(old->bytes);
+    for (const planner::Freed& freed : out.freed) unreleased += freed.tier == file ? freed.length : 0;
     most = std::max(most, simulation.planner().use(file).used + unreleased);
   };
   ASSERT_NO_THROW(while (simulation.step()){});
@@ -219,7 +219,7 @@ void check_window(std::uint64_t seed) {
   EXPECT_LE(most, std::max(c.most, left) + (c.programs.size() > 1 ? left : 0)) << "bytes on the disk";
   for (const Call& call : refused)
     ADD_FAILURE() << "version " << call.version << " of " << call.bytes << " bytes, kind "
-                  << static_cast<int>(call.kind) << ": " << policy::name_of(call.reason) << ", " << call.detail;
+                  << static_cast<int>(call.kind) << ": " << planner::name_of(call.reason) << ", " << call.detail;
   for (std::size_t h = 0; h < c.programs.size(); ++h)
     EXPECT_EQ(in_file(simulation.planner(), static_cast<HistoryId>(h)), c.kept[h]) << "history " << h;
 }
@@ -236,7 +236,7 @@ void check_short_window(std::uint64_t seed) {
   Simulation simulation(c.machine, {c.programs}, c.options);
   simulation.on_answer = [&](const Call& call) {
     if (call.kind != Op::Kind::checkpoint || first) return;
-    if (call.reason == policy::Reason::ok) {
+    if (call.reason == planner::Reason::ok) {
       ++checkpoints;
       return;
     }
@@ -245,8 +245,8 @@ void check_short_window(std::uint64_t seed) {
   ASSERT_NO_THROW(while (!first && simulation.step()){});
   ASSERT_TRUE(first);
   EXPECT_EQ(checkpoints, wanted);
-  if (first->reason == policy::Reason::too_large) return;  // no other tier can hold it
-  EXPECT_EQ(first->reason, policy::Reason::no_space);
+  if (first->reason == planner::Reason::too_large) return;  // no other tier can hold it
+  EXPECT_EQ(first->reason, planner::Reason::no_space);
   EXPECT_NE(first->detail.find(std::to_string(c.most) + " bytes are needed"), std::string::npos) << first->detail;
 }
 

@@ -16,7 +16,7 @@ constexpr std::uint64_t kGig = 1'000'000'000;  // one byte a nanosecond
 // Runs to the end; when each command ended.
 std::map<std::uint64_t, Time> ends(Network& network, Time now = 0) {
   std::map<std::uint64_t, Time> out;
-  while (network.next() != policy::kNever) {
+  while (network.next() != planner::kNever) {
     now = network.next();
     while (const auto done = network.advance(now)) out[done->id] = now;
   }
@@ -164,7 +164,7 @@ class Sharing {
       expect_fair();
       move_to(now_ + static_cast<Time>(random_.below(200'000)));
     }
-    while (n_.next() != policy::kNever) move_to(n_.next());
+    while (n_.next() != planner::kNever) move_to(n_.next());
     for (std::size_t l = 0; l < rate_.size(); ++l) {
       EXPECT_EQ(n_.queued(static_cast<int>(l)), 0u);
       // Each end is at a whole nanosecond: less than one too late, for as many commands as move at once.

@@ -15,22 +15,22 @@ namespace ebb::sim::testing {
 
 class PaceJudge {
  public:
-  explicit PaceJudge(const policy::Machine& machine) : machine_(machine) {
-    for (const policy::TierSpec& tier : machine.tiers) segments_.push_back({{0, padded(tier, tier.capacity)}});
+  explicit PaceJudge(const planner::Machine& machine) : machine_(machine) {
+    for (const planner::TierSpec& tier : machine.tiers) segments_.push_back({{0, padded(tier, tier.capacity)}});
   }
 
-  void given(const policy::Event& e, const policy::Output& out) {
-    if (const auto* lend = std::get_if<policy::event::Lend>(&e.what)) on(*lend);
-    if (const auto* limit = std::get_if<policy::event::Limit>(&e.what)) lenders_[limit->lender] = {limit->share};
-    if (const auto* recall = std::get_if<policy::event::Recall>(&e.what)) {
+  void given(const planner::Event& e, const planner::Output& out) {
+    if (const auto* lend = std::get_if<planner::event::Lend>(&e.what)) on(*lend);
+    if (const auto* limit = std::get_if<planner::event::Limit>(&e.what)) lenders_[limit->lender] = {limit->share};
+    if (const auto* recall = std::get_if<planner::event::Recall>(&e.what)) {
       Segment& segment = segments_[index(recall->tier)].at(recall->segment);
-      const policy::Bytes granule = machine_.tiers[index(recall->tier)].granule;
+      const planner::Bytes granule = machine_.tiers[index(recall->tier)].granule;
       segment.usable = recall->bytes / granule * granule;
-      segment.urgent |= recall->deadline != policy::kNever;
+      segment.urgent |= recall->deadline != planner::kNever;
     }
-    for (const policy::Returned& one : out.returned) segments_[index(one.tier)].at(one.segment).urgent = false;
-    for (const policy::Command& c : out.commands) {
-      const policy::PartyId read = limiting(c, c.from), written = limiting(c, c.to);
+    for (const planner::Returned& one : out.returned) segments_[index(one.tier)].at(one.segment).urgent = false;
+    for (const planner::Command& c : out.commands) {
+      const planner::PartyId read = limiting(c, c.from), written = limiting(c, c.to);
       count(e.now, c, read);
       if (written != read) count(e.now, c, written);
     }
@@ -40,23 +40,23 @@ class PaceJudge {
 
  private:
   struct Segment {
-    policy::Bytes first = 0, usable = 0;
-    policy::PartyId lender = 0;
+    planner::Bytes first = 0, usable = 0;
+    planner::PartyId lender = 0;
     bool urgent = false;  // what is beyond its end has to leave in time
   };
   struct Lender {
-    std::uint32_t share = policy::kWholeLink;
+    std::uint32_t share = planner::kWholeLink;
     double beyond = 0, longest = 0;  // what counts as more than the time, at the most; the longest copy
-    policy::Time last = 0;
+    planner::Time last = 0;
   };
 
-  static std::size_t index(policy::TierIndex tier) { return static_cast<std::size_t>(tier); }
-  static policy::Bytes padded(const policy::TierSpec& tier, policy::Bytes bytes) {
+  static std::size_t index(planner::TierIndex tier) { return static_cast<std::size_t>(tier); }
+  static planner::Bytes padded(const planner::TierSpec& tier, planner::Bytes bytes) {
     return (bytes + tier.granule - 1) / tier.granule * tier.granule;
   }
 
-  void on(const policy::event::Lend& lend) {
-    const policy::TierSpec& tier = machine_.tiers[index(lend.tier)];
+  void on(const planner::event::Lend& lend) {
+    const planner::TierSpec& tier = machine_.tiers[index(lend.tier)];
     auto& segments = segments_[index(lend.tier)];
     if (lend.segment == segments.size()) {
       segments.push_back({.first = ends_[lend.tier] + padded(tier, tier.capacity)});
@@ -67,21 +67,21 @@ class PaceJudge {
   }
 
   // Whose share applies to a copy to or from there; 0: no one's.
-  policy::PartyId limiting(const policy::Command& c, const policy::Place& place) {
-    if (place.at.kind != policy::Endpoint::tier) return 0;
-    const policy::TierSpec& tier = machine_.tiers[index(place.at.index)];
-    if (tier.medium == policy::Medium::file) return 0;
+  planner::PartyId limiting(const planner::Command& c, const planner::Place& place) {
+    if (place.at.kind != planner::Endpoint::tier) return 0;
+    const planner::TierSpec& tier = machine_.tiers[index(place.at.index)];
+    if (tier.medium == planner::Medium::file) return 0;
     const auto& segments = segments_[index(place.at.index)];
     const Segment& segment = *std::prev(std::ranges::upper_bound(segments, place.offset, {}, &Segment::first));
-    const policy::Bytes end = place.offset - c.offset + padded(tier, c.total);
+    const planner::Bytes end = place.offset - c.offset + padded(tier, c.total);
     if (segment.urgent && end > segment.first + segment.usable) return 0;
     return segment.lender;
   }
 
-  void count(policy::Time now, const policy::Command& c, policy::PartyId of) {
+  void count(planner::Time now, const planner::Command& c, planner::PartyId of) {
     Lender& lender = lenders_[of];
-    if (of == 0 || lender.share >= policy::kWholeLink) return;
-    const double cost = static_cast<double>(c.length) * 1e9 * policy::kWholeLink /
+    if (of == 0 || lender.share >= planner::kWholeLink) return;
+    const double cost = static_cast<double>(c.length) * 1e9 * planner::kWholeLink /
                         (machine_.links[static_cast<std::size_t>(c.link)].bytes_per_s * lender.share);
     lender.beyond = std::max(0.0, lender.beyond - static_cast<double>(now - lender.last)) + cost;
     lender.last = now;
@@ -92,10 +92,10 @@ class PaceJudge {
                              std::to_string(lender.beyond / lender.longest) + " copies more than its time has");
   }
 
-  const policy::Machine& machine_;
-  std::vector<std::vector<Segment>> segments_;       // of each tier
-  std::map<policy::TierIndex, policy::Bytes> ends_;  // of the segments lent to it
-  std::map<policy::PartyId, Lender> lenders_;
+  const planner::Machine& machine_;
+  std::vector<std::vector<Segment>> segments_;         // of each tier
+  std::map<planner::TierIndex, planner::Bytes> ends_;  // of the segments lent to it
+  std::map<planner::PartyId, Lender> lenders_;
   std::uint64_t counted_ = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace ebb::sim {
 namespace {
 
-using policy::Medium;
+using planner::Medium;
 
 constexpr Bytes kMiB = 1 << 20;
 
@@ -18,7 +18,7 @@ constexpr Bytes kMiB = 1 << 20;
 void provision(MachineModel& machine, std::uint64_t seed) {
   Random random(mixed(seed));
   for (std::size_t t = 0; t < machine.planner.tiers.size(); ++t) {
-    const policy::TierSpec& tier = machine.planner.tiers[t];
+    const planner::TierSpec& tier = machine.planner.tiers[t];
     if (tier.medium == Medium::file) continue;
     ProvisionModel model;
     model.tier = static_cast<TierIndex>(t);
@@ -28,7 +28,7 @@ void provision(MachineModel& machine, std::uint64_t seed) {
     model.spec.touchers = static_cast<int>(random.between(1, 6));
     model.spec.piece = std::max<Bytes>(tier.capacity / random.between(1, 40), 1);
     model.spec.largest_piece = model.spec.piece * random.between(1, 8);
-    model.spec.lead = random.chance(0.2) ? policy::kAllAhead : random.below(tier.capacity);
+    model.spec.lead = random.chance(0.2) ? planner::kAllAhead : random.below(tier.capacity);
     model.spec.pin_deadline = random.chance(0.5) ? 100'000'000 : static_cast<Time>(random.between(1, 1'000'000));
     machine.provisioned.push_back(model);
   }
@@ -78,7 +78,7 @@ TEST(ProvisionedPrograms, AreNeverFasterThanWithAllMemoryThere) {
     const Result at_once = run(m, {program}, options);
     provision(m, seed);
     const Result result = run(m, {program}, options);
-    for (const Call& c : result.calls) ASSERT_EQ(c.reason, policy::Reason::ok) << c.detail;
+    for (const Call& c : result.calls) ASSERT_EQ(c.reason, planner::Reason::ok) << c.detail;
     if (holds) {
       EXPECT_GE(result.makespan, at_once.makespan) << "seed " << seed;
     }

@@ -6,11 +6,11 @@
 namespace ebb::sim::testing {
 namespace {
 
-using policy::Medium;
-using policy::NodeIndex;
+using planner::Medium;
+using planner::NodeIndex;
 
 MachineModel random_machine(Random& random, bool exact, bool peers) {
-  policy::Machine planner;
+  planner::Machine planner;
   const Bytes granule = random.chance(0.5) ? 256 : 4096;
   const Bytes chunk = granule * random.between(1, 16);
   auto tier = [&](const char* name, Medium medium, Bytes most) {
@@ -24,8 +24,8 @@ MachineModel random_machine(Random& random, bool exact, bool peers) {
   if (kinds & 4) tier("local", Medium::file, 1024);
   if (kinds & 8) tier("shared", Medium::file, 4096);
   if (planner.tiers.empty()) tier("host", Medium::host, 128);
-  policy::connect(planner);
-  for (policy::LinkSpec& link : planner.links) {
+  planner::connect(planner);
+  for (planner::LinkSpec& link : planner.links) {
     link.bytes_per_s = static_cast<double>(random.between(1, 50) * 10'000'000);
     link.chunk = chunk;
     link.depth = static_cast<int>(random.between(1, 3));
@@ -33,8 +33,8 @@ MachineModel random_machine(Random& random, bool exact, bool peers) {
     if (random.chance(0.3)) link.resources.clear();
   }
   planner.ring_slot = chunk;
-  planner.nodes[policy::kHost].staging = static_cast<int>(random.between(1, 6));
-  planner.eviction = static_cast<policy::EvictionPolicy>(random.below(4));
+  planner.nodes[planner::kHost].staging = static_cast<int>(random.between(1, 6));
+  planner.eviction = static_cast<planner::EvictionPolicy>(random.below(4));
   planner.ephemeral = random.chance(0.85);  // and more of them, drawn apart
   planner.manual_prefetch = random.chance(0.2);
   MachineModel out = model_of(planner);
@@ -51,13 +51,13 @@ constexpr Bytes kHoldsARing = 64;  // slots, of which a sixteenth is two for eac
 
 // In two runs of three a staging ring is made in a peer's memory if that holds one, and chunks, which are small then,
 // pass it on their way to the host and back.
-void draw_relay(policy::Machine& machine, std::uint64_t seed) {
+void draw_relay(planner::Machine& machine, std::uint64_t seed) {
   Random apart(seed + 7);
-  const policy::TierSpec& peer = *std::ranges::find(machine.tiers, "peer", &policy::TierSpec::name);
+  const planner::TierSpec& peer = *std::ranges::find(machine.tiers, "peer", &planner::TierSpec::name);
   const int slots = static_cast<int>(apart.below(3) * apart.between(2, 4));
   machine.nodes[static_cast<std::size_t>(peer.node)].staging = slots;
   if (slots == 0) return;
-  for (policy::LinkSpec& link : machine.links)
+  for (planner::LinkSpec& link : machine.links)
     if (link.resources.empty()) link.chunk = peer.granule;
 }
 
@@ -66,7 +66,7 @@ class ProgramMaker {
   ProgramMaker(Random& random, const MachineModel& machine, bool faulty)
       : random_(random), machine_(machine), faulty_(faulty) {
     Bytes largest = 0, all = 0;
-    for (const policy::TierSpec& t : machine.planner.tiers) {
+    for (const planner::TierSpec& t : machine.planner.tiers) {
       largest = std::max(largest, t.capacity);
       all += t.capacity;
     }
@@ -246,18 +246,18 @@ void draw_segments(RandomCase& out, std::uint64_t seed, bool always) {
     const std::size_t which = at_once ? 1 : random.below(memory.size());  // the peers
     const TierIndex tier = memory[which];
     std::vector<Bytes>& segments = lent[which];
-    const auto segment = static_cast<policy::SegmentId>(random.below(segments.size()));
+    const auto segment = static_cast<planner::SegmentId>(random.below(segments.size()));
     Op op = op::lose(tier, segment);
     const bool none = segments.size() == 1 && segments.front() == 0;
     if (none || (random.chance(0.4) && segments.size() < 5)) {
       segments.push_back(random.between(1, 2 * std::max(segments.front(), tiers.front().capacity)));
       // With a ring, and smaller than many checkpoints.
       if (at_once) segments.back() = kHoldsARing * tiers.front().granule + random.below(2 * tiers.front().granule);
-      op = op::lend(tier, static_cast<policy::SegmentId>(segments.size() - 1), segments.back());
+      op = op::lend(tier, static_cast<planner::SegmentId>(segments.size() - 1), segments.back());
     } else if (random.chance(0.3)) {
       op = op::lend(tier, segment, segments[segment]);  // again, if any of it was recalled
     } else if (random.chance(0.7)) {
-      const Time deadline = random.chance(0.4) ? policy::kNever : static_cast<Time>(random.below(200'000'000));
+      const Time deadline = random.chance(0.4) ? planner::kNever : static_cast<Time>(random.below(200'000'000));
       op = op::recall(tier, segment, random.chance(0.6) ? 0 : random.below(segments[segment] + 1), deadline);
     }
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at++), op);
@@ -272,16 +272,16 @@ void draw_limits(RandomCase& out, std::uint64_t seed) {
   for (Program& p : out.programs)
     for (Op& o : p.ops)
       if (o.kind == Op::Kind::lend) {
-        o.lender = static_cast<policy::PartyId>(random.between(1, lenders));
+        o.lender = static_cast<planner::PartyId>(random.between(1, lenders));
         o.relays = random.chance(0.9);
       }
   std::vector<Op>& ops = out.programs[random.below(out.programs.size())].ops;
   for (std::uint64_t n = random.below(6); n-- > 0;) {
     const auto share =
-        static_cast<std::uint32_t>(random.chance(0.2) ? policy::kWholeLink : random.between(50'000, 900'000));
+        static_cast<std::uint32_t>(random.chance(0.2) ? planner::kWholeLink : random.between(50'000, 900'000));
     const std::size_t at = random.chance(0.7) ? 0 : random.below(ops.size() + 1);
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at),
-               op::limit(static_cast<policy::PartyId>(random.between(1, lenders)), share));
+               op::limit(static_cast<planner::PartyId>(random.between(1, lenders)), share));
   }
 }
 
@@ -306,10 +306,10 @@ void draw_order(RandomCase& out, std::uint64_t seed) {
 // well.
 void draw_keeping(RandomCase& out, std::uint64_t seed) {
   Random random(seed ^ 0x6ee9);
-  policy::Machine& m = out.machine.planner;
+  planner::Machine& m = out.machine.planner;
   if (random.chance(0.45)) m.ephemeral = false;
   if (m.ephemeral || m.tiers.back().medium != Medium::file) return;
-  policy::TierSpec& file = m.tiers.back();
+  planner::TierSpec& file = m.tiers.back();
   if (random.chance(0.3)) file.capacity = std::max(file.granule, file.capacity / 8 / file.granule * file.granule);
   for (Program& p : out.programs) {
     const auto insert = [&](std::size_t at, Op o) {
@@ -327,7 +327,7 @@ void draw_keeping(RandomCase& out, std::uint64_t seed) {
 // Stores with retention, with files that hold little more than the retained versions; also drawn separately.
 void draw_retention(RandomCase& out, std::uint64_t seed) {
   Random random(seed ^ 0x4e7a);
-  policy::Machine& m = out.machine.planner;
+  planner::Machine& m = out.machine.planner;
   if (m.ephemeral || m.tiers.back().medium != Medium::file || random.chance(0.5)) return;
   m.retention = {random.between(1, 4), random.chance(0.5) ? 0 : random.between(2, 9)};
   out.options.syncs.interval = static_cast<Time>(random.below(5'000'000));
@@ -400,10 +400,10 @@ RandomCase random_case(std::uint64_t seed, bool peers) {
 
 std::string describe(const RandomCase& c) {
   std::string out;
-  for (const policy::TierSpec& t : c.machine.planner.tiers)
+  for (const planner::TierSpec& t : c.machine.planner.tiers)
     out += t.name + " " + std::to_string(t.capacity) + " (granule " + std::to_string(t.granule) + "), ";
   out += "chunk " + std::to_string(c.machine.planner.links.front().chunk) + ", ring " +
-         std::to_string(c.machine.planner.nodes[policy::kHost].staging) + ", eviction " +
+         std::to_string(c.machine.planner.nodes[planner::kHost].staging) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
          (c.machine.planner.retention.keep_last ? ", retention" : "") + (c.faulty ? ", faults" : "") +

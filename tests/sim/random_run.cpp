@@ -12,8 +12,8 @@
 namespace ebb::sim::testing {
 namespace {
 
-using policy::Event;
-using policy::Reason;
+using planner::Event;
+using planner::Reason;
 
 // What is known for certain of a version, from the calls and their answers alone.
 struct Fate {
@@ -22,22 +22,22 @@ struct Fate {
   bool ever = false;      // a write of it was begun
   bool dropping = false;  // it was dropped at some time
   Bytes bytes = 0;
-  policy::RequestId reservation = 0;  // the newest
+  planner::RequestId reservation = 0;  // the newest
 };
 
 class Judge {
  public:
   Judge(const RandomCase& c) : case_(c), tiers_(c.machine.planner.tiers) {}
 
-  void before(const Event& e, const policy::Planner& planner) {
-    using namespace policy::event;
+  void before(const Event& e, const planner::Planner& planner) {
+    using namespace planner::event;
     spared_.clear();
     if (const auto* lost = std::get_if<Lost>(&e.what))
       for (const auto& [id, name] : names_) {
         const auto found = planner.find(name.first, name.second);
         if (!found || key(*found) != id) continue;
         const TierIndex fastest = planner.fastest_complete(*found), lowest = planner.lowest_complete(*found);
-        if (fastest != policy::kNoTier && (fastest != lost->tier || lowest != lost->tier)) spared_.insert(id);
+        if (fastest != planner::kNoTier && (fastest != lost->tier || lowest != lost->tier)) spared_.insert(id);
       }
     const bool ephemeral = case_.machine.planner.ephemeral;
     const HistoryId h = e.client;
@@ -110,14 +110,14 @@ class Judge {
   }
 
   // The planner's answer to an event: lost versions, and versions that it releases in the file of a persistent store.
-  void given(const Event& e, const policy::Planner& planner, const policy::Output& out) {
-    const auto* const recovered = std::get_if<policy::event::Recovered>(&e.what);
+  void given(const Event& e, const planner::Planner& planner, const planner::Output& out) {
+    const auto* const recovered = std::get_if<planner::event::Recovered>(&e.what);
     if (recovered) names_[key(*planner.find(e.client, recovered->version))] = {e.client, recovered->version};
-    for (const policy::Answer& a : out.answers)
+    for (const planner::Answer& a : out.answers)
       if (const auto it = open_.find(a.request);
           it != open_.end() && a.reason == Reason::ok && a.checkpoint.generation > 0)
         names_[key(a.checkpoint)] = {it->second.history, it->second.version};
-    for (const policy::Failure& f : out.failures) {
+    for (const planner::Failure& f : out.failures) {
       const auto it = names_.find(key(f.checkpoint));
       if (f.lost && spared_.contains(key(f.checkpoint)))
         throw std::logic_error("lost with a segment, though another tier has all of it");
@@ -128,11 +128,11 @@ class Judge {
       else
         late_.insert(it->second);
     }
-    if (case_.machine.planner.ephemeral || tiers_.back().medium != policy::Medium::file) return;
-    for (const policy::Retired& one : out.retired) retired(one);
+    if (case_.machine.planner.ephemeral || tiers_.back().medium != planner::Medium::file) return;
+    for (const planner::Retired& one : out.retired) retired(one);
     const auto last = static_cast<TierIndex>(tiers_.size() - 1);
-    for (const policy::Command& c : out.commands) commands_[c.id] = c.checkpoint;
-    for (const policy::Freed& f : out.freed) {
+    for (const planner::Command& c : out.commands) commands_[c.id] = c.checkpoint;
+    for (const planner::Freed& f : out.freed) {
       if (f.tier != last) continue;
       const bool was_safe = safe_.erase(key(f.checkpoint)) > 0;
       const auto it = names_.find(key(f.checkpoint));
@@ -145,17 +145,17 @@ class Judge {
         throw std::logic_error("version " + std::to_string(it->second.second) + " left the file it was safe in");
     }
     if (recovered) safe_.insert(key(*planner.find(e.client, recovered->version)));
-    const auto* const finished = std::get_if<policy::event::Finished>(&e.what);
+    const auto* const finished = std::get_if<planner::event::Finished>(&e.what);
     if (finished == nullptr) return;
-    const policy::CheckpointRef moved = commands_.at(finished->command);
+    const planner::CheckpointRef moved = commands_.at(finished->command);
     if (const auto it = names_.find(key(moved)); it != names_.end())
       if (planner.find(it->second.first, it->second.second) == moved && planner.lowest_complete(moved) == last)
         safe_.insert(key(moved));
   }
 
   // At the end, when no transfer is in flight.
-  void at_rest(const policy::Planner& planner) const {
-    if (case_.machine.planner.ephemeral || tiers_.back().medium != policy::Medium::file) return;
+  void at_rest(const planner::Planner& planner) const {
+    if (case_.machine.planner.ephemeral || tiers_.back().medium != planner::Medium::file) return;
     const auto last = static_cast<TierIndex>(tiers_.size() - 1);
     for (const auto& [name, f] : fates_) {
       if (!f.written || f.touched) continue;
@@ -163,7 +163,7 @@ class Judge {
       const auto found = planner.find(name.first, name.second);
       if (!found) throw std::logic_error(what + " is gone, but was not dropped");
       if (planner.lowest_complete(*found) == last || late_.contains(name) || case_.faulty) continue;
-      if (tiers_.size() > 1 && tiers_[tiers_.size() - 2].medium == policy::Medium::file) continue;
+      if (tiers_.size() > 1 && tiers_[tiers_.size() - 2].medium == planner::Medium::file) continue;
       if (planner.use(last).largest_gap >= padded(tiers_.size() - 1, planner.bytes_of(*found)))
         throw std::logic_error(what + " has not come to the file, which has room for it");
     }
@@ -173,7 +173,7 @@ class Judge {
 
  private:
   // A tier has room for a replica if its largest segment does.
-  void has(TierIndex tier, policy::SegmentId segment, Bytes bytes) {
+  void has(TierIndex tier, planner::SegmentId segment, Bytes bytes) {
     std::vector<Bytes>& segments = segments_[tier];
     if (segments.empty()) segments.push_back(tiers_[static_cast<std::size_t>(tier)].capacity);
     segments.resize(std::max<std::size_t>(segments.size(), segment + 1u));
@@ -182,9 +182,9 @@ class Judge {
   }
 
   Fate& fate(HistoryId h, Version v) { return fates_[{h, v}]; }
-  Fate& of(policy::RequestId call) { return fates_[called_.at(call)]; }
+  Fate& of(planner::RequestId call) { return fates_[called_.at(call)]; }
 
-  void begun(policy::RequestId call, HistoryId h, Version v) {
+  void begun(planner::RequestId call, HistoryId h, Version v) {
     Call open;
     open.request = call;
     open.history = h;
@@ -192,7 +192,7 @@ class Judge {
     open_[call] = open;
     called_[call] = {h, v};
   }
-  void write(HistoryId h, policy::RequestId call, Version v, Bytes bytes, Time timeout) {
+  void write(HistoryId h, planner::RequestId call, Version v, Bytes bytes, Time timeout) {
     read(h, call, v);
     Fate& f = fate(h, v);
     f.ever = true;
@@ -200,15 +200,15 @@ class Judge {
     f.bytes = std::max(f.bytes, bytes);
     timeouts_[call] = timeout;
   }
-  void read(HistoryId h, policy::RequestId call, Version v) {
+  void read(HistoryId h, planner::RequestId call, Version v) {
     const Fate& f = fate(h, v);
     certain_[call] = f.written && !f.touched;
     begun(call, h, v);
   }
 
   // Only durable versions are dropped, after newer durable ones.
-  void retired(const policy::Retired& one) {
-    const policy::Retention& how = case_.machine.planner.retention;
+  void retired(const planner::Retired& one) {
+    const planner::Retention& how = case_.machine.planner.retention;
     std::set<Version>& durable = durable_[one.history];
     const auto newer = static_cast<std::uint64_t>(std::distance(durable.upper_bound(one.version), durable.end()));
     const bool multiple = how.keep_every && one.version % static_cast<Version>(how.keep_every) == 0;
@@ -223,7 +223,7 @@ class Judge {
   [[noreturn]] void wrong(const Call& c, const std::string& what) const {
     throw std::logic_error("call " + std::to_string(c.request) + " (kind " + std::to_string(static_cast<int>(c.kind)) +
                            ", history " + std::to_string(c.history) + ", version " + std::to_string(c.version) + ", " +
-                           std::to_string(c.bytes) + " bytes, answered " + policy::name_of(c.reason) + " at " +
+                           std::to_string(c.bytes) + " bytes, answered " + planner::name_of(c.reason) + " at " +
                            std::to_string(c.ended) + ": " + c.detail + "): " + what);
   }
 
@@ -236,7 +236,7 @@ class Judge {
   // Only memory can be lent.
   bool no_memory_tier(const Call& c) const {
     return c.reason == Reason::no_such_tier && (c.kind == Op::Kind::reserve || c.kind == Op::Kind::borrow) &&
-           tiers_[0].medium == policy::Medium::file;
+           tiers_[0].medium == planner::Medium::file;
   }
 
   bool dropped_in(const Call& c) {
@@ -316,25 +316,25 @@ class Judge {
     const Bytes need = padded(t, c.bytes), capacity = tiers_[t].capacity;
     if (capacity < live) return false;
     const Bytes free = capacity - live;
-    return tiers_[t].medium == policy::Medium::file ? need <= free : need + tiers_[t].granule <= free / (count + 1);
+    return tiers_[t].medium == planner::Medium::file ? need <= free : need + tiers_[t].granule <= free / (count + 1);
   }
 
-  static std::uint64_t key(policy::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
+  static std::uint64_t key(planner::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
 
   const RandomCase& case_;
   std::map<std::uint64_t, std::pair<HistoryId, Version>> names_;
-  std::map<policy::CommandId, policy::CheckpointRef> commands_;
+  std::map<planner::CommandId, planner::CheckpointRef> commands_;
   std::set<std::uint64_t> spared_;                // by a loss of memory: another tier has all of it
   std::set<std::uint64_t> safe_;                  // complete in the last tier's file
   std::set<std::pair<HistoryId, Version>> late_;  // a flush of it failed
-  std::vector<policy::TierSpec> tiers_;           // with the capacity that is left
+  std::vector<planner::TierSpec> tiers_;          // with the capacity that is left
   std::map<TierIndex, std::vector<Bytes>> segments_;
   std::map<std::pair<HistoryId, Version>, Fate> fates_;
   std::map<HistoryId, std::set<Version>> durable_;
-  std::map<policy::RequestId, bool> certain_, cancelled_;
-  std::map<policy::RequestId, Time> timeouts_;
-  std::map<policy::RequestId, Call> open_;
-  std::map<policy::RequestId, std::pair<HistoryId, Version>> called_;  // also of calls that have ended
+  std::map<planner::RequestId, bool> certain_, cancelled_;
+  std::map<planner::RequestId, Time> timeouts_;
+  std::map<planner::RequestId, Call> open_;
+  std::map<planner::RequestId, std::pair<HistoryId, Version>> called_;  // also of calls that have ended
 };
 
 }  // namespace
@@ -349,10 +349,10 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   Simulation simulation(c.machine, std::move(programs), c.options);
   std::vector<Judge> judges(ranks, Judge(c));
   std::vector<PaceJudge> paces(ranks, PaceJudge(c.machine.planner));
-  simulation.feed = [&](policy::Planner& planner, const Event& e, policy::Output& out) {
+  simulation.feed = [&](planner::Planner& planner, const Event& e, planner::Output& out) {
     if (trace) {
       std::string line;
-      runtime::append_text(line, e);
+      trace::append_text(line, e);
       std::printf("%s", line.c_str());
       std::fflush(stdout);
     }
@@ -373,7 +373,7 @@ Outcome run_checked(const RandomCase& c, bool trace) {
         std::printf("    freed tier %d slot %u.%u @%lu+%lu\n", f.tier, f.checkpoint.slot, f.checkpoint.generation,
                     f.offset, f.length);
       for (const auto& a : out.answers)
-        std::printf("    answer %lu %s %s\n", a.request, policy::name_of(a.reason), a.detail.c_str());
+        std::printf("    answer %lu %s %s\n", a.request, planner::name_of(a.reason), a.detail.c_str());
     }
   };
   Outcome out;

@@ -37,9 +37,9 @@ TEST(Simulation, RefusalsComeByName) {
   const Result r =
       run(m, {{.ops = {op::checkpoint(1, 4 * kMiB), op::checkpoint(1, 4 * kMiB), op::checkpoint(2, 9 * kMiB),
                        op::checkpoint(3, 8 * kMiB), op::restore(9), op::restore(1), op::restore(1)}}});
-  std::vector<policy::Reason> reasons;
+  std::vector<planner::Reason> reasons;
   for (const Call& c : r.calls) reasons.push_back(c.reason);
-  using enum policy::Reason;
+  using enum planner::Reason;
   EXPECT_EQ(reasons, (std::vector{ok, version_exists, too_large, no_space, unknown_version, ok, consumed}));
 }
 
@@ -47,15 +47,15 @@ TEST(Simulation, RefusalsComeByName) {
 // (docs/design/peers.md).
 MachineModel with_idle_peer(Bytes chunk) {
   constexpr std::uint64_t kPcie = 50'000'000'000;
-  policy::Machine planner;
-  planner.tiers.push_back({.name = "device", .medium = policy::Medium::device, .capacity = 1024 * kMiB});
-  planner.tiers.push_back({.name = "peer", .medium = policy::Medium::device});
-  planner.tiers.push_back({.name = "host", .medium = policy::Medium::host, .capacity = 16384 * kMiB});
-  policy::connect(planner);
+  planner::Machine planner;
+  planner.tiers.push_back({.name = "device", .medium = planner::Medium::device, .capacity = 1024 * kMiB});
+  planner.tiers.push_back({.name = "peer", .medium = planner::Medium::device});
+  planner.tiers.push_back({.name = "host", .medium = planner::Medium::host, .capacity = 16384 * kMiB});
+  planner::connect(planner);
   planner.nodes[static_cast<std::size_t>(planner.tiers[1].node)].staging = 4;
-  for (policy::LinkSpec& link : planner.links) {
+  for (planner::LinkSpec& link : planner.links) {
     link.chunk = chunk;
-    const bool host = link.from == policy::kHost || link.to == policy::kHost;
+    const bool host = link.from == planner::kHost || link.to == planner::kHost;
     link.bytes_per_s = host ? kPcie : 8.0 * kPcie;
   }
   MachineModel out = model_of(planner);
@@ -100,7 +100,7 @@ TEST(Simulation, AnIdlePeersLinkCarriesAsMuchAsTheOwn) {
     for (const Version v : order) program.ops.push_back(op::restore(v));
     const Result r = run(with_idle_peer(chunk), {program}, kVerified);
     const Call &written = r.calls.at(kCheckpoints), &read = r.calls.back();
-    for (const Call& call : r.calls) EXPECT_EQ(call.reason, policy::Reason::ok);
+    for (const Call& call : r.calls) EXPECT_EQ(call.reason, planner::Reason::ok);
     EXPECT_EQ(r.ranks[0].counters.relayed > 0, relays);
     return std::pair{seconds(written.ended), seconds(read.ended - written.ended)};
   };
@@ -114,10 +114,10 @@ TEST(Simulation, AnIdlePeersLinkCarriesAsMuchAsTheOwn) {
 }
 
 // Feeds the events of `steps` to a new planner; the first step (from 0) whose commands differ, or -1.
-std::ptrdiff_t first_difference(const policy::Machine& machine, const std::vector<Step>& steps) {
-  policy::Planner planner(machine);
-  policy::Output out;
-  auto same = [](const policy::Command& a, const policy::Command& b) {
+std::ptrdiff_t first_difference(const planner::Machine& machine, const std::vector<Step>& steps) {
+  planner::Planner planner(machine);
+  planner::Output out;
+  auto same = [](const planner::Command& a, const planner::Command& b) {
     return a.id == b.id && a.link == b.link && a.checkpoint == b.checkpoint && a.request == b.request &&
            a.offset == b.offset && a.length == b.length && a.total == b.total && a.from.at == b.from.at &&
            a.from.offset == b.from.offset && a.to.at == b.to.at && a.to.offset == b.to.offset;
@@ -151,7 +151,7 @@ TEST(Simulation, AReplayNoticesAnotherMachine) {
   const MachineModel m = make_machine(8 * kMiB, 8 * kMiB, 0);
   Shot shot = Shot::equal(4, 4 * kMiB);
   const Result r = run(m, {program_of(shot, 1)}, kRecorded);
-  policy::Machine other = m.planner;
+  planner::Machine other = m.planner;
   other.tiers[0].capacity = 4 * kMiB;
   EXPECT_GE(first_difference(other, r.ranks[0].steps), 0);
 }
@@ -193,7 +193,7 @@ TEST(Simulation, WhatIsFlushedAheadOfNeedIsNotReadAgain) {
                                  .device_host = 55'000'000'000,
                                  .file_write = 5'000'000'000,
                                  .file_read = 2'500'000'000},
-                                policy::EvictionPolicy::score, true);
+                                planner::EvictionPolicy::score, true);
   for (const Shot::Order order : {Shot::Order::reverse, Shot::Order::sequential, Shot::Order::irregular})
     for (const bool wait : {false, true}) {
       Shot shot = Shot::equal(384, 8 * kMiB);
@@ -217,8 +217,8 @@ TEST(Simulation, WhatEndsInBurstsLooksNoFasterThanItIs) {
                                  .device_host = 55'000'000'000,
                                  .file_write = 3'600'000'000,
                                  .file_read = 2'700'000'000},
-                                policy::EvictionPolicy::score, true);
-  for (policy::LinkSpec& link : m.planner.links)
+                                planner::EvictionPolicy::score, true);
+  for (planner::LinkSpec& link : m.planner.links)
     if (!link.resources.empty()) link.depth = 8, link.window = 16'000'000;
   for (const char* name : {"host>local", "local>host"}) m.link(name).shared = true;
   for (const Shot::Order order : {Shot::Order::reverse, Shot::Order::sequential, Shot::Order::irregular})
@@ -228,8 +228,8 @@ TEST(Simulation, WhatEndsInBurstsLooksNoFasterThanItIs) {
       shot.wait = wait;
       Simulation simulation(m, {{program_of(shot, 2)}});
       Time told = 0;
-      simulation.feed = [&](policy::Planner& planner, const policy::Event& event, policy::Output& out) {
-        policy::Event late = event;
+      simulation.feed = [&](planner::Planner& planner, const planner::Event& event, planner::Output& out) {
+        planner::Event late = event;
         late.now = told = std::max(told + 1'000, event.now);
         planner.on(late, out);
       };
@@ -243,7 +243,7 @@ TEST(Simulation, WhatEndsInBurstsLooksNoFasterThanItIs) {
       EXPECT_LE(read, 104 * 128 * kMiB) << static_cast<int>(order) << wait;
       for (const char* name : {"host>local", "local>host"}) {
         const double real = static_cast<double>(m.link(name).bytes_per_s);
-        const int link = policy::find_link(m.planner.links, name);
+        const int link = planner::find_link(m.planner.links, name);
         EXPECT_LT(simulation.planner().use(link).estimate_bytes_per_s, 2 * real) << name;
         EXPECT_GT(simulation.planner().use(link).estimate_bytes_per_s, real / 2) << name;
       }
@@ -268,7 +268,7 @@ TEST(Simulation, NoRunIsBelowTheStrictBound) {
     shot.seed = seed;
     const Program program = program_of(shot, static_cast<TierIndex>(m.planner.tiers.size() - 1));
     const Result r = run(m, {program}, kVerified);
-    for (const Call& c : r.calls) ASSERT_EQ(c.reason, policy::Reason::ok) << c.detail;
+    for (const Call& c : r.calls) ASSERT_EQ(c.reason, planner::Reason::ok) << c.detail;
     EXPECT_GE(seconds(r.blocked()), bound(bound_machine(m, true), program).overlapped_s - 1e-6) << "seed " << seed;
   }
 }

@@ -42,14 +42,14 @@ ZoneProgram dirty_zones(std::uint32_t zones, std::vector<ZoneWrite> after = {}) 
 }
 
 TEST(ZoneTable, takes_one_or_two_bits_a_zone) {
-  const ZoneTable table(static_cast<policy::ZoneIndex>((Bytes{32} << 30) / kZoneBlock), 32, 2048);
+  const ZoneTable table(static_cast<planner::ZoneIndex>((Bytes{32} << 30) / kZoneBlock), 32, 2048);
   EXPECT_EQ(table.bytes(1), 65'536);
   EXPECT_EQ(table.bytes(2), 131'072);
 }
 
 TEST(ZoneTable, reads_a_sector_for_256_zones_of_a_channel_in_one_plane) {
   ZoneTable table(1024, 2, 64);  // two sectors in a plane of each channel, and room for two sectors of both planes
-  for (policy::ZoneIndex zone = 0; zone < 512; zone += 2) EXPECT_FALSE(table.check_owed(zone));
+  for (planner::ZoneIndex zone = 0; zone < 512; zone += 2) EXPECT_FALSE(table.check_owed(zone));
   EXPECT_EQ(table.traffic().misses, 1);
   EXPECT_EQ(table.traffic().hits, 255);
   EXPECT_TRUE(table.mark_written(0));
@@ -84,7 +84,7 @@ TEST(ZoneMachine, lets_writes_go_on_that_touch_nothing_owed) {
     const ZoneRun found = run(ZoneHardware{}, mode, dirty_zones(8000, others));
     EXPECT_EQ(found.lost, 0) << mode;
     EXPECT_EQ(found.stalls, 0) << mode;
-    EXPECT_EQ(found.first_stall, policy::kNever) << mode;
+    EXPECT_EQ(found.first_stall, planner::kNever) << mode;
     EXPECT_EQ(found.written, 8000 * (std::string(mode).find("FG") == std::string::npos ? kZoneBlock : kZonePage))
         << mode;
   }

@@ -7,10 +7,10 @@ namespace ebb::snapshots {
 namespace {
 
 using namespace testing_support;
-using platform::WatchForm;
-using platform::testing::as_nobody;
-using platform::testing::in_child;
-using platform::testing::read_into;
+using os::WatchForm;
+using os::testing::as_nobody;
+using os::testing::in_child;
+using os::testing::read_into;
 
 constexpr int kSkipped = 100;
 
@@ -35,14 +35,14 @@ int take_snapshots(Track track, bool reads_fail) {
 
 TEST(AnotherUser, MayReadIntoProtectedMemory) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
-  if (!platform::SystemWriteWatches().open(WatchForm::userfaultfd_async)) GTEST_SKIP() << "no userfaultfd";
+  if (!os::SystemWriteWatches().open(WatchForm::userfaultfd_async)) GTEST_SKIP() << "no userfaultfd";
   EXPECT_EQ(as_nobody([] { return take_snapshots(Track::automatic, false); }), 0);
 }
 
 TEST(AnotherUser, IsLimitedToFaultsOfUserModeWithFaults) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
   const int done = as_nobody([] {
-    const auto watch = platform::SystemWriteWatches().open(WatchForm::userfaultfd_sync);
+    const auto watch = os::SystemWriteWatches().open(WatchForm::userfaultfd_sync);
     return !watch || !(*watch)->user_faults_only() ? kSkipped : take_snapshots(Track::faults, true);
   });
   if (done == kSkipped) GTEST_SKIP() << "vm.unprivileged_userfaultfd is not 0";
@@ -53,8 +53,8 @@ TEST(RefusedUserfaultfd, LeavesDigestsAndMprotect) {
   for (const int error : {EPERM, ENOSYS}) {
     const auto without = [&](const std::function<int()>& steps) {
       return in_child([&] {
-        if (::geteuid() == 0 && !platform::testing::become_nobody()) return 101;
-        return platform::testing::refuse_userfaultfd(error) ? steps() : 102;
+        if (::geteuid() == 0 && !os::testing::become_nobody()) return 101;
+        return os::testing::refuse_userfaultfd(error) ? steps() : 102;
       });
     };
     EXPECT_EQ(without([] { return take_snapshots(Track::automatic, false); }), 0);

@@ -26,7 +26,7 @@ class OnDevice {
 
   Rig& rig() { return rig_; }
   Store& store() { return store_; }
-  platform::StreamId stream() const { return stream_; }
+  device::StreamId stream() const { return stream_; }
   std::byte* array(const std::vector<std::byte>& bytes) {
     std::byte* const there = device_.allocate(bytes.size()).value();
     memory_.emplace_back(there, bytes.size());
@@ -34,7 +34,7 @@ class OnDevice {
     return there;
   }
   /// As a program's kernel: in stream order. `from` stays until the stream has passed it.
-  void write(std::byte* to, const std::vector<std::byte>& from, std::optional<platform::StreamId> stream = {}) {
+  void write(std::byte* to, const std::vector<std::byte>& from, std::optional<device::StreamId> stream = {}) {
     device_.copy(stream.value_or(stream_), to, from.data(), from.size()).value();
   }
   void finish() { device_.synchronize().value(); }
@@ -48,15 +48,15 @@ class OnDevice {
  private:
   Rig rig_;
   Store& store_;
-  platform::Device& device_;
-  platform::StreamId stream_ = 0;
+  device::Device& device_;
+  device::StreamId stream_ = 0;
   std::vector<std::pair<std::byte*, std::size_t>> memory_;
 };
 
 class DeviceSnapshots : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
-    if (GetParam() == Backend::cuda && !platform::current_cuda_device()) GTEST_SKIP() << platform::cuda_absent_reason();
+    if (GetParam() == Backend::cuda && !device::current_cuda_device()) GTEST_SKIP() << device::cuda_absent_reason();
   }
 };
 INSTANTIATE_TEST_SUITE_P(Of, DeviceSnapshots, ::testing::Values(Backend::gpu, Backend::cuda), [](const auto& one) {
@@ -264,8 +264,8 @@ TEST_P(DeviceSnapshots, OfWhatIsDeclaredOrWholeNeedNoPause) {
     std::vector<std::byte> now = bytes_of(1, kZones * kZone);
     std::byte* const there = on.array(now);
     on.store().protect(0, there, now.size(), {.zone = kZone, .track = track}).value();
-    platform::Device& device = *on.rig().seams().device;
-    const platform::StreamId other = device.create_stream().value();
+    device::Device& device = *on.rig().seams().device;
+    const device::StreamId other = device.create_stream().value();
     std::vector<std::vector<std::byte>> in_flight, expected;
     in_flight.reserve(2 * kZones);
     for (Version version = 0; version < static_cast<Version>(kZones); ++version) {
@@ -295,7 +295,7 @@ TEST_P(DeviceSnapshots, OfWhatIsDeclaredOrWholeNeedNoPause) {
 // What is freed is no longer read: the driver knows.
 TEST_P(DeviceSnapshots, OfFreedMemoryAreRefused) {
   OnDevice on(GetParam());
-  platform::Device& device = *on.rig().seams().device;
+  device::Device& device = *on.rig().seams().device;
   std::byte* const there = device.allocate(8 * kMiB).value();
   on.store().protect(0, there, 8 * kMiB, {.zone = 64 * kKiB}).value();
   device.free(there, 8 * kMiB);

@@ -88,11 +88,11 @@ TEST(HeldLocks, ARestoreIntoProtectedMemoryWhileACutDrainsIsAWriteLikeAnother) {
 // have.
 TEST(NoMappings, AWriterGoesOnAndTheNextSnapshotIsFull) {
   if (!kOwnMalloc) GTEST_SKIP() << "a sanitizer needs mappings itself";
-  struct OnlyMprotect final : platform::WriteWatches {
-    std::vector<platform::WatchAbility> abilities() override { return {{platform::WatchForm::mprotect, true, true}}; }
-    Result<std::unique_ptr<platform::WriteWatch>> open(platform::WatchForm form) override {
-      if (form != platform::WatchForm::mprotect) return Error{Errc::unsupported, "forbidden"};
-      return platform::SystemWriteWatches().open(form);
+  struct OnlyMprotect final : os::WriteWatches {
+    std::vector<os::WatchAbility> abilities() override { return {{os::WatchForm::mprotect, true, true}}; }
+    Result<std::unique_ptr<os::WriteWatch>> open(os::WatchForm form) override {
+      if (form != os::WatchForm::mprotect) return Error{Errc::unsupported, "forbidden"};
+      return os::SystemWriteWatches().open(form);
     }
   };
   std::size_t most = 0;

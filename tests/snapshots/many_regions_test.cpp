@@ -6,8 +6,8 @@ namespace ebb::snapshots {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FakeWriteWatches;
-using platform::testing::WatchCall;
+using doubles::FakeWriteWatches;
+using doubles::WatchCall;
 
 class ManyRegions : public ::testing::Test {
  protected:

@@ -56,7 +56,7 @@ class SnapshotCommands : public ::testing::Test {
   // A byte of its payload.
   void damage(const admin::Checkpoint& one, std::uint64_t byte) {
     std::fstream file(directory_.path() / one.file, std::ios::in | std::ios::out | std::ios::binary);
-    const auto at = static_cast<std::streamoff>(one.offset + platform::kBlock + byte);
+    const auto at = static_cast<std::streamoff>(one.offset + os::kBlock + byte);
     file.seekg(at);
     const char was = static_cast<char>(file.get());
     file.seekp(at);

@@ -12,7 +12,7 @@ using namespace testing_support;
 // Slots have 16 places, the last two of them for writes: with both slots in use 28 zones are copied in turn.
 class SnapshotRaces : public ::testing::Test {
  protected:
-  void protect(policy::Time longest_wait) {
+  void protect(planner::Time longest_wait) {
     hog_.emplace(store_, 4096 * kKiB - 16 * kKiB);
     snapshots_of(rig_, kPage, {.longest_wait = longest_wait, .piece_bytes = 16 * kPage});
     for (std::size_t zone = 0; zone < 128; ++zone) set(zone, 1);
@@ -29,7 +29,7 @@ class SnapshotRaces : public ::testing::Test {
   std::optional<Hog> hog_;
 };
 
-constexpr policy::Time kForEver = 60'000'000'000;
+constexpr planner::Time kForEver = 60'000'000'000;
 
 TEST_F(SnapshotRaces, AWriteBetweenProtectionAndCopyIsNotInTheSnapshot) {
   protect(kForEver);
@@ -154,8 +154,8 @@ class LateFaults : public ::testing::Test {
     snapshots_of(rig_, kPage, {.watches = watches_, .piece_bytes = 16 * kPage});
     store_.protect(0, memory_.data(), memory_.bytes(), {kPage, Track::faults}).value();
   }
-  using Fault = platform::testing::FakeWriteWatches::Fault;
-  using WatchCall = platform::testing::WatchCall;
+  using Fault = doubles::FakeWriteWatches::Fault;
+  using WatchCall = doubles::WatchCall;
   std::byte* at(std::size_t zone) { return memory_.data() + zone * kPage; }
   void write(std::size_t zone, int value, Fault fault = Fault::told) {
     watches_->write_and_wait(at(zone), fault);
@@ -173,8 +173,7 @@ class LateFaults : public ::testing::Test {
     ASSERT_TRUE(stored(store_, version, 0) == expected) << "version " << version;
   }
 
-  std::shared_ptr<platform::testing::FakeWriteWatches> watches_ =
-      std::make_shared<platform::testing::FakeWriteWatches>();
+  std::shared_ptr<doubles::FakeWriteWatches> watches_ = std::make_shared<doubles::FakeWriteWatches>();
   Rig rig_{Backend::uring, {.device = 4096 * kKiB, .host = 0, .disk = 0}};
   Store& store_ = rig_.store();
   Pages memory_{32 * kPage};

@@ -8,7 +8,7 @@
 
 namespace ebb::snapshots::testing_support {
 
-using namespace runtime::testing_support;
+using namespace store::testing_support;
 
 inline constexpr std::size_t kMiB = 1024 * kKiB, kPage = 4 * kKiB;
 

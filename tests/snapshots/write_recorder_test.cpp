@@ -12,9 +12,9 @@
 namespace ebb::snapshots {
 namespace {
 
-using platform::WatchForm;
-using platform::testing::FakeWriteWatches;
-using platform::testing::TestMemory;
+using doubles::FakeWriteWatches;
+using os::WatchForm;
+using os::testing::TestMemory;
 
 void write(const TestMemory& memory, std::size_t page) {
   std::atomic_ref(*memory.at(page)).store(std::byte{7}, std::memory_order_relaxed);  // by several threads at once
@@ -27,7 +27,7 @@ std::vector<std::uint32_t> pages(const std::vector<WriteRecorder::Write>& writes
 }
 
 TEST(WriteRecorder, has_the_first_writes_of_both_intervals_in_order) {
-  platform::SystemWriteWatches watches;
+  os::SystemWriteWatches watches;
   const TestMemory memory(64);
   auto recorder = WriteRecorder::start(watches, memory.all()).value();
   for (const std::size_t page : {9, 3, 9, 60}) write(memory, page);
@@ -42,7 +42,7 @@ TEST(WriteRecorder, has_the_first_writes_of_both_intervals_in_order) {
 }
 
 TEST(WriteRecorder, sees_each_page_once_whoever_writes) {
-  platform::SystemWriteWatches watches;
+  os::SystemWriteWatches watches;
   const TestMemory memory(256);
   auto recorder = WriteRecorder::start(watches, memory.all()).value();
   recorder->cut().value();
@@ -64,7 +64,7 @@ TEST(WriteRecorder, lets_writers_go_on_when_a_page_cannot_be_disarmed) {
   const TestMemory memory(4);
   auto recorder = WriteRecorder::start(watches, memory.all()).value();
   recorder->cut().value();
-  watches.faults().fail_nth(platform::testing::WatchCall::disarm, 1, ENOMEM);
+  watches.faults().fail_nth(doubles::WatchCall::disarm, 1, ENOMEM);
   watches.write_and_wait(memory.at(2));
   EXPECT_FALSE(watches.is_armed(memory.at(0)));
   EXPECT_EQ(recorder->stop().error().code, Errc::out_of_memory);

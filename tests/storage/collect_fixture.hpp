@@ -14,10 +14,10 @@
 
 namespace ebb::storage {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
-using platform::testing::MemoryFiles;
-using platform::testing::PowerLoss;
+using doubles::FaultyFiles;
+using doubles::FileCall;
+using doubles::MemoryFiles;
+using doubles::PowerLoss;
 using test::Bytes;
 using test::describe;
 using test::StoreImage;

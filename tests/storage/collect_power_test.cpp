@@ -63,7 +63,7 @@ struct Trial {
   }
   Contents before, kept;
   std::size_t first = 0;
-  platform::testing::Journal journal;
+  doubles::Journal journal;
 };
 
 class CollectPower : public ::testing::TestWithParam<std::optional<FileCall>> {};
@@ -95,7 +95,7 @@ TEST(Collect, WhatADropHidesIsGoneBeforeTheDropGoes) {
   EXPECT_EQ(trial.before.size(), 1u);
   EXPECT_EQ(trial.kept, trial.before);
   const PowerLoss power(trial.journal);
-  platform::FileStatus status;
+  os::FileStatus status;
   EXPECT_TRUE(power.prefix(trial.first)->status(segment_path(test::kStore, 1), status));
   EXPECT_FALSE(power.prefix(power.size())->status(segment_path(test::kStore, 1), status));
   for (std::size_t n = trial.first; n <= power.size(); ++n) {
@@ -152,7 +152,7 @@ TEST(CollectKilled, WhatStaysIsOnTheDiskWhenTheIndexSaysSo) {
   };
   EXPECT_EQ(red(power), "");
   std::set<std::string> needed;
-  for (const std::size_t number : power.all(platform::testing::Change::Kind::sync)) {
+  for (const std::size_t number : power.all(doubles::Change::Kind::sync)) {
     if (number > first && !red(power.without({number})).empty()) {
       needed.insert(std::filesystem::path(power.change(number).text).filename());
     }
@@ -194,7 +194,7 @@ TEST(CollectKilled, ASyncThatFailsEndsItBeforeAnythingIsChanged) {
     EXPECT_NE(refused.error().message.find("syncing it"), std::string::npos) << refused.error().message;
     const auto journal = memory.journal();
     for (std::size_t i = before; i < journal.changes.size(); ++i) {
-      using Change = platform::testing::Change;
+      using Change = doubles::Change;
       const auto kind = journal.changes[i].kind;
       const bool of_lock = journal.changes[i].text.find("/lock") != std::string::npos;
       EXPECT_TRUE(of_lock || kind == Change::Kind::sync || kind == Change::Kind::sync_directory)

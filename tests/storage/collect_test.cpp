@@ -158,10 +158,9 @@ TEST(Collect, WhatAnEarlierOneCouldNotSyncIsWrittenAgainAndSyncedBeforeItIsPunch
       if (punch->call != FileCall::punch) continue;
       ++punches;
       const auto head = std::find_if(records.begin(), punch, [&](const auto& one) {
-        return one.call == FileCall::write && one.path == punch->path && one.offset == punch->offset - platform::kBlock;
+        return one.call == FileCall::write && one.path == punch->path && one.offset == punch->offset - os::kBlock;
       });
-      EXPECT_NE(head, punch) << punch->path << ": the head at " << punch->offset - platform::kBlock
-                             << " is not written";
+      EXPECT_NE(head, punch) << punch->path << ": the head at " << punch->offset - os::kBlock << " is not written";
       EXPECT_TRUE(std::any_of(head, punch,
                               [&](const auto& one) { return one.call == FileCall::sync && one.path == punch->path; }))
           << punch->path << ": no sync between the head and the hole at " << punch->offset;
@@ -207,7 +206,7 @@ TEST(Collect, WhatCannotBeReadStaysAsItIsOrGoesAlone) {
         if (offset != 0) before.erase({"a", 2});
         const auto records = files.records();
         EXPECT_TRUE(std::ranges::any_of(records, [&](const auto& one) {
-          return one.call == FileCall::write && one.offset == offset && one.bytes == platform::kBlock &&
+          return one.call == FileCall::write && one.offset == offset && one.bytes == os::kBlock &&
                  segment_number(one.path.filename());
         })) << "a part of a block that cannot be read cannot be written";
       }

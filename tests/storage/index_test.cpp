@@ -128,12 +128,12 @@ TEST(Index, EveryFlipAndEveryLengthIsFoundAndTheScanAnswers) {
 // A file that claims to be longer than it is.
 class LongIndex final : public test::ImageFiles {
  public:
-  platform::SysResult status(int fd, platform::FileStatus& out) noexcept override {
+  os::SysResult status(int fd, os::FileStatus& out) noexcept override {
     const auto known = ImageFiles::status(fd, out);
     if (known && out.bytes == files.at("index").size()) out.bytes = kBytes;
     return known;
   }
-  platform::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+  os::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
     for (std::size_t before = most; before < bytes && !most.compare_exchange_weak(before, bytes);) continue;
     return ImageFiles::read(fd, memory, bytes, offset);
   }

@@ -12,8 +12,8 @@
 namespace ebb::storage {
 namespace {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 using test::describe;
 using test::StoreImage;
 using ::testing::ElementsAre;
@@ -56,11 +56,10 @@ TEST(Inspect, EveryByteOfASegmentIsCounted) {
   EXPECT_EQ(use.checkpoints, 1u);
   EXPECT_EQ(use.superseded, old.record_bytes);
   EXPECT_EQ(use.dropped, gone.record_bytes);
-  EXPECT_EQ(use.gaps, 3 * platform::kBlock);
+  EXPECT_EQ(use.gaps, 3 * os::kBlock);
   EXPECT_EQ(use.damaged, hurt.record_bytes);
-  EXPECT_EQ(use.unused, 5 * platform::kBlock);
-  EXPECT_EQ(platform::kBlock + use.live + use.superseded + use.dropped + use.gaps + use.damaged + use.unused,
-            use.bytes);
+  EXPECT_EQ(use.unused, 5 * os::kBlock);
+  EXPECT_EQ(os::kBlock + use.live + use.superseded + use.dropped + use.gaps + use.damaged + use.unused, use.bytes);
   ASSERT_EQ(seen.records.size(), 2u);
   EXPECT_EQ(seen.records[0].head, now) << "of one name the one that counts comes first";
   EXPECT_FALSE(seen.records[0].superseded);
@@ -109,24 +108,22 @@ TEST(Inspect, OtherFilesAreListedAndLeftOverOnes) {
 }
 
 // A writer first removes the index: a stale index does not describe the current records.
-class IndexTakenAway final : public platform::testing::NoFiles {
+class IndexTakenAway final : public doubles::NoFiles {
  public:
   IndexTakenAway(test::ImageFiles& files, std::string when) : files_(files), when_(std::move(when)) {}
-  platform::SysResult open(const Path& path, platform::Open how, bool direct) noexcept override {
+  os::SysResult open(const Path& path, os::Open how, bool direct) noexcept override {
     if (path.filename() == when_) files_.files.erase("index");
     return files_.open(path, how, direct);
   }
-  platform::SysResult close(int fd) noexcept override { return files_.close(fd); }
-  platform::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+  os::SysResult close(int fd) noexcept override { return files_.close(fd); }
+  os::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
     return files_.read(fd, memory, bytes, offset);
   }
-  platform::SysResult list(const Path& path, std::vector<std::string>& out) noexcept override {
+  os::SysResult list(const Path& path, std::vector<std::string>& out) noexcept override {
     return files_.list(path, out);
   }
-  platform::SysResult status(const Path& path, platform::FileStatus& out) noexcept override {
-    return files_.status(path, out);
-  }
-  platform::SysResult status(int fd, platform::FileStatus& out) noexcept override { return files_.status(fd, out); }
+  os::SysResult status(const Path& path, os::FileStatus& out) noexcept override { return files_.status(path, out); }
+  os::SysResult status(int fd, os::FileStatus& out) noexcept override { return files_.status(fd, out); }
 
  private:
   test::ImageFiles& files_;

@@ -23,7 +23,7 @@ inline storage::ZoneMap full_map(storage::ZoneMap::Source own, std::vector<stora
   std::uint64_t& packed = out.sources[0].packed_bytes = 0;
   for (const storage::ZoneRange& region : storage::all_zones(out.regions)) {
     out.extents.push_back({region, 0, packed});
-    packed += platform::round_up(out.regions[region.region].bytes);
+    packed += os::round_up(out.regions[region.region].bytes);
   }
   return out;
 }

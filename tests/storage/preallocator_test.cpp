@@ -9,15 +9,15 @@
 namespace ebb::storage {
 namespace {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 
 class PreallocatorTest : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kStep = 1 << 20, kCapacity = 10 * kStep + 4096;
-  platform::PosixFiles posix_;
+  os::PosixFiles posix_;
   FaultyFiles files_{posix_, 1};
-  platform::File file_ = test::open_file(files_, false, kCapacity);
+  os::File file_ = test::open_file(files_, false, kCapacity);
 };
 
 TEST_F(PreallocatorTest, stays_a_step_ahead_until_the_end) {

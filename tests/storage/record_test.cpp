@@ -46,7 +46,7 @@ TEST(Record, ComesBackAsItWas) {
       const Bytes bytes = encoded(head, description);
       ASSERT_EQ(bytes.size(), head.header_bytes);
       ASSERT_EQ(bytes.size(), header_bytes(description, 4096));
-      ASSERT_EQ(head.record_bytes, head.header_bytes + platform::round_up(description.info.bytes));
+      ASSERT_EQ(head.record_bytes, head.header_bytes + os::round_up(description.info.bytes));
       auto parsed = parse_head(bytes, head.place, kRoom);
       ASSERT_TRUE(parsed) << parsed.error().message;
       EXPECT_EQ(*parsed, head);

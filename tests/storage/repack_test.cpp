@@ -18,8 +18,8 @@
 namespace ebb::storage {
 namespace {
 
-using platform::testing::MemoryFiles;
-using platform::testing::PowerLoss;
+using doubles::MemoryFiles;
+using doubles::PowerLoss;
 using test::Bytes;
 
 constexpr std::uint64_t kPiece = 65'536;
@@ -75,7 +75,7 @@ class Story {
     Description description{history, version, {}};
     Bytes payload;
     for (std::size_t i = 0; i < regions.size(); ++i) {
-      payload.resize(platform::round_up(payload.size()));
+      payload.resize(os::round_up(payload.size()));
       description.info.regions.push_back({ids[i], regions[i].size(), payload.size()});
       payload.insert(payload.end(), regions[i].begin(), regions[i].end());
     }
@@ -129,7 +129,7 @@ std::uint64_t piece_bytes(MemoryFiles& files) {
 
 class RepackTest : public ::testing::TestWithParam<std::uint64_t> {
  protected:
-  platform::SteadyClock clock_;
+  os::SteadyClock clock_;
 };
 INSTANTIATE_TEST_SUITE_P(Seeds, RepackTest, ::testing::Values(2, 3, 5));
 
@@ -180,8 +180,8 @@ TEST_P(RepackTest, AWriteThatFailsLosesNothing) {
     MemoryFiles files;
     put_image(files, story.image);
     ASSERT_TRUE(collect(files, test::kStore, {}));
-    platform::testing::FaultyFiles faulty(files, 1);
-    faulty.fail_nth(platform::testing::FileCall::write, nth, ENOSPC, 3);
+    doubles::FaultyFiles faulty(files, 1);
+    faulty.fail_nth(doubles::FileCall::write, nth, ENOSPC, 3);
     static_cast<void>(static_cast<bool>(repack_snapshots(faulty, clock_, test::kStore, false)));
     ASSERT_EQ(violation(files, story), "") << nth;
     ASSERT_TRUE(collect(files, test::kStore, {}));
@@ -201,7 +201,7 @@ TEST(Repack, WhatIsDamagedStaysAndIsNamed) {
     MemoryFiles files;
     put_image(files, story.image);
     ASSERT_TRUE(collect(files, test::kStore, {}));
-    platform::SteadyClock clock;
+    os::SteadyClock clock;
     const auto would = repack_snapshots(files, clock, test::kStore, true).value();
     if (would.empty()) continue;
     const SnapshotId id = story.model.snapshots_[static_cast<std::size_t>(would[0].version)].map.own().id;
@@ -210,8 +210,8 @@ TEST(Repack, WhatIsDamagedStaysAndIsNamed) {
       const auto piece = parse_piece_name(one.history);
       if (!piece || piece->id != id) continue;
       const auto path = segment_path(test::kStore, one.head.place.segment);
-      const platform::File file(files, static_cast<int>(files.open(path, platform::Open::write, false).value),
-                                path.string(), false);
+      const os::File file(files, static_cast<int>(files.open(path, os::Open::write, false).value), path.string(),
+                          false);
       const Bytes wrong(one.head.payload_bytes, std::byte{0x5a});
       ASSERT_TRUE(write_whole(files, file.fd(), wrong, one.head.place.offset + one.head.header_bytes));
     }

@@ -213,17 +213,17 @@ TEST(Scan, StartsWhereItIsTold) {
 // A disk that cannot read some blocks. As the system does it, a read ends before the first of them.
 class BadBlocks final : public test::ImageFiles {
  public:
-  platform::SysResult open(const Path& path, platform::Open how, bool direct) noexcept override {
+  os::SysResult open(const Path& path, os::Open how, bool direct) noexcept override {
     const auto opened = ImageFiles::open(path, how, direct);
     const std::lock_guard lock(mutex_);
     if (opened) names_[static_cast<int>(opened.value)] = path.filename().string();
     return opened;
   }
-  platform::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+  os::SysResult read(int fd, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
     const auto& blocks = bad[name(fd)];
     const auto first = blocks.lower_bound(offset / 4096 * 4096);
     if (first != blocks.end() && *first < offset + bytes) {
-      if (*first <= offset) return platform::SysResult::failed(EIO);
+      if (*first <= offset) return os::SysResult::failed(EIO);
       bytes = *first - offset;
     }
     return ImageFiles::read(fd, memory, bytes, offset);
@@ -327,13 +327,13 @@ TEST(Scan, ASegmentThatCannotBeOpenedAndADirectoryThatCannotBeListedAreErrors) {
   inner.files = image.files;
   std::uint64_t opens = 0;
   {
-    platform::testing::FaultyFiles files(inner, 1);
+    doubles::FaultyFiles files(inner, 1);
     ASSERT_TRUE(scan_store(files, "/store", true));
-    opens = files.count(platform::testing::FileCall::open);
+    opens = files.count(doubles::FileCall::open);
   }
-  for (const auto& [call, nth] : {std::pair(platform::testing::FileCall::open, opens),
-                                  std::pair(platform::testing::FileCall::list, std::uint64_t{1})}) {
-    platform::testing::FaultyFiles files(inner, 1);
+  for (const auto& [call, nth] :
+       {std::pair(doubles::FileCall::open, opens), std::pair(doubles::FileCall::list, std::uint64_t{1})}) {
+    doubles::FaultyFiles files(inner, 1);
     files.fail_nth(call, nth, EIO);
     const auto store = scan_store(files, "/store", true);
     ASSERT_FALSE(store);
@@ -342,20 +342,20 @@ TEST(Scan, ASegmentThatCannotBeOpenedAndADirectoryThatCannotBeListedAreErrors) {
 }
 
 // A writer that finishes a record between two looks of a reader.
-class Growing final : public platform::testing::NoFiles {
+class Growing final : public doubles::NoFiles {
  public:
   Growing(Bytes before, Bytes after) : before_(std::move(before)), after_(std::move(after)) {}
-  platform::SysResult open(const Path&, platform::Open, bool) noexcept override { return platform::SysResult::of(3); }
-  platform::SysResult close(int) noexcept override { return platform::SysResult::of(0); }
-  platform::SysResult read(int, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
+  os::SysResult open(const Path&, os::Open, bool) noexcept override { return os::SysResult::of(3); }
+  os::SysResult close(int) noexcept override { return os::SysResult::of(0); }
+  os::SysResult read(int, void* memory, std::size_t bytes, std::uint64_t offset) noexcept override {
     const Bytes& now = offset == 4096 && looks_++ == 0 ? before_ : after_;
     const std::size_t many = offset >= now.size() ? 0 : std::min<std::size_t>(bytes, now.size() - offset);
     if (many) std::memcpy(memory, now.data() + offset, many);
-    return platform::SysResult::of(static_cast<std::int64_t>(many));
+    return os::SysResult::of(static_cast<std::int64_t>(many));
   }
-  platform::SysResult status(int, platform::FileStatus& out) noexcept override {
+  os::SysResult status(int, os::FileStatus& out) noexcept override {
     out.bytes = looks_ == 0 ? before_.size() : after_.size();
-    return platform::SysResult::of(0);
+    return os::SysResult::of(0);
   }
 
  private:

@@ -14,8 +14,8 @@
 namespace ebb::storage {
 namespace {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 using test::Buffer;
 
 class ScratchFileTest : public ::testing::Test {
@@ -34,7 +34,7 @@ class ScratchFileTest : public ::testing::Test {
     EXPECT_NE(refused.error().message.find(test::disk_directory().string()), std::string::npos);
     EXPECT_EQ(files_.open_files(), 0u);
   }
-  platform::PosixFiles posix_;
+  os::PosixFiles posix_;
   FaultyFiles files_{posix_, 1};
   test::Completions completions_;
 };
@@ -174,7 +174,7 @@ TEST(FakeStorageTest, is_late_and_only_on_command) {
   ASSERT_TRUE(completions.of(1));
 
   storage.get(2, 1, 0, memory.data(), 4096).value();
-  EXPECT_TRUE(platform::testing::is_poison(memory.data(), 4096));
+  EXPECT_TRUE(doubles::is_poison(memory.data(), 4096));
   EXPECT_EQ(storage.run(), 1u);
   EXPECT_EQ(memory.data()[0], std::byte{2});
 }

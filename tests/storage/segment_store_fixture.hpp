@@ -16,9 +16,9 @@
 
 namespace ebb::storage {
 
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
-using platform::testing::FileRecord;
+using doubles::FaultyFiles;
+using doubles::FileCall;
+using doubles::FileRecord;
 using test::Buffer;
 using Kind = transfer::FileEngineOptions::Kind;
 
@@ -104,7 +104,7 @@ class SegmentStoreFixture : public ::testing::Test {
   std::uint64_t allocated() {
     std::uint64_t all = 0;
     for (const auto& path : segments()) {
-      platform::FileStatus status;
+      os::FileStatus status;
       EXPECT_TRUE(files_.status(path, status));
       all += status.allocated;
     }
@@ -117,9 +117,9 @@ class SegmentStoreFixture : public ::testing::Test {
     static_cast<void>(persist(last, 2'000'000 + static_cast<Version>(next_), 0));
   }
   void flip(const std::filesystem::path& path, std::uint64_t offset) {
-    const auto opened = files_.open(path, platform::Open::write, false);
+    const auto opened = files_.open(path, os::Open::write, false);
     ASSERT_TRUE(opened);
-    const platform::File file(files_, static_cast<int>(opened.value), path, false);
+    const os::File file(files_, static_cast<int>(opened.value), path, false);
     std::byte one{};
     ASSERT_TRUE(files_.read(file.fd(), &one, 1, offset));
     one ^= std::byte{0x10};
@@ -127,9 +127,9 @@ class SegmentStoreFixture : public ::testing::Test {
     ASSERT_TRUE(files_.sync(file.fd()));  // O_DIRECT reads see it
   }
 
-  platform::PosixFiles posix_;
+  os::PosixFiles posix_;
   FaultyFiles files_{posix_, 1};
-  platform::SteadyClock clock_;
+  os::SteadyClock clock_;
   test::Completions completions_;
   PersistedObjects persisted_;
   PersistentOptions options_;

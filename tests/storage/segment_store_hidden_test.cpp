@@ -250,8 +250,7 @@ TEST_F(SegmentStoreHiddenTest, an_index_that_names_another_record_drops_none) {
   index.segments.at(0).records.at(0).head.version = 8;  // of which that of the other one is newer
   const std::vector<std::byte> lie = encode_index(index);
   {
-    const platform::File out(posix_, static_cast<int>(posix_.open(path, platform::Open::write, false).value), path,
-                             false);
+    const os::File out(posix_, static_cast<int>(posix_.open(path, os::Open::write, false).value), path, false);
     ASSERT_TRUE(posix_.write(out.fd(), lie.data(), lie.size(), 0));
   }
   open();
@@ -295,8 +294,7 @@ TEST_F(SegmentStoreHiddenTest, sequences_end_by_name_and_never_begin_again) {
   RecordHead head = scan_store(posix_, directory_, false).value().segments.at(0).records.at(0).head;
   head.sequence = kMaxSequence;
   const auto forged = encode(head);
-  const platform::File file(posix_, static_cast<int>(posix_.open(path, platform::Open::write, false).value), path,
-                            false);
+  const os::File file(posix_, static_cast<int>(posix_.open(path, os::Open::write, false).value), path, false);
   ASSERT_TRUE(posix_.write(file.fd(), forged.data(), forged.size(), offset));
   ASSERT_TRUE(posix_.sync(file.fd()));
   open();

@@ -14,15 +14,15 @@ namespace {
 /// Opens the store of a process that was killed at any moment; then the power fails.
 class SegmentStoreKilledTest : public ::testing::Test {
  protected:
-  using MemoryFiles = platform::testing::MemoryFiles;
-  using PowerLoss = platform::testing::PowerLoss;
+  using MemoryFiles = doubles::MemoryFiles;
+  using PowerLoss = doubles::PowerLoss;
 
   std::unique_ptr<PersistentStorage> open(MemoryFiles& files, bool readonly = false) {
     auto opened = try_open(files, readonly);
     if (!opened) ADD_FAILURE() << opened.error().message;
     return opened ? std::move(*opened) : nullptr;
   }
-  Result<std::unique_ptr<PersistentStorage>> try_open(platform::Files& files, bool readonly) {
+  Result<std::unique_ptr<PersistentStorage>> try_open(os::Files& files, bool readonly) {
     PersistentOptions options;
     options.synced = synced_;
     options.directory = "/above/store";
@@ -80,10 +80,10 @@ class SegmentStoreKilledTest : public ::testing::Test {
       storage->stop();
     }
     const PowerLoss run(files.journal());
-    return run.killed(run.all(platform::testing::Change::Kind::note).at(0));
+    return run.killed(run.all(doubles::Change::Kind::note).at(0));
   }
 
-  platform::SteadyClock clock_;
+  os::SteadyClock clock_;
   test::Completions completions_;
   PersistedObjects persisted_;
   std::map<Version, std::uint64_t> seeds_;  // of their bytes
@@ -96,7 +96,7 @@ TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power) {
   ASSERT_NO_FATAL_FAILURE(closed_twice(files));
   const PowerLoss run(files.journal());
   for (std::size_t n = 0; n <= run.size(); ++n) {
-    SCOPED_TRACE("killed at " + std::to_string(n) + (n ? ": " + platform::testing::describe(run.change(n)) : ""));
+    SCOPED_TRACE("killed at " + std::to_string(n) + (n ? ": " + doubles::describe(run.change(n)) : ""));
     const auto left = run.killed(n);
     if (n < 2) continue;  // the directory above
     const auto next = open(*left);
@@ -120,7 +120,7 @@ TEST_F(SegmentStoreKilledTest, handed_to_the_system_no_wrong_byte_outlives_the_p
   const PowerLoss run(files.journal());
   std::size_t whole = 0, damaged = 0;
   for (std::size_t n = 2; n <= run.size(); ++n) {
-    SCOPED_TRACE("killed at " + std::to_string(n) + ": " + platform::testing::describe(run.change(n)));
+    SCOPED_TRACE("killed at " + std::to_string(n) + ": " + doubles::describe(run.change(n)));
     const auto left = run.killed(n);
     const auto next = open(*left);
     ASSERT_TRUE(next);
@@ -167,7 +167,7 @@ TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power_though
     ASSERT_EQ(told.size(), 1u);
     const PowerLoss run(files.journal());
     storage->stop();
-    std::size_t n = run.all(platform::testing::Change::Kind::failed_sync).at(0);
+    std::size_t n = run.all(doubles::Change::Kind::failed_sync).at(0);
     for (; n <= run.size(); ++n) {
       SCOPED_TRACE("sync " + std::to_string(failing) + ", killed at " + std::to_string(n));
       const auto left = run.killed(n);
@@ -246,7 +246,7 @@ TEST_F(SegmentStoreKilledTest, a_process_that_is_killed_while_it_drops_or_collec
       storage->stop();
     }
     const PowerLoss run(files.journal());
-    for (const std::size_t n : run.all(platform::testing::Change::Kind::remove)) {
+    for (const std::size_t n : run.all(doubles::Change::Kind::remove)) {
       removed += segment_number(std::filesystem::path(run.change(n).text).filename()).has_value();
     }
     ASSERT_GT(removed, 4u) << "or this shows nothing";
@@ -270,7 +270,7 @@ TEST_F(SegmentStoreKilledTest, a_process_that_is_killed_while_it_drops_or_collec
     };
     for (std::size_t n = 2; n <= run.size(); ++n) {
       SCOPED_TRACE((synced ? "synced, killed at " : "killed at ") + std::to_string(n) + ": " +
-                   platform::testing::describe(run.change(n)));
+                   doubles::describe(run.change(n)));
       ASSERT_NO_FATAL_FAILURE(expect_no_warning(*run.killed(n)));
       if (synced) {
         for (std::uint64_t seed = 0; seed < (long_form() ? 3 : 1); ++seed)
@@ -321,9 +321,9 @@ TEST_F(SegmentStoreKilledTest, the_last_segment_that_somebody_removed_is_missed)
 
 TEST_F(SegmentStoreKilledTest, what_was_cut_off_is_missed_by_name) {
   const auto left = closed_once_and_killed();
-  const auto opened = left->open("/above/store/segment-00000001.ebb", platform::Open::write, false);
-  const platform::File file(*left, static_cast<int>(opened.value), "", false);
-  ASSERT_TRUE(left->truncate(file.fd(), 2 * platform::kBlock + platform::round_up(40'000)));
+  const auto opened = left->open("/above/store/segment-00000001.ebb", os::Open::write, false);
+  const os::File file(*left, static_cast<int>(opened.value), "", false);
+  ASSERT_TRUE(left->truncate(file.fd(), 2 * os::kBlock + os::round_up(40'000)));
   const auto next = open(*left);
   ASSERT_TRUE(next);
   EXPECT_EQ(offered(*next), (std::set<Version>{0, 10, 11}));
@@ -334,23 +334,23 @@ TEST_F(SegmentStoreKilledTest, what_was_cut_off_is_missed_by_name) {
 
 // Nothing on the disk shows such a head, except the index of the last close.
 TEST_F(SegmentStoreKilledTest, a_head_that_became_zeros_is_missed_by_name_and_nothing_behind_it_is_taken_away) {
-  constexpr std::uint64_t kRecord = platform::kBlock + platform::round_up(40'000);
+  constexpr std::uint64_t kRecord = os::kBlock + os::round_up(40'000);
   const std::filesystem::path segment = "/above/store/segment-00000001.ebb";
   for (const std::vector<Version>& gone : {std::vector<Version>{0}, {1}, {0, 1}}) {
     SCOPED_TRACE(testing::PrintToString(gone));
     const auto left = closed_once_and_killed();
     const auto move = [&](bool write, std::uint64_t offset, std::vector<std::byte>& bytes) {
-      const auto opened = left->open(segment, platform::Open::write, false);
-      const platform::File file(*left, static_cast<int>(opened.value), "", false);
+      const auto opened = left->open(segment, os::Open::write, false);
+      const os::File file(*left, static_cast<int>(opened.value), "", false);
       ASSERT_TRUE(write ? left->write(file.fd(), bytes.data(), bytes.size(), offset)
                         : left->read(file.fd(), bytes.data(), bytes.size(), offset));
     };
     std::map<Version, std::vector<std::byte>> heads;
     for (const Version version : gone) {
-      const std::uint64_t offset = platform::kBlock + static_cast<std::uint64_t>(version) * kRecord;
-      std::vector<std::byte>& head = heads.emplace(version, std::vector<std::byte>(platform::kBlock)).first->second;
+      const std::uint64_t offset = os::kBlock + static_cast<std::uint64_t>(version) * kRecord;
+      std::vector<std::byte>& head = heads.emplace(version, std::vector<std::byte>(os::kBlock)).first->second;
       move(false, offset, head);
-      std::vector<std::byte> zeros(platform::kBlock);
+      std::vector<std::byte> zeros(os::kBlock);
       move(true, offset, zeros);
     }
     for (int restart = 0; restart < 3; ++restart) {  // the second finds an index, the third is killed again
@@ -362,7 +362,7 @@ TEST_F(SegmentStoreKilledTest, a_head_that_became_zeros_is_missed_by_name_and_no
       ASSERT_EQ(damages.size(), gone.size());
       for (std::size_t i = 0; i < gone.size(); ++i) {
         EXPECT_EQ(damages[i].file, segment);
-        EXPECT_EQ(damages[i].offset, platform::kBlock + static_cast<std::uint64_t>(gone[i]) * kRecord);
+        EXPECT_EQ(damages[i].offset, os::kBlock + static_cast<std::uint64_t>(gone[i]) * kRecord);
         EXPECT_NE(damages[i].what.find("version " + std::to_string(gone[i]) + " of history 'adjoint'"),
                   std::string::npos)
             << damages[i].what;
@@ -377,7 +377,7 @@ TEST_F(SegmentStoreKilledTest, a_head_that_became_zeros_is_missed_by_name_and_no
     EXPECT_EQ(seen.others, std::vector<std::string>());
     ASSERT_TRUE(left->remove("/above/store/index"));
     for (auto& [version, head] : heads) {
-      move(true, platform::kBlock + static_cast<std::uint64_t>(version) * kRecord, head);
+      move(true, os::kBlock + static_cast<std::uint64_t>(version) * kRecord, head);
     }
     const auto last = open(*left);
     ASSERT_TRUE(last);

@@ -281,7 +281,7 @@ TEST_F(SegmentStoreOrderTest, a_failed_sync_is_never_called_good_afterwards) {
         places.insert(records[i].offset);
     }
     EXPECT_FALSE(broken.empty());
-    const std::set<std::uint64_t> mark{platform::kBlock + platform::kBlock + 16384};  // after the first record
+    const std::set<std::uint64_t> mark{os::kBlock + os::kBlock + 16384};  // after the first record
     EXPECT_EQ(places, which == 1 ? std::set<std::uint64_t>() : mark);
     EXPECT_EQ(syncs, which == 1 ? 0u : 1u);
     const auto seen = scan_store(files_, directory_, false).value();  // as the next one would, were this one killed now
@@ -464,7 +464,7 @@ TEST_F(SegmentStoreOrderTest, a_flipped_byte_of_a_header_is_found_at_opening_and
   const auto segment = segments().at(0);
   storage_.reset();
   std::filesystem::remove(directory_ / kIndexFile);
-  const std::uint64_t second = 4096 + 4096 + platform::round_up(40'000);
+  const std::uint64_t second = 4096 + 4096 + os::round_up(40'000);
   flip(segment, second + 100);
   for (int restart = 0; restart < 3; ++restart) {
     open();

@@ -21,7 +21,7 @@ class SegmentStoreReaderTest : public SegmentStoreFixture {
   }
   ~SegmentStoreReaderTest() override { storage_.reset(); }
 
-  platform::testing::MemoryFiles memory_;
+  doubles::MemoryFiles memory_;
 };
 
 // Of the same name's length, sizes, place and sequence: they differ only in the version, the time and the body.

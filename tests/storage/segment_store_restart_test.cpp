@@ -56,11 +56,11 @@ TEST_F(SegmentStoreRestartTest, the_last_segment_takes_no_room_when_nothing_live
   storage_->drop(kFirst);
   storage_.reset();
   without_index();
-  EXPECT_LE(allocated(), 3 * platform::kBlock);
+  EXPECT_LE(allocated(), 3 * os::kBlock);
   // Killed while it was the one that is written.
   std::filesystem::resize_file(segments().back(), 1 << 20);
   open();
-  EXPECT_EQ(std::filesystem::file_size(segments().back()), 2 * platform::kBlock + platform::round_up(500'000));
+  EXPECT_EQ(std::filesystem::file_size(segments().back()), 2 * os::kBlock + os::round_up(500'000));
 }
 
 TEST_F(SegmentStoreRestartTest, what_a_killed_process_did_not_sync_is_synced_or_the_opening_fails) {
@@ -125,10 +125,10 @@ TEST_F(SegmentStoreRestartTest, an_index_that_is_made_anew_does_not_speak_of_the
 }
 
 TEST_F(SegmentStoreRestartTest, what_lies_behind_a_head_that_became_zeros_is_told_of_and_left_alone) {
-  constexpr std::uint64_t kRecord = platform::kBlock + platform::round_up(40'000);
+  constexpr std::uint64_t kRecord = os::kBlock + os::round_up(40'000);
   const auto store = [&](std::uint64_t offset, std::vector<std::byte>& sector) {  // exchanges them
-    const auto opened = files_.open(segments().at(0), platform::Open::write, false);
-    const platform::File file(files_, static_cast<int>(opened.value), "", false);
+    const auto opened = files_.open(segments().at(0), os::Open::write, false);
+    const os::File file(files_, static_cast<int>(opened.value), "", false);
     std::vector<std::byte> now(sector.size());
     ASSERT_TRUE(files_.read(file.fd(), now.data(), now.size(), offset));
     ASSERT_TRUE(files_.write(file.fd(), sector.data(), sector.size(), offset));
@@ -145,18 +145,18 @@ TEST_F(SegmentStoreRestartTest, what_lies_behind_a_head_that_became_zeros_is_tol
     without_index();
     std::map<std::uint64_t, std::vector<std::byte>> sectors;
     for (const std::uint64_t which : gone) {
-      store(platform::kBlock + which * kRecord, sectors.emplace(which, std::vector<std::byte>(512)).first->second);
+      store(os::kBlock + which * kRecord, sectors.emplace(which, std::vector<std::byte>(512)).first->second);
     }
     for (int restart = 0; restart < 2; ++restart) {
       open();
       EXPECT_EQ(storage_->found().size(), restart ? 0 : 3 - gone.size());
       ASSERT_EQ(storage_->damages().size(), 1u);
-      EXPECT_EQ(storage_->damages()[0].offset, platform::kBlock + gone.front() * kRecord);
+      EXPECT_EQ(storage_->damages()[0].offset, os::kBlock + gone.front() * kRecord);
       for (const Found& found : storage_->found()) storage_->drop(found.object);
       storage_.reset();
     }
     without_index();
-    for (auto& [which, sector] : sectors) store(platform::kBlock + which * kRecord, sector);
+    for (auto& [which, sector] : sectors) store(os::kBlock + which * kRecord, sector);
     open();
     ASSERT_EQ(storage_->found().size(), gone.size());
     for (const Found& found : storage_->found()) expect_back(found.object, found.version, 40'000);

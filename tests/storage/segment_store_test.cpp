@@ -89,7 +89,7 @@ TEST_P(SegmentStoreTest, the_newer_of_two_with_one_name_counts) {
     ASSERT_EQ(storage_->found().size(), 1u);
     EXPECT_EQ(storage_->found()[0].bytes, 20'000u);
     expect_back(storage_->found()[0].object, 99, 20'000);
-    EXPECT_EQ(storage_->use().used, platform::round_up(20'000));
+    EXPECT_EQ(storage_->use().used, os::round_up(20'000));
   }
 }
 
@@ -100,7 +100,7 @@ TEST_P(SegmentStoreTest, drops_give_room_back_and_whole_segments) {
   for (ObjectId i = 0; i < 12; ++i) {
     if (i != 4 && i != 11) storage_->drop(kFirst + i);
   }
-  EXPECT_EQ(storage_->use().used, 2 * platform::round_up(300'000));
+  EXPECT_EQ(storage_->use().used, 2 * os::round_up(300'000));
   settle();
   EXPECT_LT(allocated() + 8 * 300'000, before);
   EXPECT_EQ(segments().size(), 2u) << "one record lives in each";

@@ -32,7 +32,7 @@ struct ContractSubject {
 class ContractOpener {
  public:
   virtual ~ContractOpener() = default;
-  virtual Result<ContractSubject> open(platform::Files& files, Done done, Persisted persisted) = 0;
+  virtual Result<ContractSubject> open(os::Files& files, Done done, Persisted persisted) = 0;
 };
 
 struct ContractCase {
@@ -96,7 +96,7 @@ class StorageContract : public ::testing::TestWithParam<ContractCase> {
     EXPECT_EQ(storage_->use().objects, objects);
   }
 
-  platform::PosixFiles files_;
+  os::PosixFiles files_;
   test::Completions completions_;
   PersistedObjects persisted_;
   std::unique_ptr<ContractOpener> opener_;
@@ -132,11 +132,11 @@ TEST_P(StorageContract, objects_of_nothing_are_objects) {
 TEST_P(StorageContract, refuses_by_name_what_has_no_room_and_gives_room_back) {
   Buffer out(kCapacity);
   ASSERT_TRUE(put(id(1), out, 600'000));
-  expect_use(platform::round_up(600'000), 1);
+  expect_use(os::round_up(600'000), 1);
   const Result<void> refused = put(id(2), out, 600'000);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::no_space);
-  expect_use(platform::round_up(600'000), 1);
+  expect_use(os::round_up(600'000), 1);
   storage_->drop(id(2));  // never put
   storage_->drop(id(1));
   expect_use(0, 0);
@@ -156,16 +156,16 @@ TEST_P(StorageContract, random_programs_read_what_was_last_put) {
     if (action == 0 || model.empty()) {
       const std::size_t bytes = random() % 150'000;
       memory.scramble(next);
-      const bool fits = used + platform::round_up(bytes) <= kCapacity;
+      const bool fits = used + os::round_up(bytes) <= kCapacity;
       ASSERT_EQ(static_cast<bool>(put(id(next), memory, bytes)), fits) << "fragmentation never refuses";
       if (fits) {
-        used += platform::round_up(bytes);
+        used += os::round_up(bytes);
         model[next] = {bytes, next};
       }
       ++next;
     } else if (action == 1) {
       const auto it = chosen();
-      used -= platform::round_up(it->second.first);
+      used -= os::round_up(it->second.first);
       storage_->drop(id(it->first));
       model.erase(it);
     } else {

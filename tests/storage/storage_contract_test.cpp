@@ -8,12 +8,12 @@ namespace ebb::storage {
 namespace {
 
 using Kind = transfer::FileEngineOptions::Kind;
-using Opening = std::function<Result<std::unique_ptr<Storage>>(platform::Files&, Done)>;
+using Opening = std::function<Result<std::unique_ptr<Storage>>(os::Files&, Done)>;
 
 class OpenerOf final : public ContractOpener {
  public:
   explicit OpenerOf(Opening opening) : opening_(std::move(opening)) {}
-  Result<ContractSubject> open(platform::Files& files, Done done, Persisted) override {
+  Result<ContractSubject> open(os::Files& files, Done done, Persisted) override {
     auto opened = opening_(files, std::move(done));
     if (!opened) return opened.error();
     return ContractSubject{std::move(*opened)};
@@ -24,7 +24,7 @@ class OpenerOf final : public ContractOpener {
 };
 
 ContractCase scratch(const char* name, Kind kind, bool direct) {
-  const Opening opening = [=](platform::Files& files, Done done) {
+  const Opening opening = [=](os::Files& files, Done done) {
     ScratchOptions options{test::disk_directory(), kContractCapacity, direct, {}};
     options.engine.kind = kind;
     options.engine.request_bytes = 16384;
@@ -33,7 +33,7 @@ ContractCase scratch(const char* name, Kind kind, bool direct) {
   return {name, [opening] { return std::make_unique<OpenerOf>(opening); }};
 }
 
-Result<std::unique_ptr<Storage>> open_double(platform::Files&, Done done) {
+Result<std::unique_ptr<Storage>> open_double(os::Files&, Done done) {
   return std::unique_ptr<Storage>(std::make_unique<testing::FakeStorage>(
       testing::FakeStorage::Options{.seed = 5, .capacity = kContractCapacity}, std::move(done)));
 }
@@ -44,7 +44,7 @@ class SegmentsOpener final : public ContractOpener {
     std::error_code ignored;
     std::filesystem::remove_all(directory_, ignored);
   }
-  Result<ContractSubject> open(platform::Files& files, Done done, Persisted persisted) override {
+  Result<ContractSubject> open(os::Files& files, Done done, Persisted persisted) override {
     PersistentOptions options;
     options.directory = directory_;
     options.capacity = kContractCapacity;
@@ -56,7 +56,7 @@ class SegmentsOpener final : public ContractOpener {
   }
 
  private:
-  platform::SteadyClock clock_;
+  os::SteadyClock clock_;
   const std::filesystem::path directory_ = test::disk_directory() / ("contract-" + std::to_string(::getpid()));
 };
 

@@ -15,8 +15,8 @@ namespace ebb::storage {
 namespace {
 
 namespace fs = std::filesystem;
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 using ::testing::HasSubstr;
 
 class StoreDirectoryTest : public ::testing::Test {
@@ -48,7 +48,7 @@ class StoreDirectoryTest : public ::testing::Test {
     EXPECT_EQ(files_.open_files(), 0u);
   }
 
-  platform::PosixFiles posix_;
+  os::PosixFiles posix_;
   FaultyFiles files_{posix_, 1};
   const fs::path root_ = test::disk_directory() / ("store_directory_test." + std::to_string(::getpid()));
   const fs::path store_ = root_ / "store";
@@ -259,7 +259,7 @@ TEST_F(StoreDirectoryTest, AFileSystemWithoutLocksIsRefusedWithWhatToDo) {
   open(store_).value();
   for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
     files_.fail_nth(FileCall::lock, 1, error);
-    expect_refused(store_, Errc::unsupported, platform::describe_errno(error));
+    expect_refused(store_, Errc::unsupported, os::describe_errno(error));
     files_.fail_nth(FileCall::lock, 1, error);
     expect_refused(store_, Errc::unsupported, "name a directory on a local disk");
   }

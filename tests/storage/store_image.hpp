@@ -21,12 +21,12 @@ using Bytes = std::vector<std::byte>;
 
 /// One directory of files, to be read.
 /// Thread safety: every method may be called from any thread, while the files stay as they are.
-class ImageFiles : public platform::testing::NoFiles {
+class ImageFiles : public doubles::NoFiles {
  public:
-  using SysResult = platform::SysResult;
+  using SysResult = os::SysResult;
   std::map<std::string, Bytes> files;
 
-  SysResult open(const Path& path, platform::Open, bool) noexcept override {
+  SysResult open(const Path& path, os::Open, bool) noexcept override {
     const auto found = files.find(path.filename().string());
     if (found == files.end()) return SysResult::failed(ENOENT);
     const std::lock_guard lock(mutex_);
@@ -50,21 +50,21 @@ class ImageFiles : public platform::testing::NoFiles {
     for (const auto& [name, bytes] : files) out.push_back(name);
     return SysResult::of(0);
   }
-  SysResult status(const Path& path, platform::FileStatus& out) noexcept override {
+  SysResult status(const Path& path, os::FileStatus& out) noexcept override {
     const auto found = files.find(path.filename().string());
     if (path == kDirectory) {
-      out = {platform::FileStatus::Kind::directory, 0, 0, 0700, ::geteuid(), 2};
+      out = {os::FileStatus::Kind::directory, 0, 0, 0700, ::geteuid(), 2};
     } else if (found == files.end()) {
       return SysResult::failed(ENOENT);
     } else {
-      out = {platform::FileStatus::Kind::file, found->second.size(), 0, 0600, ::geteuid(), 1};
+      out = {os::FileStatus::Kind::file, found->second.size(), 0, 0600, ::geteuid(), 1};
     }
     return SysResult::of(0);
   }
-  SysResult status(int fd, platform::FileStatus& out) noexcept override {
+  SysResult status(int fd, os::FileStatus& out) noexcept override {
     const Bytes* const file = find(fd);
     if (file == nullptr) return SysResult::failed(EBADF);
-    out = {platform::FileStatus::Kind::file, file->size(), 0, 0600, ::geteuid(), 1};
+    out = {os::FileStatus::Kind::file, file->size(), 0, 0600, ::geteuid(), 1};
     return SysResult::of(0);
   }
   std::size_t open_files() const { return opens_.size(); }
@@ -141,15 +141,15 @@ class StoreImage {
     Bytes& to = segment(number);
     to.insert(to.end(), header.begin(), header.end());
     to.insert(to.end(), payload.begin(), payload.end());
-    to.resize(platform::round_up(to.size()));
+    to.resize(os::round_up(to.size()));
     histories[{number, record.place.offset}] = description.history;
     return record;
   }
   /// Blocks that no head was written for.
   void leave(std::uint64_t number, std::size_t blocks, std::byte fill = std::byte{0}) {
     Bytes& to = segment(number);
-    to.resize(to.size() + platform::kBlock);  // where the head would be
-    to.resize(to.size() + (blocks - 1) * platform::kBlock, fill);
+    to.resize(to.size() + os::kBlock);  // where the head would be
+    to.resize(to.size() + (blocks - 1) * os::kBlock, fill);
   }
   void rewrite(const storage::RecordHead& record) {
     const auto sector = storage::encode(record);
@@ -168,7 +168,7 @@ class StoreImage {
     rewrite(record);
     Bytes& in = segment(record.place.segment);  // and punches the rest
     const auto at = in.begin() + static_cast<std::ptrdiff_t>(record.place.offset);
-    std::fill(at + platform::kBlock, at + static_cast<std::ptrdiff_t>(record.record_bytes), std::byte{0});
+    std::fill(at + os::kBlock, at + static_cast<std::ptrdiff_t>(record.record_bytes), std::byte{0});
   }
 
   storage::StoreHead head;
@@ -184,7 +184,7 @@ inline Result<storage::ScannedStore> scan(const std::map<std::string, Bytes>& fi
 }
 
 /// Reads all of a record, and checks it.
-inline Result<storage::Header> read_record(platform::Files& files, const std::filesystem::path& directory,
+inline Result<storage::Header> read_record(os::Files& files, const std::filesystem::path& directory,
                                            const storage::RecordHead& head, std::uint64_t* bytes = nullptr) {
   storage::RecordReader reader(files, directory, head);
   if (auto opened = reader.open(); !opened) return opened.error();

@@ -56,10 +56,10 @@ class SnapshotModel {
     std::vector<storage::Checksum> sums;
     Bytes packed;
     for (const storage::ZoneRange& range : order) {
-      stored.push_back({range, platform::round_up(packed.size())});
+      stored.push_back({range, os::round_up(packed.size())});
       store(packed, range, sums);
     }
-    own.packed_bytes = platform::round_up(packed.size());
+    own.packed_bytes = os::round_up(packed.size());
     return add(next_map(before->map, own, stored, sums), std::move(packed));
   }
 
@@ -87,7 +87,7 @@ class SnapshotModel {
 
  private:
   void store(Bytes& packed, const storage::ZoneRange& range, std::vector<storage::Checksum>& sums) {
-    packed.resize(platform::round_up(packed.size()));
+    packed.resize(os::round_up(packed.size()));
     for (std::uint32_t zone = range.first; zone < range.first + range.count; ++zone) {
       const Region& region = regions_[range.region];
       const auto bytes = std::span(memory_[range.region]).subspan(region.begin(zone), region.bytes_of(zone, 1));
@@ -96,7 +96,7 @@ class SnapshotModel {
     }
   }
   const Snapshot& add(storage::ZoneMap map, Bytes packed) {
-    packed.resize(platform::round_up(packed.size()));
+    packed.resize(os::round_up(packed.size()));
     packed_[{map.own().id.cut, map.own().id.random}] = std::move(packed);
     return snapshots_.emplace_back(Snapshot{std::move(map), memory_});
   }

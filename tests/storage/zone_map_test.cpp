@@ -312,7 +312,7 @@ TEST_P(PlansOfRandomCuts, RestoreEveryVersionFromWhatTheMapNeeds) {
     EXPECT_LE(plan.bytes, memory_bytes + 4096 * model.regions_.size());
     for (std::size_t i = 1; i < plan.reads.size(); ++i) {
       const ZoneRead &a = plan.reads[i - 1], &b = plan.reads[i];
-      ASSERT_TRUE(a.source < b.source || (a.source == b.source && platform::round_up(a.offset + a.bytes) < b.offset))
+      ASSERT_TRUE(a.source < b.source || (a.source == b.source && os::round_up(a.offset + a.bytes) < b.offset))
           << "neighbours are one read";
     }
   }

@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace ebb::runtime::testing_support {
+namespace ebb::store::testing_support {
 
 inline constexpr unsigned kTooLong = 60;  // seconds, after which a process that hangs is killed
 
@@ -20,4 +20,4 @@ int in_a_child(Child child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-}  // namespace ebb::runtime::testing_support
+}  // namespace ebb::store::testing_support

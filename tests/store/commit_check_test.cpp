@@ -2,7 +2,7 @@
 #include "kept_rig.hpp"
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -35,7 +35,7 @@ class CommitCheck : public ::testing::TestWithParam<Backend> {
     if (gpu()) finish(rig.device(), *how.stream);  // what is written from now on comes after the digest
     return memory;
   }
-  static void finish(platform::Device& device, platform::StreamId stream) {
+  static void finish(device::Device& device, device::StreamId stream) {
     const auto event = device.create_event().value();
     device.record(event, stream).value();
     device.wait(event).value();
@@ -240,10 +240,10 @@ TEST_P(CommitCheckInOrder, AFlushOfWhatWasWrittenToFails) {
 }
 
 /// A GPU in a build without nvcc.
-class NoDigests final : public ForwardDevice {
+class NoDigests final : public doubles::ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
-  Result<void> digest(platform::StreamId, const void*, std::size_t, platform::Digest*) override {
+  Result<void> digest(device::StreamId, const void*, std::size_t, device::Digest*) override {
     return Error{Errc::unsupported, "no digests"};
   }
 };
@@ -263,4 +263,4 @@ TEST_P(CommitCheckInOrder, ADigestThatCannotBeTakenLeavesTheReservation) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

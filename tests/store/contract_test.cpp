@@ -6,7 +6,7 @@
 #include "sizes.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -14,7 +14,7 @@ using ::testing::ValuesIn;
 
 std::vector<Backend> backends() {
   std::vector<Backend> all = {Backend::uring, Backend::threads, Backend::fake, Backend::gpu};
-  if (platform::current_cuda_device()) all.push_back(Backend::cuda);
+  if (device::current_cuda_device()) all.push_back(Backend::cuda);
   return all;
 }
 
@@ -393,4 +393,4 @@ TEST_P(StoreContract, StatsTellWhatHappened) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

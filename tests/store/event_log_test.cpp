@@ -9,7 +9,7 @@
 #include "planner/planner.hpp"
 #include "trace/event_text.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -26,7 +26,7 @@ std::string recorded(Backend backend) {
   Rig rig(backend);
   rig.setup().event_log = path;
   Store& store = rig.store();
-  rig.files().fail_at_rate(platform::testing::FileCall::write, 0.05, EIO);
+  rig.files().fail_at_rate(doubles::FileCall::write, 0.05, EIO);
   const auto program = [&](History history) {
     for (Version v = 0; v < 25; ++v) {
       ASSERT_TRUE(write(history, v, 40 * kKiB, {.timeout = Seconds(60)}));
@@ -49,7 +49,7 @@ TEST(EventLog, ReplayGivesTheSameCommands) {
     const std::string log = recorded(backend);
     for (const char* name : {"device", "host", "ring:host"})
       EXPECT_EQ(log.find("\nmemory " + std::string(name) + " ") != log.npos, backend == Backend::gpu) << name;
-    const Replay replayed = replay(log).value();
+    const trace::Replay replayed = trace::replay(log).value();
     EXPECT_FALSE(replayed.difference) << *replayed.difference;
     EXPECT_GT(replayed.events, 200u);
     EXPECT_GT(replayed.commands, 200u);
@@ -71,7 +71,7 @@ TEST(EventLog, AKeptStoreIsReplayedToo) {
       std::vector<std::byte> bytes(kSize);
       EXPECT_EQ(code_of(store.restore(4, {{0, bytes.data(), kSize}})), Errc::damaged);
       for (Version v : {3, 6, 11}) expect_restored(store, v, kSize);
-      rig.files().fail_at_rate(platform::testing::FileCall::write, 0.05, EIO);
+      rig.files().fail_at_rate(doubles::FileCall::write, 0.05, EIO);
     }
     for (Version v = first ? 0 : 13; v < (first ? 13 : 26); ++v) {
       ASSERT_TRUE(write(store, v, v % 5 == 0 ? 0 : kSize, {.timeout = Seconds(60)}));
@@ -84,7 +84,7 @@ TEST(EventLog, AKeptStoreIsReplayedToo) {
     }
     static_cast<void>(static_cast<bool>(store.close()));
     const std::string log = read_file(path);
-    const Replay replayed = replay(log).value();
+    const trace::Replay replayed = trace::replay(log).value();
     EXPECT_FALSE(replayed.difference) << *replayed.difference;
     EXPECT_GT(replayed.commands, 30u);
     EXPECT_EQ(log.find(" carried ") != log.npos, !first) << "what was read from files was checked off their links";
@@ -102,9 +102,9 @@ TEST(EventLog, ADifferenceIsFound) {
   const auto command = log.find("\nc ", log.size() / 2);
   ASSERT_NE(command, std::string::npos);
   log.erase(command, log.find('\n', command + 1) - command);
-  const auto replayed = replay(log);
+  const auto replayed = trace::replay(log);
   ASSERT_TRUE(replayed);
-  EXPECT_TRUE(Replay(Result<Replay>(replayed).value()).difference);
+  EXPECT_TRUE(trace::Replay(Result<trace::Replay>(replayed).value()).difference);
 }
 
 TEST(EventLog, ADifferenceOfProvisioningIsFound) {
@@ -117,15 +117,15 @@ TEST(EventLog, ADifferenceOfProvisioningIsFound) {
     changed.insert(output + 4 + name.size(), "1");  // more is ready than was
     const auto line =
         "line " + std::to_string(std::count(log.begin(), log.begin() + static_cast<long>(output), '\n') + 2);
-    const Replay replayed = replay(changed).value();
+    const trace::Replay replayed = trace::replay(changed).value();
     ASSERT_TRUE(replayed.difference);
     EXPECT_EQ(replayed.difference->find(line + ": recorded \"o " + name + " 1"), 0u) << *replayed.difference;
     changed = log;
     changed.erase(output, changed.find('\n', output + 1) - output);
-    EXPECT_TRUE(replay(changed).value().difference) << "an output is missing";
+    EXPECT_TRUE(trace::replay(changed).value().difference) << "an output is missing";
     changed = log;
     changed.erase(event, changed.find('\n', output + 1) - event);
-    auto without = replay(changed);
+    auto without = trace::replay(changed);
     EXPECT_TRUE(!without || without->difference) << "an event is missing";
   }
 }
@@ -133,7 +133,7 @@ TEST(EventLog, ADifferenceOfProvisioningIsFound) {
 TEST(EventLog, MemoryIsProvisionedByTheStoresClock) {
   const std::filesystem::path path = ::testing::TempDir() + "ebbtide-events-" + std::to_string(::getpid());
   Rig rig(Backend::gpu);
-  rig.seams().clock = std::make_shared<platform::testing::ManualClock>(4711);
+  rig.seams().clock = std::make_shared<doubles::ManualClock>(4711);
   rig.setup().event_log = path;
   for (Version v = 0; v < 5; ++v) ASSERT_TRUE(write(rig.store(), v, 40 * kKiB));
   EXPECT_TRUE(rig.store().close());
@@ -155,15 +155,15 @@ TEST(EventLog, MemoryIsProvisionedByTheStoresClock) {
 
 // Each kind, with as many values in it as it has fields, is read back as it was written.
 TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
-  using namespace policy::event;
-  constexpr policy::Version kLowest = INT64_MIN;
+  using namespace planner::event;
+  constexpr planner::Version kLowest = INT64_MIN;
   const std::vector<Any> all = {Tick{},
-                                Checkpoint{7, -5, 99, policy::kNever, true},
+                                Checkpoint{7, -5, 99, planner::kNever, true},
                                 Reserve{7, kLowest, UINT64_C(1) << 40, 3},
                                 Restore{7, 1, true, false},
                                 Borrow{7, 1, 5},
                                 Wait{7, 1, 2},
-                                WaitAll{7, policy::kNoTier},
+                                WaitAll{7, planner::kNoTier},
                                 Submit{7, true, false},
                                 Commit{7, true},
                                 Abandon{7},
@@ -175,7 +175,7 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 Unhint{{3, 3}},
                                 UnhintAll{},
                                 StartPrefetch{},
-                                policy::event::Order{true},
+                                planner::event::Order{true},
                                 Drop{4},
                                 DropAll{},
                                 Forget{},
@@ -194,21 +194,21 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
   for (std::size_t kind = 0; kind < all.size(); ++kind) {
     ASSERT_EQ(all[kind].index(), kind);
     std::string line, again;
-    append_text(line, policy::Event{123456789012, 3, all[kind]});
+    trace::append_text(line, planner::Event{123456789012, 3, all[kind]});
     line.pop_back();
-    const policy::Event back = parse_event(line).value();
-    append_text(again, back);
+    const planner::Event back = trace::parse_event(line).value();
+    trace::append_text(again, back);
     EXPECT_EQ(again, line + "\n");
     EXPECT_EQ(back.what.index(), kind) << line;
-    EXPECT_FALSE(parse_event(line + " x")) << "there is more than it has";
+    EXPECT_FALSE(trace::parse_event(line + " x")) << "there is more than it has";
   }
-  EXPECT_EQ(std::get<Hint>(parse_event("e 1 hint 0 1 1 -2 3").value().what).versions,
-            (std::vector<policy::Version>{1, -2, 3}));
-  EXPECT_EQ(std::get<Checkpoint>(parse_event("e 1 checkpoint 0 7 -5 99 6 1").value().what).bytes, 99u);
+  EXPECT_EQ(std::get<Hint>(trace::parse_event("e 1 hint 0 1 1 -2 3").value().what).versions,
+            (std::vector<planner::Version>{1, -2, 3}));
+  EXPECT_EQ(std::get<Checkpoint>(trace::parse_event("e 1 checkpoint 0 7 -5 99 6 1").value().what).bytes, 99u);
 }
 
 TEST(EventLog, ALogOfAnotherFormatIsRefusedByItsName) {
-  const auto refused = replay("ebbtide-events 5\nnode app 0\n");
+  const auto refused = trace::replay("ebbtide-events 5\nnode app 0\n");
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("\"ebbtide-events 5\""), std::string::npos) << refused.error().message;
   EXPECT_NE(refused.error().message.find("the version that wrote it"), std::string::npos) << refused.error().message;
@@ -224,7 +224,7 @@ TEST(EventLog, AnythingElseIsRefusedByLine) {
            empty + "memory a 4096 0 1 4096 4096\n", empty + memory + memory, empty + memory + "p a 0 dance 0 0 0\n",
            empty + memory + "p a 0 tick 0 0 0 0\n", empty + memory + "p a 0 pinned 0 4096 1\n",
            empty + "memory a 4096 0 99999 1 1 0 1 1 1\n"}) {
-    const auto result = replay(text);
+    const auto result = trace::replay(text);
     ASSERT_FALSE(result) << text;
     EXPECT_EQ(result.error().code, Errc::invalid_argument);
   }
@@ -244,7 +244,7 @@ TEST(EventLog, AFailureToWriteItIsToldByClose) {
   rig.setup().event_log = path;
   Store& store = rig.store();
   ASSERT_TRUE(write(store, 1, 1000));
-  rig.files().fail_nth(platform::testing::FileCall::write, 1, ENOSPC);
+  rig.files().fail_nth(doubles::FileCall::write, 1, ENOSPC);
   const auto closed = store.close();
   std::filesystem::remove(path);
   EXPECT_EQ(code_of(closed), Errc::io_error);
@@ -252,4 +252,4 @@ TEST(EventLog, AFailureToWriteItIsToldByClose) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

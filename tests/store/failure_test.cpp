@@ -8,11 +8,11 @@
 #include "sizes.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 
 TEST(Failures, WithoutRoomARequestIsRefusedNamingEachTier) {
   Rig rig(Backend::threads, {.disk = 0});
@@ -43,7 +43,7 @@ TEST(Failures, ATimeoutLetsAnotherThreadMakeRoom) {
 
 TEST(Failures, ATimeoutForRoomEndsByTheStoresClock) {
   Rig rig(Backend::threads, {.disk = 0});
-  const auto clock = std::make_shared<platform::testing::ManualClock>(1);
+  const auto clock = std::make_shared<doubles::ManualClock>(1);
   rig.seams().clock = clock;
   Store& store = rig.store();
   for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
@@ -59,7 +59,7 @@ TEST(Failures, ATimeoutForRoomEndsByTheStoresClock) {
 TEST(Failures, AWriteThatFailsForGoodIsToldByTheFutureAndNothingIsLost) {
   Rig rig(Backend::threads);
   Store& store = rig.store();
-  rig.files().fail_nth(FileCall::write, 1, EIO, platform::testing::FaultyFiles::kEver);
+  rig.files().fail_nth(FileCall::write, 1, EIO, doubles::FaultyFiles::kEver);
   const Future future = write(store, 1, kSize).value();
   const auto result = future.wait("local", Seconds(60));
   ASSERT_FALSE(result);
@@ -85,7 +85,7 @@ TEST(Failures, AWriteThatFailsOnceIsRetried) {
 TEST(Failures, AFullDiskLeavesWhatTheMemoryTiersHold) {
   Rig rig(Backend::threads);
   Store& store = rig.store();
-  rig.files().fail_nth(FileCall::write, 1, ENOSPC, platform::testing::FaultyFiles::kEver);
+  rig.files().fail_nth(FileCall::write, 1, ENOSPC, doubles::FaultyFiles::kEver);
   Version written = 0;
   std::optional<Error> refused;
   for (; written < 40 && !refused; ++written) {
@@ -103,7 +103,7 @@ TEST(Failures, WhatCannotBeReadBackIsLostByName) {
   Store& store = rig.store();
   ASSERT_TRUE(write(store, 1, kSize));
   ASSERT_TRUE(store.wait("local"));
-  rig.files().fail_nth(FileCall::read, 1, EIO, platform::testing::FaultyFiles::kEver);
+  rig.files().fail_nth(FileCall::read, 1, EIO, doubles::FaultyFiles::kEver);
   std::vector<std::byte> target(kSize);
   const auto result = store.restore(1, {{0, target.data(), kSize}});
   ASSERT_FALSE(result);
@@ -181,7 +181,7 @@ TEST(Failures, AfterABrokenContractHandlesEndQuietlyAndEveryCallSaysSo) {
   {
     Loan loan = store.borrow(1).value(), other = store.borrow(2).value();
     Reservation room = store.reserve(3, std::vector<Source>{{0, nullptr, kSize}}).value();
-    const policy::event::Finished never_ordered{1'000'000};
+    const planner::event::Finished never_ordered{1'000'000};
     EXPECT_THROW(static_cast<void>(rig.engine().hint(0, never_ordered)), std::logic_error);
     loan = std::move(other);
   }
@@ -277,4 +277,4 @@ TEST_P(RandomPrograms, GiveBackWhatWasWritten) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

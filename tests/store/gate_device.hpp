@@ -4,13 +4,13 @@
 
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime::testing_support {
+namespace ebb::store::testing_support {
 
 /// Ordinary memory whose inline copies wait at a gate, so that a test can do things while a caller copies.
 /// Thread safety: every method may be called from any thread.
-class GateDevice final : public ForwardDevice {
+class GateDevice final : public doubles::ForwardDevice {
  public:
-  GateDevice() : ForwardDevice(platform::make_host_device()) {}
+  GateDevice() : doubles::ForwardDevice(device::make_host_device()) {}
   void shut() { set(false); }
   void open() { set(true); }
   void await_standing(std::size_t n) {
@@ -28,20 +28,20 @@ class GateDevice final : public ForwardDevice {
   }
 
   void free(std::byte* memory, std::size_t bytes) noexcept override {
-    if (may_go()) ForwardDevice::free(memory, bytes);
+    if (may_go()) doubles::ForwardDevice::free(memory, bytes);
   }
   void unreserve(std::byte* range, std::size_t bytes) noexcept override {
-    if (may_go()) ForwardDevice::unreserve(range, bytes);
+    if (may_go()) doubles::ForwardDevice::unreserve(range, bytes);
   }
-  Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
-    if (stream == platform::kInlineStream) {
+  Result<void> copy(device::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+    if (stream == device::kInlineStream) {
       std::unique_lock lock(mutex_);
       ++standing_;
       changed_.notify_all();
       changed_.wait(lock, [&] { return open_; });
       --standing_;
     }
-    return ForwardDevice::copy(stream, to, from, bytes);
+    return doubles::ForwardDevice::copy(stream, to, from, bytes);
   }
 
  private:
@@ -63,4 +63,4 @@ class GateDevice final : public ForwardDevice {
   std::size_t standing_ = 0;
 };
 
-}  // namespace ebb::runtime::testing_support
+}  // namespace ebb::store::testing_support

@@ -5,7 +5,7 @@
 #include "sizes.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -14,7 +14,7 @@ using namespace testing_support;
 /// order, and by nothing else.
 class CachingAllocator {
  public:
-  explicit CachingAllocator(platform::Device& device) : device_(device), memory_(device.allocate(kSize).value()) {}
+  explicit CachingAllocator(device::Device& device) : device_(device), memory_(device.allocate(kSize).value()) {}
   ~CachingAllocator() { device_.free(memory_, kSize); }
   std::byte* allocate() {
     EXPECT_FALSE(std::exchange(out_, true));
@@ -23,7 +23,7 @@ class CachingAllocator {
   void free(std::byte*) { out_ = false; }
 
  private:
-  platform::Device& device_;
+  device::Device& device_;
   std::byte* const memory_;
   bool out_ = false;
 };
@@ -32,7 +32,7 @@ class FreedRightAfter : public ::testing::TestWithParam<Backend> {
  protected:
   static constexpr Version kCount = 12;  // several times what the caches hold
   void SetUp() override {
-    if (GetParam() == Backend::cuda && !platform::current_cuda_device()) GTEST_SKIP() << platform::cuda_absent_reason();
+    if (GetParam() == Backend::cuda && !device::current_cuda_device()) GTEST_SKIP() << device::cuda_absent_reason();
     rig.emplace(GetParam());
     store = &rig->store();
     device = rig->seams().device.get();
@@ -61,7 +61,7 @@ class FreedRightAfter : public ::testing::TestWithParam<Backend> {
 
   std::optional<Rig> rig;
   Store* store = nullptr;
-  platform::Device* device = nullptr;
+  device::Device* device = nullptr;
   std::optional<CachingAllocator> allocator;
   StreamHandle on = 0;
   std::byte* staged = nullptr;
@@ -114,4 +114,4 @@ TEST_P(FreedRightAfter, ARestoreDoesNotReachTheNextOwner) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

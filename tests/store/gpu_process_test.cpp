@@ -12,14 +12,14 @@
 #include "support.hpp"
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
 
 /// Counts what is asked of it in any process but the one that made it: a driver's state does not outlive a fork, and a
 /// lock that some thread held at that moment is held for ever.
-class OneProcessDevice final : public ForwardDevice {
+class OneProcessDevice final : public doubles::ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
   ~OneProcessDevice() override { here(); }
@@ -27,30 +27,32 @@ class OneProcessDevice final : public ForwardDevice {
   std::shared_ptr<const std::atomic<bool>> used_elsewhere() const { return used_elsewhere_; }
 
   void free(std::byte* memory, std::size_t bytes) noexcept override {
-    if (here()) ForwardDevice::free(memory, bytes);
+    if (here()) doubles::ForwardDevice::free(memory, bytes);
   }
   void free_host(std::byte* memory, std::size_t bytes) noexcept override {
-    if (here()) ForwardDevice::free_host(memory, bytes);
+    if (here()) doubles::ForwardDevice::free_host(memory, bytes);
   }
   void unreserve(std::byte* range, std::size_t bytes) noexcept override {
-    if (here()) ForwardDevice::unreserve(range, bytes);
+    if (here()) doubles::ForwardDevice::unreserve(range, bytes);
   }
   void unpin(std::byte* memory, std::size_t bytes) noexcept override {
-    if (here()) ForwardDevice::unpin(memory, bytes);
+    if (here()) doubles::ForwardDevice::unpin(memory, bytes);
   }
-  Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
-    return here() ? ForwardDevice::copy(stream, to, from, bytes) : refused();
+  Result<void> copy(device::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+    return here() ? doubles::ForwardDevice::copy(stream, to, from, bytes) : refused();
   }
-  bool capturing(platform::StreamId stream) noexcept override { return here() && ForwardDevice::capturing(stream); }
-  Result<void> record(platform::EventId event, platform::StreamId stream) override {
-    return here() ? ForwardDevice::record(event, stream) : refused();
+  bool capturing(device::StreamId stream) noexcept override {
+    return here() && doubles::ForwardDevice::capturing(stream);
   }
-  Result<void> synchronize() override { return here() ? ForwardDevice::synchronize() : refused(); }
+  Result<void> record(device::EventId event, device::StreamId stream) override {
+    return here() ? doubles::ForwardDevice::record(event, stream) : refused();
+  }
+  Result<void> synchronize() override { return here() ? doubles::ForwardDevice::synchronize() : refused(); }
   void interrupt() noexcept override {
-    if (here()) ForwardDevice::interrupt();
+    if (here()) doubles::ForwardDevice::interrupt();
   }
   void discard(void* memory, std::size_t bytes) noexcept override {
-    if (here()) ForwardDevice::discard(memory, bytes);
+    if (here()) doubles::ForwardDevice::discard(memory, bytes);
   }
 
  private:
@@ -262,4 +264,4 @@ TEST(GpuProcessEndsItself, AStoreThatIsDestroyedAfterMainWaitsForItsWork) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -8,7 +8,7 @@
 #include "support.hpp"
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -19,7 +19,7 @@ enum class Refused { record, event };
 
 class AfterARefusal : public ::testing::TestWithParam<Refused> {
  protected:
-  platform::testing::FakeDevice& device() { return rig.device(); }
+  doubles::FakeDevice& device() { return rig.device(); }
   void refuse_to_follow() {
     if (GetParam() == Refused::record)
       device().refuse_nth_record(1);
@@ -121,14 +121,14 @@ TEST_P(AfterARefusal, ALoansMemoryIsItsStreamsUntilThatHasEnded) {
 
 /// Records no event from the n-th on. (After one refusal alone the copy is tried again on the same stream, and whoever
 /// waits for that waits for both.)
-class NoRecords final : public ForwardDevice {
+class NoRecords final : public doubles::ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
   void refuse_from_nth(int n) { left_ = n - 1; }
   void refuse_none() { left_ = kNever; }
-  Result<void> record(platform::EventId event, platform::StreamId stream) override {
+  Result<void> record(device::EventId event, device::StreamId stream) override {
     if (left_ != kNever && --left_ < 0) return Error{Errc::io_error, "the device refused a record"};
-    return ForwardDevice::record(event, stream);
+    return doubles::ForwardDevice::record(event, stream);
   }
 
  private:
@@ -220,4 +220,4 @@ TEST_F(DroppedUnwaited, CloseWaitsForTheirWork) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

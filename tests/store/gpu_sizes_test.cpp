@@ -8,7 +8,7 @@
 #include "sizes.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -127,7 +127,7 @@ TEST(ManyVersions, EachComesBackAndCostsNoMoreThanTheFirst) {
   for (auto& tier : rig.setup().machine.tiers) tier.granule = 256;
   Store& store = rig.store();
   History many = store.history("many");
-  platform::testing::FakeDevice& device = rig.device();
+  doubles::FakeDevice& device = rig.device();
   const StreamHandle on = device.create_stream().value();
   // The double's own thread yields between any two copies, which takes its time where others want the processor.
   device.hold();
@@ -164,4 +164,4 @@ TEST(ManyVersions, EachComesBackAndCostsNoMoreThanTheFirst) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -4,7 +4,7 @@
 
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -137,8 +137,8 @@ TEST(KeptChoice, MemoryIsGoodEnoughForTheProcessAlone) {
 }
 
 TEST(KeptChoice, AStoreInMemoryByThePublicCalls) {
-  platform::PosixFiles files;
-  platform::FileSystem found;
+  os::PosixFiles files;
+  os::FileSystem found;
   if (!files.describe("/dev/shm", found) || !found.in_memory) GTEST_SKIP() << "no tmpfs at /dev/shm";
   const OwnDirectory at("/dev/shm");
   auto options = options_of(at.path(), Durability::storage);
@@ -158,7 +158,7 @@ TEST(KeptChoice, WhatAStoreHoldsIsNoRoomThatItLacks) {
   KeptRig rig;
   auto options = options_of(rig.path(), Durability::storage);
   options.disk = {};
-  const Seams seams = rig.rig().seams();
+  const options::Seams seams = rig.rig().seams();
   const auto capacity = [](Store& store) { return store.stats().tiers.back().capacity; };
   {
     Store store = Engine::open_store(seams, options, {}).value();
@@ -231,4 +231,4 @@ TEST(KeptChoice, OptionsThatMakeNoSenseTogether) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -5,11 +5,11 @@
 
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 
 TEST(KeptClose, WhatWasDroppedWhileItWasWrittenIsNotThereAgain) {
   KeptRig rig;
@@ -29,7 +29,7 @@ TEST(KeptClose, WhatWasDroppedWhileItWasWrittenIsNotThereAgain) {
 TEST(KeptClose, WhatCouldNotBeDroppedIsNamed) {
   KeptRig rig;
   for (const Version version : {1, 2}) keep(version == 1 ? rig.open() : rig.rig().store(), version);
-  rig.files().fail_nth(FileCall::write, 1, EIO, platform::testing::FaultyFiles::kEver);
+  rig.files().fail_nth(FileCall::write, 1, EIO, doubles::FaultyFiles::kEver);
   ASSERT_TRUE(rig.rig().store().drop(1));
   ASSERT_TRUE(rig.rig().store().close());
   rig.files().clear_faults();
@@ -81,7 +81,7 @@ TEST(KeptClose, WhoClosesBesideAnInterruptedOneClosesIt) {
 }
 
 void break_contract(Engine& engine) {
-  const policy::event::Finished never_ordered{1'000'000};
+  const planner::event::Finished never_ordered{1'000'000};
   EXPECT_THROW(static_cast<void>(engine.hint(0, never_ordered)), std::logic_error);
 }
 
@@ -147,4 +147,4 @@ TEST(KeptClose, AnInterruptEndsTheLookForTheNewest) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -2,7 +2,7 @@
 // unsaid.
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -193,13 +193,13 @@ TEST(KeptDamage, WhatCannotBeReadAtAllIsPassedOverAndNeverTakenForNothing) {
     ASSERT_TRUE(store.close());
   }
   Store& store = rig.open();
-  rig.files().fail_nth(platform::testing::FileCall::read, 1, EIO);
+  rig.files().fail_nth(doubles::FileCall::read, 1, EIO);
   EXPECT_EQ(store.latest().value(), 1);
   EXPECT_EQ(rig.lines().starting("warning: ").size(), 1u);
   EXPECT_EQ(store.latest().value(), 2) << "it was the disk's mood";
   rig.close();
   Store& again = rig.open();
-  rig.files().fail_nth(platform::testing::FileCall::read, 1, EIO, platform::testing::FaultyFiles::kEver);
+  rig.files().fail_nth(doubles::FileCall::read, 1, EIO, doubles::FaultyFiles::kEver);
   const auto none = again.latest();
   ASSERT_FALSE(none) << "a program would begin from nothing";
   EXPECT_EQ(none.error().code, Errc::io_error);
@@ -207,4 +207,4 @@ TEST(KeptDamage, WhatCannotBeReadAtAllIsPassedOverAndNeverTakenForNothing) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -3,12 +3,12 @@
 
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 
 constexpr std::size_t kLittle = 5000;
 
@@ -236,4 +236,4 @@ TEST(KeptFaults, WaitsEndInTheirTime) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -1,11 +1,11 @@
 // What a future says of the checkpoint that it was given for: durable once and for all, or why it never will be.
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 
 Errc refusal_of(const Future& future, std::string_view level) {
   try {
@@ -71,4 +71,4 @@ TEST(KeptFuture, WhatWasNotReadDoesNotCountInRetention) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -2,7 +2,7 @@
 #include "kept_rig.hpp"
 #include "tests/os/refused_memory.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -26,4 +26,4 @@ TEST(KeptNoMemory, ARestoreThatFindsNoneSaysSoAndCanBeMadeAgain) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -5,7 +5,7 @@
 
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -139,12 +139,12 @@ TEST(KeptReadonly, WhatIsReplacedWhileItIsReadIsReadAnew) {
   keep(writer, 1);
   Store& reader = both.read_side();
   ASSERT_TRUE(reader.info(1));
-  both.reader.files().hold(platform::testing::FileCall::read);
+  both.reader.files().hold(doubles::FileCall::read);
   std::thread late([&] { expect_replaced(reader, 2); });
-  both.reader.files().await_held(platform::testing::FileCall::read, 1);
+  both.reader.files().await_held(doubles::FileCall::read, 1);
   replace(writer, 2);
   keep(writer, 3);
-  both.reader.files().release(platform::testing::FileCall::read);
+  both.reader.files().release(doubles::FileCall::read);
   late.join();
 }
 
@@ -184,10 +184,10 @@ TEST(KeptReadonly, WhatWasReplacedBeforeACallIsNotGiven) {
 }
 
 // All but reads of segments.
-std::size_t other_calls(const std::vector<platform::testing::FileRecord>& records, std::size_t from) {
+std::size_t other_calls(const std::vector<doubles::FileRecord>& records, std::size_t from) {
   return static_cast<std::size_t>(
       std::count_if(records.begin() + static_cast<std::ptrdiff_t>(from), records.end(), [](const auto& one) {
-        return one.call != platform::testing::FileCall::read || !storage::segment_number(one.path.filename());
+        return one.call != doubles::FileCall::read || !storage::segment_number(one.path.filename());
       }));
 }
 
@@ -204,4 +204,4 @@ TEST(KeptReadonly, ARestoreWhereNothingHasChangedAsksForTwoStatusesAndReadsALine
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

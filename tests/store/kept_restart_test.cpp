@@ -1,7 +1,7 @@
 // What one process kept, the next one has: all of it, bit for bit, wherever it wants it.
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -135,10 +135,10 @@ TEST(KeptRestart, ConsumingGivesTheCachesBackAndNotTheFile) {
   KeptRig rig;
   {
     Store& store = rig.open();
-    rig.files().hold(platform::testing::FileCall::write);
+    rig.files().hold(doubles::FileCall::write);
     ASSERT_TRUE(write(store, 1, kSize));
     expect_restored(store, 1, kSize);  // before any of it was on the disk
-    rig.files().release(platform::testing::FileCall::write);
+    rig.files().release(doubles::FileCall::write);
     EXPECT_TRUE(store.wait(1, "storage", Seconds(60))) << "its flush is not dropped";
     expect_restored(store, 1, kSize);
     EXPECT_EQ(code_of(write(store, 1, kSize)), Errc::version_exists);
@@ -205,4 +205,4 @@ TEST(KeptRestart, WithoutItsIndexAllOfItIsFound) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -5,12 +5,12 @@
 #include "kept_rig.hpp"
 #include "trace/event_text.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 
 using Versions = std::vector<Version>;
 
@@ -149,7 +149,7 @@ TEST(KeptRetention, ADiskOfTheNewestAndOneMoreIsEnough) {
   rig.close();
   const std::string text = text_of(log);
   std::filesystem::remove(log);
-  const Replay replayed = replay(text).value();
+  const trace::Replay replayed = trace::replay(text).value();
   EXPECT_FALSE(replayed.difference) << *replayed.difference;
   for (const char* line : {"\ns\n", "\nr 0 0\n", "\nr 0 38\n", " durable "}) {
     EXPECT_NE(text.find(line), text.npos) << line;
@@ -214,4 +214,4 @@ TEST(KeptRetention, WhatIsFoundDamagedIsNotCounted) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -7,7 +7,7 @@
 #include "storage/scan/segment_scan.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime::testing_support {
+namespace ebb::store::testing_support {
 
 inline constexpr std::size_t kSize = 40 * kKiB;  // of a checkpoint: three chunks, the last one not whole
 
@@ -63,7 +63,7 @@ class OwnDirectory {
   }
   /// Where the payload of the newest live record of this name begins, and in which segment.
   std::pair<std::filesystem::path, std::uint64_t> payload_of(Version version, const std::string& history = "") const {
-    platform::PosixFiles files;
+    os::PosixFiles files;
     const auto scanned = storage::scan_store(files, path_, false).value();
     std::pair<std::filesystem::path, std::uint64_t> found;
     std::uint64_t sequence = 0;
@@ -78,9 +78,8 @@ class OwnDirectory {
   }
   /// Turns a bit of one byte, under the eyes of whoever has it open.
   static void flip(const std::filesystem::path& path, std::uint64_t offset) {
-    platform::PosixFiles files;
-    const platform::File file(files, static_cast<int>(files.open(path, platform::Open::write, false).value), path,
-                              false);
+    os::PosixFiles files;
+    const os::File file(files, static_cast<int>(files.open(path, os::Open::write, false).value), path, false);
     std::byte one{};
     ASSERT_TRUE(files.read(file.fd(), &one, 1, offset));
     one ^= std::byte{0x10};
@@ -102,14 +101,14 @@ class KeptRig : public OwnDirectory {
     setup().log = lines_.sink();
   }
 
-  EngineSetup& setup() { return rig_.setup(); }
-  platform::testing::FaultyFiles& files() { return rig_.files(); }
+  options::EngineSetup& setup() { return rig_.setup(); }
+  doubles::FaultyFiles& files() { return rig_.files(); }
   Rig& rig() { return rig_; }
   Lines& lines() { return lines_; }
   /// Other sizes of the tiers from the next opening on.
   void resize(const Sizes& sizes) {
     const Rig other(Backend::threads, sizes);
-    const policy::Retention retention = setup().machine.retention;
+    const planner::Retention retention = setup().machine.retention;
     setup().machine = const_cast<Rig&>(other).setup().machine;
     setup().machine.ephemeral = false;
     setup().machine.retention = retention;
@@ -134,4 +133,4 @@ inline void keep(History& history, Version version, std::size_t size = kSize) {
   ASSERT_TRUE(kept) << kept.error().message;
 }
 
-}  // namespace ebb::runtime::testing_support
+}  // namespace ebb::store::testing_support

@@ -4,11 +4,11 @@
 
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 
 [[noreturn]] void leave(const KeptRig& rig) {
   std::error_code ignored;  // its threads may be writing there
@@ -53,4 +53,4 @@ TEST(KeptStuck, ClosingEndsInItsTimeAndNamesWhatItWaitedFor) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

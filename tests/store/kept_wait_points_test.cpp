@@ -6,17 +6,17 @@
 #include "kept_rig.hpp"
 #include "tests/doubles/manual_clock.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 using namespace std::chrono_literals;
 
 /// Version 1 is in its file, and the write that makes it durable waits as soon as a call asks for that.
 struct Unmarked {
   KeptRig rig;
-  std::shared_ptr<platform::testing::ManualClock> clock = std::make_shared<platform::testing::ManualClock>(1);
+  std::shared_ptr<doubles::ManualClock> clock = std::make_shared<doubles::ManualClock>(1);
   Store& fill() {
     rig.rig().seams().clock = clock;  // which does not advance: no commit is due
     Store& store = rig.open();
@@ -85,4 +85,4 @@ TEST(WaitPoints, CloseWithATimeLimitWaitsWhileACallerCopies) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

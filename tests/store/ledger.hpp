@@ -9,7 +9,7 @@
 #include "tests/doubles/forward_device.hpp"
 #include "tests/doubles/no_files.hpp"
 
-namespace ebb::runtime::testing_support {
+namespace ebb::store::testing_support {
 
 /// Which bytes are where, without any of them: every byte that was ever written has a number, and a copy moves numbers.
 /// Thread safety: every method may be called from any thread.
@@ -93,10 +93,10 @@ class Nowhere {
 };
 
 /// A GPU whose copies move numbers in a ledger, at once. Its memory is addresses alone, so that it may be of any size.
-class LedgerDevice final : public ForwardDevice {
+class LedgerDevice final : public doubles::ForwardDevice {
  public:
   explicit LedgerDevice(std::shared_ptr<Ledger> ledger)
-      : ForwardDevice(platform::make_host_device()), ledger_(std::move(ledger)) {}
+      : doubles::ForwardDevice(device::make_host_device()), ledger_(std::move(ledger)) {}
   std::string_view name() const noexcept override { return "ledger"; }
   bool host_memory() const noexcept override { return false; }
   Result<std::byte*> allocate(std::size_t bytes) override {
@@ -113,12 +113,12 @@ class LedgerDevice final : public ForwardDevice {
   void unreserve(std::byte* range, std::size_t bytes) noexcept override { free(range, bytes); }
   Result<void> pin(std::byte*, std::size_t) override { return {}; }
   void unpin(std::byte*, std::size_t) noexcept override {}
-  Result<void> copy(platform::StreamId, void* to, const void* from, std::size_t bytes) override {
+  Result<void> copy(device::StreamId, void* to, const void* from, std::size_t bytes) override {
     ledger_->move(address_of(to), address_of(from), bytes);
     return {};
   }
-  Result<void> record(platform::EventId, platform::StreamId) override { return {}; }
-  Result<void> stream_wait(platform::StreamId, platform::EventId) override { return {}; }
+  Result<void> record(device::EventId, device::StreamId) override { return {}; }
+  Result<void> stream_wait(device::StreamId, device::EventId) override { return {}; }
   void discard(void* memory, std::size_t bytes) noexcept override { ledger_->forget(address_of(memory), bytes); }
 
  private:
@@ -126,10 +126,10 @@ class LedgerDevice final : public ForwardDevice {
 };
 
 /// One file of any size, in the same ledger, far above all memory.
-class LedgerFiles final : public platform::testing::NoFiles {
+class LedgerFiles final : public doubles::NoFiles {
  public:
   explicit LedgerFiles(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {}
-  using SysResult = platform::SysResult;
+  using SysResult = os::SysResult;
   SysResult open_unlinked(const std::filesystem::path& directory, bool) noexcept override {
     return posix_.open_unlinked(directory, false);
   }
@@ -147,7 +147,7 @@ class LedgerFiles final : public platform::testing::NoFiles {
   SysResult truncate(int, std::uint64_t) noexcept override { return SysResult::of(0); }
   SysResult preallocate(int, std::uint64_t, std::uint64_t) noexcept override { return SysResult::of(0); }
   SysResult punch(int, std::uint64_t, std::uint64_t) noexcept override { return SysResult::of(0); }
-  SysResult describe(const std::filesystem::path&, platform::FileSystem& out) noexcept override {
+  SysResult describe(const std::filesystem::path&, os::FileSystem& out) noexcept override {
     out = {.kind = "ledger", .in_memory = false, .free_bytes = kFile, .total_bytes = kFile};
     return SysResult::of(0);
   }
@@ -155,7 +155,7 @@ class LedgerFiles final : public platform::testing::NoFiles {
  private:
   static constexpr std::uint64_t kFile = std::uint64_t{1} << 62;
   const std::shared_ptr<Ledger> ledger_;
-  platform::PosixFiles posix_;
+  os::PosixFiles posix_;
 };
 
-}  // namespace ebb::runtime::testing_support
+}  // namespace ebb::store::testing_support

@@ -3,7 +3,7 @@
 
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -140,4 +140,4 @@ TEST(LongUse, AHistoryThatWasDroppedBeginsAnew) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

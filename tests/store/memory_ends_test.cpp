@@ -12,7 +12,7 @@
 #include "support.hpp"
 #include "tests/doubles/no_files.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -39,22 +39,22 @@ class Log {
 
 /// A control group that has so much memory left, and after so many questions less by a page with each.
 /// Thread safety: every method may be called from any thread.
-class LittleMemory final : public platform::testing::NoFiles {
+class LittleMemory final : public doubles::NoFiles {
  public:
   explicit LittleMemory(std::uint64_t left, int questions = 1 << 30) : left_(left), questions_(questions) {}
-  platform::SysResult open_read(const Path& path) noexcept override {
-    if (path == "/proc/self/cgroup") return platform::SysResult::of(1);
-    if (path == "/sys/fs/cgroup/memory.max") return platform::SysResult::of(2);
-    return platform::SysResult::failed(ENOENT);
+  os::SysResult open_read(const Path& path) noexcept override {
+    if (path == "/proc/self/cgroup") return os::SysResult::of(1);
+    if (path == "/sys/fs/cgroup/memory.max") return os::SysResult::of(2);
+    return os::SysResult::failed(ENOENT);
   }
-  platform::SysResult read(int fd, void* memory, std::size_t, std::uint64_t offset) noexcept override {
-    if (offset > 0) return platform::SysResult::of(0);
+  os::SysResult read(int fd, void* memory, std::size_t, std::uint64_t offset) noexcept override {
+    if (offset > 0) return os::SysResult::of(0);
     if (fd == 2 && --questions_ < 0) left_ -= 4096;
     const std::string text = fd == 1 ? "0::/\n" : std::to_string(left_.load()) + "\n";
     std::memcpy(memory, text.data(), text.size());
-    return platform::SysResult::of(static_cast<std::int64_t>(text.size()));
+    return os::SysResult::of(static_cast<std::int64_t>(text.size()));
   }
-  platform::SysResult close(int) noexcept override { return platform::SysResult::of(0); }
+  os::SysResult close(int) noexcept override { return os::SysResult::of(0); }
 
  private:
   std::atomic<std::uint64_t> left_;
@@ -175,17 +175,17 @@ TEST(MemoryEnds, AStagingRingThatCannotBeRegisteredIsUsedAsItIs) {
 
 TEST(MemoryEnds, AStagingRingThatIsNotTouchedIsUsedAsItIs) {
   Rig rig(Backend::gpu, {.device = 2 * kSize, .host = 0, .disk = 0});
-  rig.setup().machine.tiers.push_back({"local", policy::Medium::file, 64 * kSize, 4096});
-  policy::connect(rig.setup().machine, 4);
+  rig.setup().machine.tiers.push_back({"local", planner::Medium::file, 64 * kSize, 4096});
+  planner::connect(rig.setup().machine, 4);
   Log log;
   log.listen(rig);
   auto tiers = [&] {
-    Seams seams = rig.seams();
+    options::Seams seams = rig.seams();
     seams.files = std::make_shared<LittleMemory>(0);
     return Tiers::create(seams, rig.setup(), [] {});
   }();
   ASSERT_TRUE(tiers) << tiers.error().message;
-  const policy::Place slot{{policy::Endpoint::ring, policy::kHost}, 0};
+  const planner::Place slot{{planner::Endpoint::ring, planner::kHost}, 0};
   while ((*tiers)->use_of(slot, 4096) == Tiers::Use::later) std::this_thread::yield();
   EXPECT_EQ((*tiers)->use_of(slot, 4096), Tiers::Use::now) << "what passes it has no other way";
   std::memset((*tiers)->at(slot), 1, 4096);
@@ -194,4 +194,4 @@ TEST(MemoryEnds, AStagingRingThatIsNotTouchedIsUsedAsItIs) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -15,7 +15,7 @@
 #include "support.hpp"
 #include "tests/doubles/hooked_device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -59,7 +59,7 @@ class MemoryGrowthInQueue : public testing::Test {
 };
 
 TEST_F(MemoryGrowthInQueue, WhoeverIsFirstInTheQueueIsWaitedForAndNotForEver) {
-  platform::NodePinQueue first;
+  os::NodePinQueue first;
   ASSERT_TRUE(first.wait({}));
   Growing growing;
   growing.rig.setup().provision->pin_deadline = 1'000'000;
@@ -79,16 +79,16 @@ TEST_F(MemoryGrowthInQueue, WhoeverIsFirstInTheQueueIsWaitedForAndNotForEver) {
 
 // A slot that was used before its ticket was called is registered later, and what passes it must not meet that.
 TEST_F(MemoryGrowthInQueue, WhatPassesTheStagingRingWaitsWhileItsSlotIsRegistered) {
-  platform::NodePinQueue first;
+  os::NodePinQueue first;
   ASSERT_TRUE(first.wait({}));
   Rig rig(Backend::gpu, {.device = 4 * kSize, .host = 0, .disk = 16 * kSize});
-  EngineSetup setup = rig.setup();
+  options::EngineSetup setup = rig.setup();
   setup.provision->pin_deadline = 1000;
-  Seams seams = rig.seams();
-  const auto device = std::make_shared<HookedDevice>(seams.device);
+  options::Seams seams = rig.seams();
+  const auto device = std::make_shared<doubles::HookedDevice>(seams.device);
   seams.device = device;
-  policy::Command command;
-  command.from = {{policy::Endpoint::ring, policy::kHost}, 0};
+  planner::Command command;
+  command.from = {{planner::Endpoint::ring, planner::kHost}, 0};
   command.length = 4096;
   std::atomic<Tiers*> used = nullptr;
   std::atomic<bool> begun = false, passed = false;
@@ -119,4 +119,4 @@ TEST_F(MemoryGrowthInQueue, WhatPassesTheStagingRingWaitsWhileItsSlotIsRegistere
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -10,7 +10,7 @@
 #include "support.hpp"
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -18,20 +18,20 @@ using namespace testing_support;
 /// A double of a GPU whose memory comes when told to, but for the first piece, or whose host memory is registered then,
 /// but for so many pieces as were allowed. On the threads of others than its maker copies throw, if asked for. Thread
 /// safety: every method may be called from any thread.
-class LateDevice final : public ForwardDevice {
+class LateDevice final : public doubles::ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
   Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
     if (at > 0) wait();
-    return ForwardDevice::map(range, at, bytes);
+    return doubles::ForwardDevice::map(range, at, bytes);
   }
   Result<void> pin(std::byte* memory, std::size_t bytes) override {
     if (--allowed < 0) wait();
-    return ForwardDevice::pin(memory, bytes);
+    return doubles::ForwardDevice::pin(memory, bytes);
   }
-  Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+  Result<void> copy(device::StreamId stream, void* to, const void* from, std::size_t bytes) override {
     if (throws && std::this_thread::get_id() != maker_) throw std::runtime_error("no memory for one more copy");
-    return ForwardDevice::copy(stream, to, from, bytes);
+    return doubles::ForwardDevice::copy(stream, to, from, bytes);
   }
   void come() {
     std::lock_guard lock(mutex_);
@@ -163,7 +163,7 @@ TEST(MemoryLate, AStoreWhoseRingNeverCameIsClosed) {
 // On a thread of the cache's own: it must not end the process.
 TEST(MemoryLate, WhateverGoesWrongWhenItComesIsThrownByTheNextCall) {
   Late late;
-  late.rig.setup().provision->pin_deadline = policy::kNever;  // what is not registered is not used
+  late.rig.setup().provision->pin_deadline = planner::kNever;  // what is not registered is not used
   Store& store = late.rig.store();
   ASSERT_TRUE(write(store, 1, kSize));  // to the device; to the host it cannot go yet
   late.device->throws = true;
@@ -181,4 +181,4 @@ TEST(MemoryLate, WhateverGoesWrongWhenItComesIsThrownByTheNextCall) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

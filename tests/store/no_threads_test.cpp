@@ -5,7 +5,7 @@
 #include "kept_rig.hpp"
 #include "tests/os/few_threads.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -40,4 +40,4 @@ TEST(NoThreads, OpeningIsRefusedByNameAndLeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -11,7 +11,7 @@
 #include "node/node_storage.hpp"
 #include "os/pin_queue.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using testing_support::in_a_child;
@@ -29,10 +29,9 @@ class StoreInAPool : public ::testing::Test {
   }
   Result<Store> open(int rank = 0, int ranks = 1, Options options = {}) {
     const std::vector<std::filesystem::path> folders{memory_};
-    Seams seams{files_, std::make_shared<platform::SteadyClock>(), nullptr};
-    seams.node = std::make_shared<const node::NodeSeams>(
-        node::NodeSeams{std::make_shared<platform::TmpfsSharedMemory>(memory_),
-                        std::make_shared<platform::UnixSockets>(folders), folders});
+    options::Seams seams{files_, std::make_shared<os::SteadyClock>(), nullptr};
+    seams.node = std::make_shared<const node::NodeSeams>(node::NodeSeams{
+        std::make_shared<os::TmpfsSharedMemory>(memory_), std::make_shared<os::UnixSockets>(folders), folders});
     options.device = "cpu";
     options.directory = directory_.path();
     if (!options.device_cache) options.device_cache = 4 * kMiB;
@@ -64,7 +63,7 @@ class StoreInAPool : public ::testing::Test {
   }
   std::string memory_ = "/dev/shm/ebbtide-test-XXXXXX";
   OwnDirectory directory_;
-  std::shared_ptr<platform::Files> files_ = std::make_shared<platform::PosixFiles>();
+  std::shared_ptr<os::Files> files_ = std::make_shared<os::PosixFiles>();
 };
 
 TEST_F(StoreInAPool, a_history_goes_through_the_pool_to_the_store_and_back) {
@@ -156,11 +155,11 @@ TEST_F(StoreInAPool, retention_and_drops_hold_there_too) {
 }
 
 TEST_F(StoreInAPool, wait_node_stays_true_when_the_write_fails_and_it_is_tried_again) {
-  platform::PosixFiles posix;
-  const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
+  os::PosixFiles posix;
+  const auto faulty = std::make_shared<doubles::FaultyFiles>(posix, 1);
   files_ = faulty;
   Store store = open().value();
-  faulty->fail_at_rate(platform::testing::FileCall::write, 1.0, EIO);
+  faulty->fail_at_rate(doubles::FileCall::write, 1.0, EIO);
   const auto field = bytes_of(1);
   const Future future = store.checkpoint(1, {{0, field.data(), field.size() * 8}}).value();
   EXPECT_EQ(future.wait("storage").error().code, Errc::io_error);
@@ -186,13 +185,13 @@ TEST_F(StoreInAPool, wait_node_ends_when_no_agent_can_be_started) {
   char byte = 0;
   ASSERT_EQ(::read(opened[0], &byte, 1), 1);
   const int how = in_a_child([&] {
-    platform::PosixFiles posix;
-    const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
+    os::PosixFiles posix;
+    const auto faulty = std::make_shared<doubles::FaultyFiles>(posix, 1);
     files_ = faulty;
     Store store = open(1, 2).value();
     write(store, 0, 1, kMiB);
     store.wait("storage").value();  // the host cache has its memory
-    faulty->fail_at_rate(platform::testing::FileCall::lock, 1.0, EIO);
+    faulty->fail_at_rate(doubles::FileCall::lock, 1.0, EIO);
     ::kill(agent, SIGKILL);
     // What is in the pool before that is found out is there, and stays there.
     Version version = 0;
@@ -212,13 +211,13 @@ TEST_F(StoreInAPool, wait_node_ends_when_no_agent_can_be_started) {
 }
 
 TEST_F(StoreInAPool, what_a_full_disk_refuses_can_be_dropped_and_makes_room_in_the_pool) {
-  platform::PosixFiles posix;
-  const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
+  os::PosixFiles posix;
+  const auto faulty = std::make_shared<doubles::FaultyFiles>(posix, 1);
   files_ = faulty;
   Options small;
   small.node_pool = 8 * kMiB;
   Store store = open(0, 1, small).value();
-  faulty->fail_at_rate(platform::testing::FileCall::write, 1.0, ENOSPC);
+  faulty->fail_at_rate(doubles::FileCall::write, 1.0, ENOSPC);
   std::vector<Version> written;
   for (Version version = 0; version < 40; ++version) {
     const auto field = bytes_of(version);
@@ -241,12 +240,12 @@ TEST_F(StoreInAPool, what_a_full_disk_refuses_can_be_dropped_and_makes_room_in_t
 }
 
 TEST_F(StoreInAPool, a_store_that_is_closed_on_a_full_disk_leaves_the_rest_in_the_pool) {
-  platform::PosixFiles posix;
-  const auto faulty = std::make_shared<platform::testing::FaultyFiles>(posix, 1);
+  os::PosixFiles posix;
+  const auto faulty = std::make_shared<doubles::FaultyFiles>(posix, 1);
   files_ = faulty;
   {
     Store store = open().value();
-    faulty->fail_at_rate(platform::testing::FileCall::write, 1.0, ENOSPC);
+    faulty->fail_at_rate(doubles::FileCall::write, 1.0, ENOSPC);
     for (Version version = 0; version < 3; ++version) write(store, version);
     ASSERT_TRUE(store.wait("node"));
     EXPECT_EQ(store.close().error().code, Errc::no_space);
@@ -355,4 +354,4 @@ TEST_F(StoreInAPoolKilled, what_wait_node_has_said_survives_the_process_and_its_
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -4,7 +4,7 @@
 
 #include "child.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using testing_support::in_a_child;
@@ -17,25 +17,25 @@ struct Counted {
 
 TEST(InOwnProcess, EndsWithItsLastOwner) {
   int ends = 0;
-  std::shared_ptr<Counted> shared(new Counted(ends), InOwnProcess{});
+  std::shared_ptr<Counted> shared(new Counted(ends), base::InOwnProcess{});
   std::shared_ptr<const void> other = shared;
   shared.reset();
   EXPECT_EQ(ends, 0);
   other.reset();
   EXPECT_EQ(ends, 1);
-  std::unique_ptr<Counted, InOwnProcess>(new Counted(ends)).reset();
+  std::unique_ptr<Counted, base::InOwnProcess>(new Counted(ends)).reset();
   EXPECT_EQ(ends, 2);
 }
 
 TEST(InOwnProcess, StaysInAChildAndEndsInTheParent) {
   int ends = 0;
-  std::shared_ptr<Counted> shared(new Counted(ends), InOwnProcess{});
-  std::unique_ptr<Counted, InOwnProcess> unique(new Counted(ends));
+  std::shared_ptr<Counted> shared(new Counted(ends), base::InOwnProcess{});
+  std::unique_ptr<Counted, base::InOwnProcess> unique(new Counted(ends));
   EXPECT_EQ(in_a_child([&] {
               shared.reset();
               unique.reset();
               const int in_child = ends;
-              std::shared_ptr<Counted>(new Counted(ends), InOwnProcess{}).reset();  // the child's own
+              std::shared_ptr<Counted>(new Counted(ends), base::InOwnProcess{}).reset();  // the child's own
               return in_child * 10 + ends;
             }),
             1);
@@ -46,4 +46,4 @@ TEST(InOwnProcess, StaysInAChildAndEndsInTheParent) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

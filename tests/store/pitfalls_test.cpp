@@ -5,7 +5,7 @@
 #include "sizes.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -68,4 +68,4 @@ TEST(Pitfalls, WithoutHostMemoryAtOpenNothingIsLeftBehindOnTheDevice) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

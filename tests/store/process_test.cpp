@@ -2,7 +2,7 @@
 #include "child.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -109,4 +109,4 @@ TEST(Process, AFutureOfAClosedStoreSaysSo) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -1,11 +1,11 @@
 // What is asked for by a name that says nothing, or that can never be: refused at once, and by name.
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 
 Errc done_code(const Future& future, std::string_view level) {
   try {
@@ -142,4 +142,4 @@ TEST(Refusals, ARegionThatIsNotThereIsTheCallersMistake) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

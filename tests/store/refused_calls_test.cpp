@@ -6,7 +6,7 @@
 
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -48,7 +48,7 @@ int use(Backend backend, const std::filesystem::path& directory, const Call& cal
   rig.setup().close_timeout = Seconds(0.5);
   bool filtered = false;
   const auto refuse_at = [&](Moment now) {
-    if (now == moment) filtered = platform::testing::refuse_call(call.number, error);
+    if (now == moment) filtered = os::testing::refuse_call(call.number, error);
     return now != moment || filtered;
   };
   if (!refuse_at(Moment::before_open)) return kNoFilter;
@@ -102,4 +102,4 @@ INSTANTIATE_TEST_SUITE_P(, RefusedCalls, ::testing::ValuesIn(kCalls),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

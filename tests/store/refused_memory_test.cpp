@@ -4,12 +4,12 @@
 #include "kept_rig.hpp"
 #include "tests/os/refused_pages.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::Refusal;
-using platform::testing::RefusedPages;
+using os::testing::Refusal;
+using os::testing::RefusedPages;
 
 struct Case {
   Backend backend;
@@ -37,7 +37,7 @@ void expect_named(const Result<void>& result, const char* region) {
 TEST_P(RefusedMemory, IsNamedByEveryCallThatCopiesAndNothingIsLost) {
   Store& store = open();
   for (const auto& [pages, good] : {std::pair{2, 1}, {10, 9}, {300, 1}, {300, 299}}) {
-    const std::size_t size = static_cast<std::size_t>(pages) * platform::kBlock;
+    const std::size_t size = static_cast<std::size_t>(pages) * os::kBlock;
     ASSERT_TRUE(write(store, 1, size));
     for (const Refusal how : {Refusal::truncated, Refusal::none, Refusal::read_only}) {
       SCOPED_TRACE(std::to_string(pages) + " pages, refusal " + std::to_string(static_cast<int>(how)));
@@ -72,4 +72,4 @@ INSTANTIATE_TEST_SUITE_P(, RefusedMemory,
                          });
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

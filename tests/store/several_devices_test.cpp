@@ -6,47 +6,49 @@
 #include "support.hpp"
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
 
 /// One of several GPUs: it can tell whose a stream is, and is never given another's.
-class NumberedDevice final : public ForwardDevice {
+class NumberedDevice final : public doubles::ForwardDevice {
  public:
-  NumberedDevice(std::shared_ptr<platform::Device> inner, platform::StreamId number)
-      : ForwardDevice(std::move(inner)), number_(number << 32) {}
-  Result<platform::StreamId> create_stream() override {
-    auto made = ForwardDevice::create_stream();
+  NumberedDevice(std::shared_ptr<device::Device> inner, device::StreamId number)
+      : doubles::ForwardDevice(std::move(inner)), number_(number << 32) {}
+  Result<device::StreamId> create_stream() override {
+    auto made = doubles::ForwardDevice::create_stream();
     if (made) *made += number_;
     return made;
   }
-  void destroy_stream(platform::StreamId stream) noexcept override { ForwardDevice::destroy_stream(own(stream)); }
-  Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
-    return foreign(stream) ? refused() : ForwardDevice::copy(own(stream), to, from, bytes);
+  void destroy_stream(device::StreamId stream) noexcept override {
+    doubles::ForwardDevice::destroy_stream(own(stream));
   }
-  bool capturing(platform::StreamId stream) noexcept override {
-    return !foreign(stream) && ForwardDevice::capturing(own(stream));
+  Result<void> copy(device::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+    return foreign(stream) ? refused() : doubles::ForwardDevice::copy(own(stream), to, from, bytes);
   }
-  bool foreign(platform::StreamId stream) noexcept override {
-    return stream > platform::kLegacyStream && stream >> 32 != number_ >> 32;
+  bool capturing(device::StreamId stream) noexcept override {
+    return !foreign(stream) && doubles::ForwardDevice::capturing(own(stream));
   }
-  Result<void> record(platform::EventId event, platform::StreamId stream) override {
-    return foreign(stream) ? refused() : ForwardDevice::record(event, own(stream));
+  bool foreign(device::StreamId stream) noexcept override {
+    return stream > device::kLegacyStream && stream >> 32 != number_ >> 32;
   }
-  Result<void> stream_wait(platform::StreamId stream, platform::EventId event) override {
-    return ForwardDevice::stream_wait(own(stream), event);
+  Result<void> record(device::EventId event, device::StreamId stream) override {
+    return foreign(stream) ? refused() : doubles::ForwardDevice::record(event, own(stream));
+  }
+  Result<void> stream_wait(device::StreamId stream, device::EventId event) override {
+    return doubles::ForwardDevice::stream_wait(own(stream), event);
   }
 
  private:
-  platform::StreamId own(platform::StreamId stream) const {
-    return stream > platform::kLegacyStream ? stream - number_ : stream;
+  device::StreamId own(device::StreamId stream) const {
+    return stream > device::kLegacyStream ? stream - number_ : stream;
   }
   static Result<void> refused() {
     ADD_FAILURE() << "work on a stream of another GPU";
     return Error{Errc::io_error, "a stream of another GPU"};
   }
-  const platform::StreamId number_;
+  const device::StreamId number_;
 };
 
 class SeveralDevices : public ::testing::Test {
@@ -148,4 +150,4 @@ TEST_F(SeveralDevices, AStreamOfTheOtherIsRefusedByNameAndNothingIsLost) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

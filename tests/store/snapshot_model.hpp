@@ -9,7 +9,7 @@
 #include "support.hpp"
 #include "tests/storage/made_zone_maps.hpp"
 
-namespace ebb::runtime::testing_support {
+namespace ebb::store::testing_support {
 
 /// The memory of a program: a region in three parts, of which two are less than a page; one whose last zone is short;
 /// one without bytes.
@@ -142,4 +142,4 @@ class SnapshotModel {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> piece_bytes_;
 };
 
-}  // namespace ebb::runtime::testing_support
+}  // namespace ebb::store::testing_support

@@ -6,7 +6,7 @@
 #include "kept_rig.hpp"
 #include "snapshot_model.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -360,7 +360,7 @@ TEST_F(SnapshotReading, MapsAndLayoutsThatAreWrongAreDamaged) {
 }
 
 // At each look another 10 ms have passed.
-class HurriedClock final : public platform::Clock {
+class HurriedClock final : public os::Clock {
  public:
   std::int64_t now() const noexcept override { return now_ += 10'000'000; }
 
@@ -479,4 +479,4 @@ TEST_F(SnapshotReading, HowWhatIsAttachedFailedIsToldByClose) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -5,7 +5,7 @@
 
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -35,7 +35,7 @@ class OnItsWay {
     }
     device().await_unfinished(2);
   }
-  platform::testing::FakeDevice& device() { return rig.device(); }
+  doubles::FakeDevice& device() { return rig.device(); }
   /// On a thread of its own, for it may block.
   std::future<Result<void>> restore() {
     return std::async(std::launch::async,
@@ -113,9 +113,9 @@ TEST(StreamComing, AnAsynchronousRestoreRefusesACaptureOfTheLegacyStream) {
   std::vector<std::byte> out(kChunk);
   ASSERT_TRUE(write(rig.store(), 1, out.size()));
   const std::vector<Target> targets = {{0, out.data(), out.size()}};
-  rig.device().set_capturing(platform::kLegacyStream, true);
+  rig.device().set_capturing(device::kLegacyStream, true);
   EXPECT_EQ(code_of(rig.store().restore_async(1, targets)), Errc::unsupported);
-  rig.device().set_capturing(platform::kLegacyStream, false);
+  rig.device().set_capturing(device::kLegacyStream, false);
   auto future = rig.store().restore_async(1, targets);
   ASSERT_TRUE(future);
   ASSERT_TRUE(future->wait());
@@ -127,7 +127,7 @@ TEST(StreamComing, AnAsynchronousRestoreComesAfterTheLegacyStreamAsItWasAtTheCal
   std::vector<std::byte> out(kChunk), before(kChunk, std::byte{1});
   ASSERT_TRUE(write(rig.store(), 1, out.size()));
   rig.device().hold();
-  ASSERT_TRUE(rig.device().copy(platform::kLegacyStream, out.data(), before.data(), out.size()));
+  ASSERT_TRUE(rig.device().copy(device::kLegacyStream, out.data(), before.data(), out.size()));
   const std::vector<Target> targets = {{0, out.data(), out.size()}};
   auto future = rig.store().restore_async(1, targets);
   rig.device().release();
@@ -175,7 +175,7 @@ TEST(StreamComing, AFailedCheckpointIsLostByNameAlsoWithoutItsFuture) {
 class ScratchSlot : public ::testing::Test {
  protected:
   ScratchSlot() { device().hold(); }
-  platform::testing::FakeDevice& device() { return rig.device(); }
+  doubles::FakeDevice& device() { return rig.device(); }
   Result<Future> checkpoint(const std::vector<std::byte>& from) {
     return store.checkpoint(0, {{0, from.data(), from.size()}}, {.stream = on});
   }
@@ -278,4 +278,4 @@ TEST_F(ScratchSlot, WhatFailsSaysNothingOfWhatWasWrittenAnew) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -9,7 +9,7 @@
 #include "sizes.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -17,7 +17,7 @@ using namespace testing_support;
 /// A store on the double of a GPU, and a stream of the application.
 class StreamOrder : public ::testing::Test {
  protected:
-  platform::testing::FakeDevice& device() { return rig.device(); }
+  doubles::FakeDevice& device() { return rig.device(); }
   StreamHandle stream() { return device().create_stream().value(); }
   /// The application overwrites `to` in stream order.
   void overwrite(StreamHandle on, std::vector<std::byte>& to, const std::vector<std::byte>& with) {
@@ -90,7 +90,7 @@ TEST_F(StreamOrder, WhatIsStillBeingWrittenOnAStreamCanBeRestored) {
 TEST_F(StreamOrder, TheLegacyStreamHasTwoNames) {
   std::vector<std::byte> field(kSize);
   const std::vector<std::byte> bytes = bytes_of(1, kSize);
-  overwrite(platform::kLegacyStream, field, bytes);
+  overwrite(device::kLegacyStream, field, bytes);
   ASSERT_TRUE(checkpoint(1, field, 0));
   std::vector<std::byte> out(kSize);
   ASSERT_TRUE(restore(1, out, 1));
@@ -101,7 +101,7 @@ TEST_F(StreamOrder, TheLegacyStreamHasTwoNames) {
 TEST_F(StreamOrder, ACallWithoutAStreamComesAfterTheLegacyStream) {
   std::vector<std::byte> field(kSize);
   const std::vector<std::byte> bytes = bytes_of(1, kSize);
-  overwrite(platform::kLegacyStream, field, bytes);
+  overwrite(device::kLegacyStream, field, bytes);
   ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kSize}}));
   std::fill(field.begin(), field.end(), std::byte{0});
   expect_restored(store, 1, kSize);
@@ -321,9 +321,9 @@ TEST(StreamOrderOnDisk, ADiskThatFailsOnceIsTriedAgain) {
   const StreamHandle on = rig.device().create_stream().value();
   const std::vector<std::byte> field = bytes_of(1, kSize);
   std::vector<std::byte> out(kSize);
-  rig.files().fail_nth(platform::testing::FileCall::write, 1, EIO);
+  rig.files().fail_nth(doubles::FileCall::write, 1, EIO);
   ASSERT_TRUE(store.checkpoint(1, {{0, field.data(), kSize}}, {.stream = on}));
-  rig.files().fail_nth(platform::testing::FileCall::read, 1, EIO);
+  rig.files().fail_nth(doubles::FileCall::read, 1, EIO);
   ASSERT_TRUE(store.restore(1, {{0, out.data(), kSize}}, {.stream = on}));
   ASSERT_TRUE(rig.device().synchronize());
   EXPECT_EQ(out, field);
@@ -352,11 +352,11 @@ INSTANTIATE_TEST_SUITE_P(Cuda, StreamPrograms,
 
 TEST_P(StreamPrograms, GiveBackWhatWasWritten) {
   const Backend backend = std::get<0>(GetParam());
-  if (backend == Backend::cuda && !platform::current_cuda_device()) GTEST_SKIP() << platform::cuda_absent_reason();
+  if (backend == Backend::cuda && !device::current_cuda_device()) GTEST_SKIP() << device::cuda_absent_reason();
   const auto seed = static_cast<std::uint64_t>(std::get<1>(GetParam()));
   Rig rig(backend, {.device = 200 * kKiB, .host = 300 * kKiB}, seed);
   Store& store = rig.store();
-  platform::Device& device = *rig.seams().device;
+  device::Device& device = *rig.seams().device;
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t n) { return random() % n; };
   const StreamHandle streams[2] = {device.create_stream().value(), device.create_stream().value()};
@@ -437,4 +437,4 @@ TEST_P(StreamPrograms, GiveBackWhatWasWritten) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

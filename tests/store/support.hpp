@@ -13,7 +13,7 @@
 #include "tests/doubles/faulty_files.hpp"
 #include "tests/doubles/manual_clock.hpp"
 
-namespace ebb::runtime::testing_support {
+namespace ebb::store::testing_support {
 
 inline constexpr std::size_t kKiB = 1024;
 
@@ -38,40 +38,40 @@ struct Sizes {
 class Rig {
  public:
   explicit Rig(Backend backend = Backend::uring, Sizes sizes = {}, std::uint64_t seed = 1)
-      : files_(std::make_shared<platform::testing::FaultyFiles>(posix_, seed)) {
+      : files_(std::make_shared<doubles::FaultyFiles>(posix_, seed)) {
     setup_.io = backend == Backend::threads ? Io::threads : Io::automatic;
     setup_.directory = ::testing::TempDir();
-    platform::FileSystem found;
+    os::FileSystem found;
     if (posix_.describe(setup_.directory, found) && found.in_memory) {  // the tests' own directory may be a tmpfs
       found.in_memory = false;
       files_->pretend(found);
       setup_.direct_io = false;
     }
     auto& tiers = setup_.machine.tiers;
-    if (sizes.device > 0) tiers.push_back({"device", policy::Medium::device, sizes.device, 4096});
-    if (sizes.host > 0) tiers.push_back({"host", policy::Medium::host, sizes.host, 4096});
-    if (sizes.disk > 0) tiers.push_back({"local", policy::Medium::file, sizes.disk, 4096});
-    policy::connect(setup_.machine, 4);
+    if (sizes.device > 0) tiers.push_back({"device", planner::Medium::device, sizes.device, 4096});
+    if (sizes.host > 0) tiers.push_back({"host", planner::Medium::host, sizes.host, 4096});
+    if (sizes.disk > 0) tiers.push_back({"local", planner::Medium::file, sizes.disk, 4096});
+    planner::connect(setup_.machine, 4);
     for (auto& link : setup_.machine.links) link.chunk = sizes.chunk;
     setup_.machine.ring_slot = sizes.chunk;
     seams_.files = files_;
-    seams_.clock = std::make_shared<platform::SteadyClock>();
+    seams_.clock = std::make_shared<os::SteadyClock>();
     if (backend == Backend::fake || backend == Backend::gpu) {
-      device_ = std::make_shared<platform::testing::FakeDevice>(
-          platform::testing::FakeDevice::Options{.seed = seed, .discrete = backend == Backend::gpu});
+      device_ = std::make_shared<doubles::FakeDevice>(
+          doubles::FakeDevice::Options{.seed = seed, .discrete = backend == Backend::gpu});
       seams_.device = device_;
       // Many small pieces, so that copies meet borders and memory that is not there yet.
-      policy::ProvisionSpec& provision = setup_.provision.emplace();
+      planner::ProvisionSpec& provision = setup_.provision.emplace();
       provision.piece = provision.largest_piece = 4096;
       provision.touchers = 1;
       provision.lead = 4 * 4096;
       // A thread that pins may be late on a busy machine.
-      provision.pin_deadline = policy::Time{60} * 1'000'000'000;
+      provision.pin_deadline = planner::Time{60} * 1'000'000'000;
       setup_.map_piece = 64 * kKiB;
     } else if (backend == Backend::cuda) {
-      seams_.device = platform::make_cuda_device(0).value();
+      seams_.device = device::make_cuda_device(0).value();
     } else {
-      seams_.device = platform::make_host_device();
+      seams_.device = device::make_host_device();
     }
   }
   Rig(const Rig&) = delete;
@@ -83,10 +83,10 @@ class Rig {
     }
   }
 
-  EngineSetup& setup() { return setup_; }
-  Seams& seams() { return seams_; }
-  platform::testing::FaultyFiles& files() { return *files_; }
-  platform::testing::FakeDevice& device() { return *device_; }
+  options::EngineSetup& setup() { return setup_; }
+  options::Seams& seams() { return seams_; }
+  doubles::FaultyFiles& files() { return *files_; }
+  doubles::FakeDevice& device() { return *device_; }
   Engine& engine() { return store(), *engine_; }
 
   Store& store() {
@@ -109,18 +109,18 @@ class Rig {
 
  private:
   void move(void* to, const void* from, std::size_t bytes) {
-    platform::Device& on = *seams_.device;
+    device::Device& on = *seams_.device;
     if (on.host_memory()) return static_cast<void>(std::memcpy(to, from, bytes));
     const auto stream = on.create_stream().value();
     on.copy(stream, to, from, bytes).value();
     on.destroy_stream(stream);  // waits for it
   }
 
-  platform::PosixFiles posix_;
-  std::shared_ptr<platform::testing::FaultyFiles> files_;
-  std::shared_ptr<platform::testing::FakeDevice> device_;
-  Seams seams_;
-  EngineSetup setup_;
+  os::PosixFiles posix_;
+  std::shared_ptr<doubles::FaultyFiles> files_;
+  std::shared_ptr<doubles::FakeDevice> device_;
+  options::Seams seams_;
+  options::EngineSetup setup_;
   std::shared_ptr<Engine> engine_;
   std::optional<Store> store_;
 };
@@ -152,4 +152,4 @@ Errc code_of(const Result<T>& result) {
   return result ? Errc::ok : result.error().code;
 }
 
-}  // namespace ebb::runtime::testing_support
+}  // namespace ebb::store::testing_support

@@ -6,11 +6,11 @@
 #include "ebbtide/file.hpp"
 #include "kept_rig.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 
 /// SIGUSR1: a test that fails to suspend then ends by name, not by the signal.
 struct Suspending : KeptRig {
@@ -264,4 +264,4 @@ TEST(Suspend, SnapshotsInFlightAreDrainedToo) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

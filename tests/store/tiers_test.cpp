@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
@@ -16,7 +16,7 @@ TEST(Tiers, WhatCannotBeUsedYetIsNotDiscarded) {
   Rig rig(Backend::gpu, {.device = size, .host = size, .disk = 0});
   auto tiers = Tiers::create(rig.seams(), rig.setup(), [] {});
   ASSERT_TRUE(tiers) << tiers.error().message;
-  const policy::Place first{{policy::Endpoint::tier, 1}, 0}, last{{policy::Endpoint::tier, 1}, size - 4096};
+  const planner::Place first{{planner::Endpoint::tier, 1}, 0}, last{{planner::Endpoint::tier, 1}, size - 4096};
   (*tiers)->want(first, 4096);
   while ((*tiers)->use_of(first, 4096) == Tiers::Use::later) std::this_thread::yield();
   (*tiers)->stop();
@@ -24,7 +24,7 @@ TEST(Tiers, WhatCannotBeUsedYetIsNotDiscarded) {
   (*tiers)->discard(last, 4096);
   EXPECT_EQ(*(*tiers)->at(last), std::byte{0}) << "it is as the system made it";
   (*tiers)->discard(first, size);
-  EXPECT_EQ(*(*tiers)->at(first), platform::testing::kPoison);
+  EXPECT_EQ(*(*tiers)->at(first), doubles::kPoison);
   EXPECT_EQ(*(*tiers)->at(last), std::byte{0}) << "and so is the part of a range that cannot be used";
 }
 
@@ -46,4 +46,4 @@ TEST(Tiers, DeviceMemoryThatCannotBeHadIsToldByName) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

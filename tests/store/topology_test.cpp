@@ -9,12 +9,12 @@
 #include "store/borrower.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using policy::Medium;
-using policy::NodeIndex;
+using planner::Medium;
+using planner::NodeIndex;
 
 constexpr int kVersions = 40;
 
@@ -45,13 +45,13 @@ std::uint64_t bytes_over(const Store& store, const std::string& link) {
 class OtherMachines : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   Rig rig_{Backend::gpu, {.device = 0, .host = 0, .disk = 0}, GetParam()};
-  policy::Machine& machine_ = rig_.setup().machine;
+  planner::Machine& machine_ = rig_.setup().machine;
 
   void add(const char* name, Medium medium, std::size_t kib) {
     machine_.tiers.push_back({name, medium, kib * kKiB, 4096});
   }
   void connected() {
-    policy::connect(machine_, 4);
+    planner::connect(machine_, 4);
     for (auto& link : machine_.links) link.chunk = 16 * kKiB;
   }
 };
@@ -76,13 +76,13 @@ TEST_P(OtherMachines, TwoDevices) {
   add("local", Medium::file, 8192);
   connected();
   const auto node_of = [&](std::size_t tier) { return machine_.tiers[tier].node; };
-  std::erase_if(machine_.links, [&](const policy::LinkSpec& link) {
-    return (link.from == policy::kApplication && link.to == node_of(1)) ||
-           (link.to == policy::kApplication && link.from == node_of(1));
+  std::erase_if(machine_.links, [&](const planner::LinkSpec& link) {
+    return (link.from == planner::kApplication && link.to == node_of(1)) ||
+           (link.to == planner::kApplication && link.from == node_of(1));
   });
   machine_.nodes[static_cast<std::size_t>(node_of(0))].staging = 4;  // the application's way to the peer
-  const auto peer = std::make_shared<platform::testing::FakeDevice>(
-      platform::testing::FakeDevice::Options{.seed = GetParam() + 100, .discrete = true});
+  const auto peer =
+      std::make_shared<doubles::FakeDevice>(doubles::FakeDevice::Options{.seed = GetParam() + 100, .discrete = true});
   rig_.seams().devices[node_of(1)] = peer;
   write_and_restore(rig_.store());
   EXPECT_GT(bytes_over(rig_.store(), "device>peer"), 0u);
@@ -96,19 +96,19 @@ TEST_P(OtherMachines, TwoDevices) {
 // there, while the memory is recalled, given other contents, and lent again.
 TEST_P(OtherMachines, ALenderRelays) {
   constexpr std::size_t kSegment = 256 * kKiB;
-  constexpr policy::TierIndex kPeer = 1;
+  constexpr planner::TierIndex kPeer = 1;
   add("device", Medium::device, 128);
   add("peer", Medium::device, 0);
   add("host", Medium::host, 4096);
   connected();
-  for (policy::LinkSpec& link : machine_.links) link.chunk = 4 * kKiB;
+  for (planner::LinkSpec& link : machine_.links) link.chunk = 4 * kKiB;
   machine_.nodes[static_cast<std::size_t>(machine_.tiers[kPeer].node)].staging = 4;
-  const auto owner = std::make_shared<platform::testing::FakeDevice>(
-      platform::testing::FakeDevice::Options{.seed = GetParam() + 100, .discrete = true});
+  const auto owner =
+      std::make_shared<doubles::FakeDevice>(doubles::FakeDevice::Options{.seed = GetParam() + 100, .discrete = true});
   Lending& lending = rig_.engine().lending();
-  auto memory = memory::direct_host_memory(*rig_.seams().device, kSegment).value();
+  auto memory = cache::direct_host_memory(*rig_.seams().device, kSegment).value();
   std::byte* const lent = memory->data();
-  const Lending::Terms terms{.lender = 7, .owner = std::shared_ptr<platform::Device>(owner)};
+  const Lending::Terms terms{.lender = 7, .owner = std::shared_ptr<device::Device>(owner)};
   ASSERT_TRUE(lending.add_owner(owner));
   ASSERT_EQ(lending.lend(kPeer, std::move(memory), terms).value(), 1u);
   EXPECT_EQ(rig_.store().stats().tiers[kPeer].capacity, kSegment - 2 * 2 * 4 * kKiB) << "a ring is at its end";
@@ -137,7 +137,7 @@ TEST_P(OtherMachines, AnApplicationIsNotJoinedWithAnotherDeviceThanItsOwn) {
   add("device", Medium::device, 128);
   add("peer", Medium::device, 128);
   connected();
-  rig_.seams().devices[machine_.tiers[1].node] = std::make_shared<platform::testing::FakeDevice>();
+  rig_.seams().devices[machine_.tiers[1].node] = std::make_shared<doubles::FakeDevice>();
   const auto refused = Engine::open(rig_.seams(), rig_.setup());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
@@ -152,18 +152,18 @@ TEST_P(OtherMachines, ARouteOfThreeHops) {
   const NodeIndex device = machine_.tiers[0].node, disk = machine_.tiers[1].node;
   const auto far = static_cast<NodeIndex>(machine_.nodes.size());
   machine_.nodes.push_back({"far", 4});
-  for (policy::LinkSpec& link : machine_.links) {
+  for (planner::LinkSpec& link : machine_.links) {
     if (link.from == disk) link.from = far;
     if (link.to == disk) link.to = far;
     if (link.from == far || link.to == far) link.resources.clear();
   }
-  policy::LinkSpec link = machine_.links.front();
+  planner::LinkSpec link = machine_.links.front();
   link.resources = {0};
   link.name = "far>disk", link.from = far, link.to = disk;
   machine_.links.push_back(link);
   link.name = "disk>far", link.from = disk, link.to = far;
   machine_.links.push_back(link);
-  ASSERT_EQ(policy::route(machine_, device, disk).hops, 3);
+  ASSERT_EQ(planner::route(machine_, device, disk).hops, 3);
   write_and_restore(rig_.store());
   EXPECT_GT(bytes_over(rig_.store(), "far>disk"), 0u);
   EXPECT_GT(bytes_over(rig_.store(), "disk>far"), 0u);
@@ -171,13 +171,13 @@ TEST_P(OtherMachines, ARouteOfThreeHops) {
 
 class LentMemory : public ::testing::TestWithParam<std::uint64_t> {
  protected:
-  static constexpr policy::TierIndex kHostTier = 1;
+  static constexpr planner::TierIndex kHostTier = 1;
   static constexpr std::size_t kSegment = 96 * kKiB;
   Rig rig_{Backend::gpu, {.device = 96 * kKiB, .host = kSegment}, GetParam()};
   std::vector<std::byte*> lent_;
 
   void lend() {
-    auto memory = memory::direct_host_memory(*rig_.seams().device, kSegment).value();
+    auto memory = cache::direct_host_memory(*rig_.seams().device, kSegment).value();
     lent_.push_back(memory->data());
     ASSERT_EQ(rig_.engine().lending().lend(kHostTier, std::move(memory)).value(), lent_.size());
   }
@@ -244,7 +244,7 @@ TEST_P(LentMemory, FourSegmentsOfWhichOneIsRecalledAndOneLostUnderLoad) {
 TEST(LostMemory, IsNamedByEveryLaterCall) {
   Rig rig(Backend::gpu, {.device = 0, .host = 64 * kKiB, .disk = 0});
   Store& store = rig.store();
-  auto memory = memory::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
+  auto memory = cache::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
   ASSERT_EQ(rig.engine().lending().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, 64 * kKiB));
   auto loan = store.borrow(1, {.keep = true});
@@ -267,7 +267,7 @@ TEST(LostMemory, IsNamedByEveryLaterCall) {
 // Its lender may use it again at once.
 TEST(LostMemory, IsNotTouchedAnyMore) {
   Rig rig(Backend::gpu, {.device = 0, .host = 64 * kKiB, .disk = 0});
-  auto memory = memory::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
+  auto memory = cache::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
   const std::byte* const segment = memory->data();
   ASSERT_EQ(rig.engine().lending().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(rig.store(), v, 64 * kKiB));
@@ -280,7 +280,7 @@ TEST(LentSegments, WhatIsLentAgainInPartIsReturnedOnceTheRestIsEmpty) {
   constexpr std::size_t kSize = 64 * kKiB;
   Rig rig(Backend::threads, {.device = 0, .host = kSize, .disk = 0});
   Engine& engine = rig.engine();
-  auto memory = memory::direct_host_memory(*rig.seams().device, 2 * kSize).value();
+  auto memory = cache::direct_host_memory(*rig.seams().device, 2 * kSize).value();
   ASSERT_EQ(engine.lending().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 3; ++v) ASSERT_TRUE(write(rig.store(), v, kSize));
   ASSERT_TRUE(engine.lending().recall(0, 1, 0));
@@ -293,14 +293,14 @@ TEST(LentSegments, WhatIsLentAgainInPartIsReturnedOnceTheRestIsEmpty) {
 
 TEST(LentSegments, WhatCannotBeLentIsRefusedByName) {
   Rig rig(Backend::gpu);
-  const auto memory = [&] { return memory::direct_host_memory(*rig.seams().device, 4096).value(); };
+  const auto memory = [&] { return cache::direct_host_memory(*rig.seams().device, 4096).value(); };
   for (const int tier : {-1, 2, 3}) {
-    const auto refused = rig.engine().lending().lend(static_cast<policy::TierIndex>(tier), memory());
+    const auto refused = rig.engine().lending().lend(static_cast<planner::TierIndex>(tier), memory());
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::invalid_argument);
     EXPECT_NE(refused.error().message.find("tier " + std::to_string(tier)), std::string::npos);
   }
-  for (std::size_t s = 1; s < memory::MemorySegments::kMost; ++s) ASSERT_TRUE(rig.engine().lending().lend(1, memory()));
+  for (std::size_t s = 1; s < cache::MemorySegments::kMost; ++s) ASSERT_TRUE(rig.engine().lending().lend(1, memory()));
   const auto refused = rig.engine().lending().lend(1, memory());
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("64 segments already"), std::string::npos) << refused.error().message;
@@ -328,11 +328,11 @@ class OnePage final : public node::LoanSource {
 TEST(LentSegments, ALoanForWhichThereIsNoSegmentIsRefused) {
   Rig rig(Backend::gpu);
   Lending& lending = rig.engine().lending();
-  for (std::size_t s = 1; s < memory::MemorySegments::kMost; ++s)
-    ASSERT_TRUE(lending.lend(1, memory::direct_host_memory(*rig.seams().device, 4096).value()));
+  for (std::size_t s = 1; s < cache::MemorySegments::kMost; ++s)
+    ASSERT_TRUE(lending.lend(1, cache::direct_host_memory(*rig.seams().device, 4096).value()));
   OnePage source;
   std::string said;
-  const Log log([&](std::string_view text) { said = text; });
+  const base::Log log([&](std::string_view text) { said = text; });
   Borrower borrower(source, lending, *rig.seams().device, 1, /*pinned=*/false, "memory of another process", log);
   borrower.start();
   EXPECT_EQ(source.end(), "refused");
@@ -364,7 +364,7 @@ TEST(LentSegments, AGpuThatCannotBeOpenedIsNamedOnceAndItsMemoryIsUsed) {
   Rig rig(Backend::gpu);
   PagesOfClosedGpus source;
   std::vector<std::string> said;
-  const Log log([&](std::string_view text) { said.emplace_back(text); });
+  const base::Log log([&](std::string_view text) { said.emplace_back(text); });
   const auto capacity = [&] { return rig.store().stats().tiers.at(1).capacity; };
   const std::uint64_t before = capacity();
   Borrower borrower(source, rig.engine().lending(), *rig.seams().device, 1, /*pinned=*/false, "memory of others", log);
@@ -380,4 +380,4 @@ TEST(LentSegments, AGpuThatCannotBeOpenedIsNamedOnceAndItsMemoryIsUsed) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -4,19 +4,19 @@
 #include "kept_rig.hpp"
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
 
 /// Ordinary memory in which the n-th copy from now on, or the next one to a given place, leaves one bit wrong.
-class RottenDevice : public ForwardDevice {
+class RottenDevice : public doubles::ForwardDevice {
  public:
-  RottenDevice() : ForwardDevice(platform::make_host_device()) {}
+  RottenDevice() : doubles::ForwardDevice(device::make_host_device()) {}
   void spoil(int copy) { left_ = copy; }
   void spoil(const void* to) { place_ = to; }
-  Result<void> copy(platform::StreamId stream, void* to, const void* from, std::size_t bytes) override {
-    auto done = ForwardDevice::copy(stream, to, from, bytes);
+  Result<void> copy(device::StreamId stream, void* to, const void* from, std::size_t bytes) override {
+    auto done = doubles::ForwardDevice::copy(stream, to, from, bytes);
     const bool named = to == place_ && place_.exchange(nullptr) == to;
     if (--left_ == 0 || named) static_cast<std::byte*>(to)[bytes / 2] ^= std::byte{4};
     return done;
@@ -234,4 +234,4 @@ TEST(Verify, OnAGpuItIsUnsupported) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -32,11 +32,11 @@
 #include "support.hpp"
 #include "tests/doubles/forward_device.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 using namespace std::chrono_literals;
 
 // A rig without memory tiers: what is written is on the disk alone.
@@ -118,7 +118,7 @@ TEST(WaitPoints, AnIdleStoreSleeps) {
 
 TEST(WaitPoints, ATimeLimitIsKeptByTheStoresOwnClock) {
   OnDisk on_disk;
-  const auto clock = std::make_shared<platform::testing::ManualClock>(1);
+  const auto clock = std::make_shared<doubles::ManualClock>(1);
   on_disk.rig.seams().clock = clock;
   Store& store = on_disk.fill();
   Engine& engine = on_disk.rig.engine();
@@ -142,7 +142,7 @@ TEST(WaitPoints, ATimeLimitIsKeptByTheStoresOwnClock) {
 }
 
 /// A double of a GPU whose memory comes when told to, but for the first piece.
-class LateMemory final : public ForwardDevice {
+class LateMemory final : public doubles::ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
   Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
@@ -210,7 +210,7 @@ TEST(WaitPoints, ALenderWaitsForWhatItRecalls) {
   Rig rig(Backend::threads, {.device = 0, .host = kSize, .disk = 0});
   Store& store = rig.store();
   Engine& engine = rig.engine();
-  auto memory = memory::direct_host_memory(*rig.seams().device, kSize).value();
+  auto memory = cache::direct_host_memory(*rig.seams().device, kSize).value();
   ASSERT_EQ(engine.lending().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, kSize));
   ASSERT_TRUE(engine.lending().recall(0, 1, 0));
@@ -230,7 +230,7 @@ TEST(WaitPoints, ALenderWaitsNoLongerThanTheStoreRuns) {
   ASSERT_TRUE(engine.lending().recall(0, 0, 0));
   auto returned = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 0, Seconds{20}); });
   EXPECT_TRUE(still_waits(returned));
-  const policy::event::Finished never_ordered{1'000'000};
+  const planner::event::Finished never_ordered{1'000'000};
   EXPECT_THROW(static_cast<void>(engine.hint(0, never_ordered)), std::logic_error);
   EXPECT_EQ(returned.wait_for(10s), std::future_status::ready);
   EXPECT_FALSE(returned.get());
@@ -291,4 +291,4 @@ TEST(WaitPoints, ASecondCloseAsksNowAndThenWhetherToGoOn) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -3,11 +3,11 @@
 
 #include "base/wait_points.hpp"
 
-namespace ebb::runtime {
+namespace ebb::base {
 
 bool wait_in_place(std::string_view name) noexcept {
   static const char* const without = std::getenv("EBB_WITHOUT_WAIT");
   return without == nullptr || name != without;
 }
 
-}  // namespace ebb::runtime
+}  // namespace ebb::base

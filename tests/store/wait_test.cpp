@@ -6,11 +6,11 @@
 #include "sizes.hpp"
 #include "support.hpp"
 
-namespace ebb::runtime {
+namespace ebb::store {
 namespace {
 
 using namespace testing_support;
-using platform::testing::FileCall;
+using doubles::FileCall;
 
 std::vector<Source> room_of(std::size_t bytes) { return {{0, nullptr, bytes}}; }
 
@@ -141,4 +141,4 @@ TEST(Wait, AWriterThatWakesLateLeavesTheVersionThatIsThereNowAlone) {
 }
 
 }  // namespace
-}  // namespace ebb::runtime
+}  // namespace ebb::store

@@ -16,19 +16,19 @@
 namespace ebb::transfer {
 namespace {
 
-using platform::EventId;
-using platform::StreamId;
-using platform::testing::FakeDevice;
+using device::EventId;
+using device::StreamId;
+using doubles::FakeDevice;
 
 constexpr StreamId kPerThread = 2;  // as on a GPU: one name for a separate stream in each thread
 
 /// Records which events were queried, and the stream of each thread.
 /// Thread safety: every method may be called from any thread.
-class WatchedDevice final : public runtime::testing_support::ForwardDevice {
+class WatchedDevice final : public doubles::ForwardDevice {
  public:
   using ForwardDevice::ForwardDevice;
 
-  platform::EventState query(EventId event) noexcept override {
+  device::EventState query(EventId event) noexcept override {
     {
       std::lock_guard lock(mutex_);
       asked_.insert(event);

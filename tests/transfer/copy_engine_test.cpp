@@ -16,12 +16,12 @@
 namespace ebb::transfer {
 namespace {
 
-using platform::testing::FakeDevice;
-using platform::testing::is_poison;
+using doubles::FakeDevice;
+using doubles::is_poison;
 
 struct Kind {
   const char* name;
-  std::function<std::shared_ptr<platform::Device>()> make;  // null: there is none here
+  std::function<std::shared_ptr<device::Device>()> make;  // null: there is none here
 };
 
 // Over the real devices and over the doubles that are as late as a device may be.
@@ -29,7 +29,7 @@ class CopyEngineContract : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     device_ = GetParam().make();
-    if (!device_) GTEST_SKIP() << "no CUDA device: " << platform::cuda_absent_reason();
+    if (!device_) GTEST_SKIP() << "no CUDA device: " << device::cuda_absent_reason();
     engine_ = CopyEngine::create(*device_, 3, completions_.done()).value();
   }
   void TearDown() override {
@@ -43,7 +43,7 @@ class CopyEngineContract : public ::testing::TestWithParam<Kind> {
     return memory_.back().first;
   }
 
-  std::shared_ptr<platform::Device> device_;
+  std::shared_ptr<device::Device> device_;
   test::Completions completions_;
   std::unique_ptr<CopyEngine> engine_;
 
@@ -154,17 +154,17 @@ TEST_P(CopyEngineContract, a_thread_that_cannot_be_started_is_named) {
   EXPECT_TRUE(CopyEngine::create(*device_, 1, completions_.done()));
 }
 
-std::shared_ptr<platform::Device> make_fake(bool discrete) {
+std::shared_ptr<device::Device> make_fake(bool discrete) {
   return std::make_shared<FakeDevice>(FakeDevice::Options{.seed = 4, .discrete = discrete});
 }
 
 // Null without a GPU; one that cannot be used is a failure of every test.
-std::shared_ptr<platform::Device> make_cuda() {
-  return platform::cuda_absent_reason().empty() ? platform::make_cuda_device(0).value() : nullptr;
+std::shared_ptr<device::Device> make_cuda() {
+  return device::cuda_absent_reason().empty() ? device::make_cuda_device(0).value() : nullptr;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CopyEngineContract,
-                         ::testing::Values(Kind{"host", [] { return platform::make_host_device(); }},
+                         ::testing::Values(Kind{"host", [] { return device::make_host_device(); }},
                                            Kind{"fake", [] { return make_fake(false); }},
                                            Kind{"fake_gpu", [] { return make_fake(true); }}, Kind{"cuda", make_cuda}),
                          [](const auto& info) { return info.param.name; });
@@ -183,7 +183,7 @@ TEST_F(CopyEngineOnCommand, nothing_is_reported_before_the_device_is_done) {
   device_.await_unfinished(2);
   EXPECT_TRUE(completions_.order().empty());
   EXPECT_EQ(engine_->pending(), 2u);
-  ASSERT_TRUE(device_.complete(platform::testing::FakeDevice::kFirstStream + 1));  // the second stream first
+  ASSERT_TRUE(device_.complete(doubles::FakeDevice::kFirstStream + 1));  // the second stream first
   ASSERT_TRUE(completions_.of(2));
   EXPECT_EQ(completions_.order(), std::vector<Token>{2});
   EXPECT_TRUE(is_poison(to_.data(), 4096));
@@ -220,7 +220,7 @@ TEST_F(CopyEngineOnCommand, a_failed_copy_tells_the_devices_reason) {
 }
 
 TEST_F(CopyEngineOnCommand, a_stream_comes_after_a_copy_that_is_under_way) {
-  const platform::StreamId stream = device_.create_stream().value();
+  const device::StreamId stream = device_.create_stream().value();
   test::Buffer last{4096};
   engine_->submit(0, 1, to_.data(), from_.data(), 4096);
   ASSERT_TRUE(engine_->come_after(stream, 1));
@@ -233,7 +233,7 @@ TEST_F(CopyEngineOnCommand, a_stream_comes_after_a_copy_that_is_under_way) {
 }
 
 TEST_F(CopyEngineOnCommand, a_stream_comes_after_another_that_is_followed) {
-  const platform::StreamId first = device_.create_stream().value(), second = device_.create_stream().value();
+  const device::StreamId first = device_.create_stream().value(), second = device_.create_stream().value();
   ASSERT_TRUE(device_.copy(first, to_.data(), from_.data(), 4096));
   ASSERT_TRUE(engine_->follow(first, 1));
   ASSERT_TRUE(engine_->come_after(second, 1));
@@ -246,9 +246,9 @@ TEST_F(CopyEngineOnCommand, a_stream_comes_after_another_that_is_followed) {
 }
 
 TEST(CopyEngine, what_finds_no_memory_is_not_waited_for) {
-  struct Full : runtime::testing_support::ForwardDevice {
+  struct Full : doubles::ForwardDevice {
     using ForwardDevice::ForwardDevice;
-    Result<void> record(platform::EventId event, platform::StreamId stream) override {
+    Result<void> record(device::EventId event, device::StreamId stream) override {
       if (full) throw std::bad_alloc();
       return ForwardDevice::record(event, stream);
     }
@@ -257,7 +257,7 @@ TEST(CopyEngine, what_finds_no_memory_is_not_waited_for) {
   Full device{std::make_shared<FakeDevice>()};
   test::Completions completions;
   const auto engine = CopyEngine::create(device, 1, completions.done()).value();
-  const platform::StreamId stream = device.create_stream().value();
+  const device::StreamId stream = device.create_stream().value();
   test::Buffer from(4096), to(4096);
   device.full = true;
   EXPECT_EQ(engine->follow(stream, 1).error().code, Errc::out_of_memory);
@@ -270,7 +270,7 @@ TEST(CopyEngine, what_finds_no_memory_is_not_waited_for) {
 }
 
 TEST_F(CopyEngineOnCommand, what_was_reported_is_come_after_by_doing_nothing) {
-  const platform::StreamId stream = device_.create_stream().value();
+  const device::StreamId stream = device_.create_stream().value();
   engine_->submit(0, 1, to_.data(), from_.data(), 4096);
   device_.release();
   ASSERT_TRUE(completions_.of(1));
@@ -279,7 +279,7 @@ TEST_F(CopyEngineOnCommand, what_was_reported_is_come_after_by_doing_nothing) {
 }
 
 TEST_F(CopyEngineOnCommand, nothing_can_come_after_a_copy_that_was_refused) {
-  const platform::StreamId stream = device_.create_stream().value();
+  const device::StreamId stream = device_.create_stream().value();
   engine_->submit(0, 1, to_.data(), from_.data(), 4096);  // in front of it: so that it stays to be found
   device_.refuse_nth_copy(1);
   engine_->submit(0, 2, to_.data(), from_.data(), 4096);
@@ -292,7 +292,7 @@ TEST_F(CopyEngineOnCommand, nothing_can_come_after_a_copy_that_was_refused) {
 // A failure must be found while its end is being reported: otherwise later work would read bytes that never came.
 TEST_F(CopyEngineOnCommand, a_failure_can_be_found_until_it_has_been_told) {
   CopyEngine* engine = nullptr;
-  platform::StreamId stream = 0;
+  device::StreamId stream = 0;
   std::optional<bool> found;
   test::Completions told;
   auto made = CopyEngine::create(device_, 1, [&](Token token, Result<void> how) {

@@ -120,7 +120,7 @@ TEST_P(FileEngineContract, the_end_of_the_file_is_an_error_that_names_the_place)
 }
 
 TEST_P(FileEngineContract, what_is_pending_when_it_stops_is_reported) {
-  using platform::testing::FileCall;
+  using doubles::FileCall;
   Buffer out(1 << 20, std::byte{3}), in(1 << 20);
   const Piece piece{0, out.data(), 1 << 20};
   files_.hold(FileCall::write);
@@ -171,10 +171,10 @@ INSTANTIATE_TEST_SUITE_P(
     test::name_of_case);
 
 TEST(MakeFileEngine, takes_threads_where_the_ring_is_refused) {
-  platform::PosixFiles posix;
-  platform::testing::FaultyFiles files(posix, 1);
+  os::PosixFiles posix;
+  doubles::FaultyFiles files(posix, 1);
   for (const int error : {ENOSYS, EPERM}) {
-    files.fail_nth(platform::testing::FileCall::open_ring, 1, error, 2);
+    files.fail_nth(doubles::FileCall::open_ring, 1, error, 2);
     test::Completions completions;
     auto automatic = make_file_engine(files, {}, completions.done());
     ASSERT_TRUE(automatic);
@@ -189,7 +189,7 @@ TEST(MakeFileEngine, takes_threads_where_the_ring_is_refused) {
 }
 
 TEST(MakeFileEngine, impossible_options_break_the_contract) {
-  platform::PosixFiles files;
+  os::PosixFiles files;
   test::Completions completions;
   for (const FileEngineOptions& options :
        {FileEngineOptions{.threads = 0}, FileEngineOptions{.entries = 0}, FileEngineOptions{.request_bytes = 0},

@@ -7,8 +7,8 @@ namespace ebb::transfer {
 namespace {
 
 using Kind = FileEngineOptions::Kind;
-using platform::testing::FaultyFiles;
-using platform::testing::FileCall;
+using doubles::FaultyFiles;
+using doubles::FileCall;
 using test::Buffer;
 
 class FileEngineFaults : public test::FileEngineTest {
@@ -45,7 +45,7 @@ TEST_P(FileEngineFaults, each_nth_call_failing_is_the_error_of_its_transfer) {
         ASSERT_FALSE(how);
         EXPECT_EQ(how.error().code, error == ENOSPC ? Errc::no_space : Errc::io_error);
         const std::string& message = how.error().message;
-        EXPECT_NE(message.find(platform::describe_errno(error)), std::string::npos) << message;
+        EXPECT_NE(message.find(os::describe_errno(error)), std::string::npos) << message;
         EXPECT_NE(message.find("test file"), std::string::npos) << message;
         EXPECT_NE(message.find("offset "), std::string::npos) << message;
         EXPECT_LE(files_.count(call(direction)) - before, 6u);  // a hard error is not tried again

@@ -44,7 +44,7 @@ class FileEngineTest : public ::testing::TestWithParam<EngineCase> {
     engine_ = std::move(*made);
     file_ = open_file(files_, GetParam().direct, file_bytes);
     if (!GetParam().faulty) return;
-    using platform::testing::FileCall;
+    using doubles::FileCall;
     for (const FileCall call : {FileCall::read, FileCall::write}) {
       files_.fail_at_rate(call, 0.1, EINTR);
       files_.fail_at_rate(call, 0.1, EAGAIN);
@@ -60,10 +60,10 @@ class FileEngineTest : public ::testing::TestWithParam<EngineCase> {
   Result<void> write(std::vector<transfer::Piece> pieces) { return transfer(transfer::Direction::write, pieces); }
   Result<void> read(std::vector<transfer::Piece> pieces) { return transfer(transfer::Direction::read, pieces); }
 
-  platform::PosixFiles posix_;
-  platform::testing::FaultyFiles files_{posix_, 99};
+  os::PosixFiles posix_;
+  doubles::FaultyFiles files_{posix_, 99};
   Completions completions_;
-  platform::File file_;
+  os::File file_;
   std::unique_ptr<transfer::FileEngine> engine_;
   transfer::Token next_ = 1'000'000;
 };

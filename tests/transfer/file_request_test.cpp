@@ -17,8 +17,8 @@ class FileRequestTest : public ::testing::TestWithParam<bool> {
     cut(transfer_, {&piece, 1}, request_bytes, requests);
     return requests;
   }
-  platform::PosixFiles files_;
-  platform::File file_ = test::open_file(files_, GetParam());
+  os::PosixFiles files_;
+  os::File file_ = test::open_file(files_, GetParam());
   test::Buffer memory_{1 << 16};
   std::shared_ptr<FileTransfer> transfer_;
 };
@@ -32,7 +32,7 @@ TEST_P(FileRequestTest, a_piece_is_cut_without_gap_or_overlap_and_rounded_only_a
       EXPECT_EQ(request.memory, memory_.data() + at);
       EXPECT_EQ(request.offset, 8192 + at);
       at += request.needed;
-      EXPECT_EQ(request.length, GetParam() ? platform::round_up(request.needed) : request.needed);
+      EXPECT_EQ(request.length, GetParam() ? os::round_up(request.needed) : request.needed);
     }
     EXPECT_EQ(at, length);
   }
@@ -40,27 +40,27 @@ TEST_P(FileRequestTest, a_piece_is_cut_without_gap_or_overlap_and_rounded_only_a
 
 TEST_P(FileRequestTest, progress_is_what_the_system_said_in_whole_blocks_when_direct) {
   FileRequest request = cut_into(20000, 65536, Direction::write).front();
-  EXPECT_EQ(account(request, platform::SysResult::of(5000)), Next::again);
+  EXPECT_EQ(account(request, os::SysResult::of(5000)), Next::again);
   EXPECT_EQ(request.moved, GetParam() ? 4096u : 5000u);
-  EXPECT_EQ(account(request, platform::SysResult::failed(EINTR)), Next::again);
+  EXPECT_EQ(account(request, os::SysResult::failed(EINTR)), Next::again);
   EXPECT_EQ(request.moved, GetParam() ? 4096u : 5000u);
-  EXPECT_EQ(account(request, platform::SysResult::of(15903)), GetParam() ? Next::again : Next::finished);
+  EXPECT_EQ(account(request, os::SysResult::of(15903)), GetParam() ? Next::again : Next::finished);
   if (GetParam()) {
-    EXPECT_EQ(account(request, platform::SysResult::of(20000 - request.moved)), Next::finished);
+    EXPECT_EQ(account(request, os::SysResult::of(20000 - request.moved)), Next::finished);
   }
   EXPECT_TRUE(outcome(*transfer_));
 }
 
 TEST_P(FileRequestTest, the_padding_need_not_be_moved) {
   FileRequest request = cut_into(5000, 65536, Direction::read).front();
-  EXPECT_EQ(account(request, platform::SysResult::of(5000)), Next::finished);
+  EXPECT_EQ(account(request, os::SysResult::of(5000)), Next::finished);
   EXPECT_TRUE(outcome(*transfer_));
 }
 
 TEST_P(FileRequestTest, the_first_error_is_kept) {
   FileRequest request = cut_into(5000, 65536, Direction::write).front();
-  EXPECT_EQ(account(request, platform::SysResult::failed(ENOSPC)), Next::finished);
-  EXPECT_EQ(account(request, platform::SysResult::failed(EIO)), Next::finished);
+  EXPECT_EQ(account(request, os::SysResult::failed(ENOSPC)), Next::finished);
+  EXPECT_EQ(account(request, os::SysResult::failed(EIO)), Next::finished);
   EXPECT_EQ(outcome(*transfer_).error().code, Errc::no_space);
   EXPECT_EQ(outcome(*transfer_).error().message,
             "writing " + std::to_string(GetParam() ? 8192 : 5000) +
@@ -69,10 +69,10 @@ TEST_P(FileRequestTest, the_first_error_is_kept) {
 
 TEST_P(FileRequestTest, moving_nothing_for_ever_is_an_error_and_moving_again_starts_the_count_anew) {
   FileRequest request = cut_into(20000, 65536, Direction::write).front();
-  for (int i = 0; i < 9'999; ++i) ASSERT_EQ(account(request, platform::SysResult::of(0)), Next::again);
-  ASSERT_EQ(account(request, platform::SysResult::of(4096)), Next::again);
-  for (int i = 0; i < 9'999; ++i) ASSERT_EQ(account(request, platform::SysResult::of(0)), Next::again);
-  EXPECT_EQ(account(request, platform::SysResult::of(0)), Next::finished);
+  for (int i = 0; i < 9'999; ++i) ASSERT_EQ(account(request, os::SysResult::of(0)), Next::again);
+  ASSERT_EQ(account(request, os::SysResult::of(4096)), Next::again);
+  for (int i = 0; i < 9'999; ++i) ASSERT_EQ(account(request, os::SysResult::of(0)), Next::again);
+  EXPECT_EQ(account(request, os::SysResult::of(0)), Next::finished);
   EXPECT_FALSE(outcome(*transfer_));
 }
 

@@ -61,7 +61,7 @@ TEST(Followed, a_token_used_anew_is_the_newer_ones) {
 // Against a list that is searched from end to end.
 TEST(Followed, is_like_a_list) {
   struct Entry {
-    platform::StreamId stream;
+    device::StreamId stream;
     Token token;
   };
   for (unsigned seed = 1; seed <= 20; ++seed) {
@@ -71,7 +71,7 @@ TEST(Followed, is_like_a_list) {
     Token next = 1;
     for (int step = 0; step < 500; ++step) {
       if (random() % 2) {
-        const platform::StreamId stream = random() % 5;
+        const device::StreamId stream = random() % 5;
         const bool oldest = std::ranges::none_of(list, [&](const Entry& entry) { return entry.stream == stream; });
         EXPECT_EQ(followed.push(stream, copy_of(next)), oldest);
         list.push_back({stream, next++});
@@ -82,13 +82,13 @@ TEST(Followed, is_like_a_list) {
         }
         ask(followed, done);
         followed.drop_ended();
-        std::set<platform::StreamId> stuck;
+        std::set<device::StreamId> stuck;
         std::erase_if(list, [&](const Entry& entry) {
           if (!done.contains(entry.token)) stuck.insert(entry.stream);
           return !stuck.contains(entry.stream);
         });
       }
-      std::set<platform::StreamId> streams;
+      std::set<device::StreamId> streams;
       for (const Entry& entry : list) streams.insert(entry.stream);
       ASSERT_EQ(followed.queues(), streams.size()) << seed;
       for (Token token = 0; token <= next; ++token) {

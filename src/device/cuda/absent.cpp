@@ -1,7 +1,7 @@
 // A build without CUDA.
 #include "device/cuda.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 
 std::vector<CudaFound> find_cuda_devices(bool) { return {}; }
 std::string cuda_absent_reason() { return "this build is without CUDA (no toolkit was found, or EBB_CUDA=OFF)"; }
@@ -20,4 +20,4 @@ Result<std::shared_ptr<Device>> make_cuda_device(int ordinal) { return no_device
 Result<std::unique_ptr<PeerFabric>> make_cuda_fabric(int ordinal) { return no_device(ordinal); }
 PeerLink cuda_peer_link(int, int) { return {}; }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -11,7 +11,7 @@
 #include "device/cuda/waiting.hpp"
 #include "device/cuda/zones.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 static_assert(sizeof(StreamId) == sizeof(cudaStream_t) && sizeof(EventId) == sizeof(cudaEvent_t));
@@ -292,4 +292,4 @@ Result<std::shared_ptr<Device>> make_cuda_device(int ordinal) {
   return std::shared_ptr<Device>(std::move(device));
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

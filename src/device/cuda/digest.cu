@@ -2,7 +2,7 @@
 #include "device/cuda/digest.hpp"
 #include "device/digest_mix.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256, kUnrolled = 4;
@@ -70,4 +70,4 @@ cudaError_t enqueue_digest(cudaStream_t stream, const void* memory, std::size_t 
   return cudaGetLastError();
 }
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

@@ -1,6 +1,6 @@
 #include "device/cuda/driver.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 namespace {
 
 struct Loaded {
@@ -132,4 +132,4 @@ Current::~Current() {
   if (pushed_) context_.driver->cuCtxPopCurrent(&popped);
 }
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

@@ -8,7 +8,7 @@
 
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 
 /// "cudaErrorMemoryAllocation (out of memory)".
 std::string describe(cudaError_t error);
@@ -89,4 +89,4 @@ class Current {
   bool pushed_ = false, exchanged_ = false;
 };
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

@@ -9,7 +9,7 @@
 #include "device/cuda/memory.hpp"
 #include "device/peer_pairs.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 using cuda::Context;
@@ -49,7 +49,7 @@ class LentGpuMemory final : public LentMemory {
   std::size_t bytes() const noexcept override { return bytes_; }
   const Physical& memory() const { return memory_; }
 
-  Result<OwnDescriptor> descriptor() const override {
+  Result<os::OwnDescriptor> descriptor() const override {
     const Context& context = memory_.context();
     const cuda::Current current(context);
     int fd = -1;
@@ -58,7 +58,7 @@ class LentGpuMemory final : public LentMemory {
       return Error{Errc::io_error, refused(context, "make a descriptor of lent memory", result).message};
     }
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-    return OwnDescriptor([fd] { return fd; });
+    return os::OwnDescriptor([fd] { return fd; });
   }
 
  private:
@@ -212,4 +212,4 @@ Result<std::unique_ptr<PeerFabric>> make_cuda_fabric(int ordinal) {
   return std::unique_ptr<PeerFabric>(std::make_unique<CudaFabric>(*context));
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

@@ -4,7 +4,7 @@
 #include "device/cuda.hpp"
 #include "device/cuda/driver.hpp"
 
-namespace ebb::platform {
+namespace ebb::device {
 namespace {
 
 // Through the driver: the runtime would remember the context, which is destroyed again here.
@@ -86,4 +86,4 @@ PeerLink cuda_peer_link(int from, int to) {
   return {.mig = is_mig(from) || is_mig(to), .access = access != 0, .nvlink = atomics != 0};
 }
 
-}  // namespace ebb::platform
+}  // namespace ebb::device

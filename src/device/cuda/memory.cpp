@@ -10,7 +10,7 @@
 #include "os/memory_left.hpp"
 #include "os/pages.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 30;  // mapping 32 GiB by these takes some milliseconds
@@ -24,7 +24,7 @@ std::string locked_limit() {
 
 Error no_pinned_memory(std::size_t bytes, const std::string& why) {
   return {Errc::out_of_memory, "cannot pin " + std::to_string(bytes) + " bytes of host memory (" +
-                                   std::to_string(available_host_memory()) + " bytes available, " + locked_limit() +
+                                   std::to_string(os::available_host_memory()) + " bytes available, " + locked_limit() +
                                    "): " + why};
 }
 
@@ -43,10 +43,10 @@ std::uint64_t free_device_bytes() noexcept {
 
 Result<std::byte*> allocate_plain(const Context& context, std::size_t bytes) {
   void* memory = nullptr;
-  if (const cudaError_t error = forget(cudaMalloc(&memory, round_up(bytes, kGranularity))); error != cudaSuccess) {
+  if (const cudaError_t error = forget(cudaMalloc(&memory, os::round_up(bytes, kGranularity))); error != cudaSuccess) {
     return no_device_memory(context, bytes, describe(error));
   }
-  if (reinterpret_cast<std::uintptr_t>(memory) % kBlock) {
+  if (reinterpret_cast<std::uintptr_t>(memory) % os::kBlock) {
     cudaFree(memory);
     return no_device_memory(context, bytes, "cudaMalloc gave memory that is not aligned to 4096");
   }
@@ -60,7 +60,7 @@ Result<std::byte*> allocate_device(const Context& context, std::size_t bytes, bo
   }
   if (plain) return allocate_plain(context, bytes);
 
-  const std::size_t size = round_up(bytes, kGranularity);
+  const std::size_t size = os::round_up(bytes, kGranularity);
   MappedRange range(context);
   CUresult result = range.reserve(size);
   for (std::size_t at = 0; result == CUDA_SUCCESS && at < size; at += kPiece) {
@@ -77,33 +77,33 @@ void free_device(const Context& context, std::byte* memory, std::size_t bytes, b
     return;
   }
   const auto address = reinterpret_cast<CUdeviceptr>(memory);
-  if (context.driver->cuMemUnmap(address, round_up(bytes, kGranularity)) != CUDA_SUCCESS) return;
-  context.driver->cuMemAddressFree(address, round_up(bytes, kGranularity));
+  if (context.driver->cuMemUnmap(address, os::round_up(bytes, kGranularity)) != CUDA_SUCCESS) return;
+  context.driver->cuMemAddressFree(address, os::round_up(bytes, kGranularity));
 }
 
 Result<std::byte*> allocate_pinned(std::size_t bytes) {
   // Pinned memory cannot be reclaimed: if it does not fit, the system kills a process.
-  if (bytes > available_host_memory()) return no_pinned_memory(bytes, "that is more than is available");
-  Result<std::byte*> mapped = map_pages(bytes);
+  if (bytes > os::available_host_memory()) return no_pinned_memory(bytes, "that is more than is available");
+  Result<std::byte*> mapped = os::map_pages(bytes);
   if (!mapped) return mapped;
-  keep_from_children(*mapped, bytes);
+  os::keep_from_children(*mapped, bytes);
   for (std::size_t at = 0; at < bytes;) {
     // touch_pages() touches at most half of what is free; registering touches the rest.
-    const std::size_t piece = std::min<std::size_t>(bytes - at, round_up(free_host_memory() / 2));
+    const std::size_t piece = std::min<std::size_t>(bytes - at, os::round_up(os::free_host_memory() / 2));
     if (piece < std::min<std::size_t>(bytes - at, kGranularity)) break;
-    touch_pages(*mapped + at, piece);
+    os::touch_pages(*mapped + at, piece);
     at += piece;
   }
-  Result<void> registered = pin(*mapped, round_up(bytes));
+  Result<void> registered = pin(*mapped, os::round_up(bytes));
   if (registered) return mapped;
-  unmap_pages(*mapped, bytes);
+  os::unmap_pages(*mapped, bytes);
   return registered.error();
 }
 
 void free_pinned(std::byte* memory, std::size_t bytes) noexcept {
   if (!memory) return;
   unpin(memory);
-  unmap_pages(memory, bytes);
+  os::unmap_pages(memory, bytes);
 }
 
 Result<void> pin(std::byte* memory, std::size_t bytes) {
@@ -127,4 +127,4 @@ void enable_peers(const Context& context) {
   }
 }
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

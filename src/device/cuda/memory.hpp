@@ -7,7 +7,7 @@
 #include "device/cuda/driver.hpp"
 #include "ebbtide/error.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 
 /// The unit of a GPU's mapped memory, and the alignment of allocations here.
 inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
@@ -37,4 +37,4 @@ void unpin(std::byte* memory) noexcept;
 /// so that copies between them bypass host memory. Leaves other GPUs alone, because that would open a context there.
 void enable_peers(const Context& context);
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

@@ -8,7 +8,7 @@
 #include "device/cuda/memory.hpp"
 #include "os/files.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 
 std::vector<Peer> peers_in_use(const Context& context) {
   int count = 0;
@@ -87,7 +87,7 @@ Result<std::byte*> Ranges::reserve(std::size_t bytes) {
     if (!allocated) return allocated;
     address = *allocated;
   } else {
-    const CUresult result = range->memory.reserve(round_up(bytes, kGranularity));
+    const CUresult result = range->memory.reserve(os::round_up(bytes, kGranularity));
     if (result != CUDA_SUCCESS) return no_device_memory(context_, bytes, describe(of(result)));
     address = range->memory.address();
   }
@@ -110,7 +110,7 @@ Result<void> Ranges::map(std::byte* address, std::size_t at, std::size_t bytes) 
     throw std::logic_error("a piece to be mapped is no multiple of map_granule()");
   }
   if (!plain_) {
-    const CUresult result = range->memory.append(round_up(bytes, kGranularity));
+    const CUresult result = range->memory.append(os::round_up(bytes, kGranularity));
     if (result != CUDA_SUCCESS) return no_device_memory(context_, bytes, describe(of(result)));
   }
   range->mapped += bytes;
@@ -128,4 +128,4 @@ void Ranges::unreserve(std::byte* address) noexcept {
   if (plain_) forget(cudaFree(address));
 }
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

@@ -8,7 +8,7 @@
 
 #include "device/cuda/driver.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 
 /// Another GPU in use by this process: whether each can reach the other's memory.
 struct Peer {
@@ -68,4 +68,4 @@ class Ranges {
   std::map<std::byte*, std::unique_ptr<Range>> ranges_;
 };
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

@@ -4,7 +4,7 @@
 #include <ctime>
 #include <sys/prctl.h>
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 namespace {
 
 using Clock = AnyWait::Clock;
@@ -99,4 +99,4 @@ void AnyWait::interrupt() noexcept {
   woken_.notify_all();
 }
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

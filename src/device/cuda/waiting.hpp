@@ -9,7 +9,7 @@
 #include "device/cuda/driver.hpp"
 #include "device/device.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 
 /// cudaErrorNotReady while it is pending. cudaSuccess if the driver has shut down: no work is left.
 cudaError_t query_event(EventId event) noexcept;
@@ -44,4 +44,4 @@ class AnyWait {
   std::condition_variable woken_;
 };
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

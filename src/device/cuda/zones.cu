@@ -7,7 +7,7 @@
 #include "device/digest_mix.hpp"
 #include "device/zone_checksum.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 namespace {
 
 constexpr unsigned kLanes = 32, kWarps = 8, kThreads = kWarps * kLanes, kLoads = 8;
@@ -343,4 +343,4 @@ cudaError_t enqueue_zones(cudaStream_t stream, const ZoneJob& job, ZoneShape sha
   return cudaGetLastError();
 }
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

@@ -3,7 +3,7 @@
 
 #include "device/zones.hpp"
 
-namespace ebb::platform::cuda {
+namespace ebb::device::cuda {
 
 /// How the digests are shared out among the GPU's threads; 0: chosen by the zones. For measurements.
 struct ZoneShape {
@@ -14,4 +14,4 @@ struct ZoneShape {
 /// Enqueues a job; no copy, and the host does not wait. cudaErrorNotSupported: built without nvcc.
 cudaError_t enqueue_zones(cudaStream_t stream, const ZoneJob& job, ZoneShape shape = {});
 
-}  // namespace ebb::platform::cuda
+}  // namespace ebb::device::cuda

@@ -20,7 +20,7 @@ struct Scan {
 
 struct CheckpointReader::State {
   State(const std::filesystem::path& directory, const storage::RecordHead& head) : reader(files, directory, head) {}
-  platform::PosixFiles files;
+  os::PosixFiles files;
   storage::RecordReader reader;
   std::shared_ptr<const Scan> scan;
   std::optional<storage::SnapshotContent> snapshot;
@@ -57,7 +57,7 @@ Checkpoint public_checkpoint(const storage::Inspected& record) {
 }
 
 // A snapshot is damaged if a piece that it needs is.
-void find_lost_pieces(platform::Files& files, const Listing& listing, std::vector<Verdict>& verdicts) {
+void find_lost_pieces(os::Files& files, const Listing& listing, std::vector<Verdict>& verdicts) {
   using Kind = Verdict::Kind;
   for (std::size_t i = 0; i < verdicts.size() && !listing.scan->pieces.empty(); ++i) {
     const Checkpoint& checkpoint = listing.checkpoints.at(i);
@@ -83,7 +83,7 @@ void find_lost_pieces(platform::Files& files, const Listing& listing, std::vecto
 }  // namespace
 
 Result<Listing> ls(const std::filesystem::path& directory) {
-  platform::PosixFiles files;
+  os::PosixFiles files;
   auto seen = storage::inspect(files, directory);
   if (!seen) return seen.error();
   Listing out{.directory = seen->directory,
@@ -112,7 +112,7 @@ Result<Listing> ls(const std::filesystem::path& directory) {
 }
 
 std::vector<Verdict> verify(const Listing& listing, const ReadOptions& options) {
-  platform::PosixFiles files;
+  os::PosixFiles files;
   const auto verified =
       storage::verify_all(files, listing.directory, listing.scan->heads, options.threads, options.progress);
   std::vector<Verdict> out;
@@ -162,8 +162,8 @@ Result<CheckpointReader> read(const Listing& listing, std::size_t index) {
 // Snapshots are packed anew when it is known which versions stay, and what that leaves over is collected once more. If
 // a process has begun to write meanwhile, the next call does so.
 Result<Collected> gc(const std::filesystem::path& directory, const GcOptions& options) {
-  platform::PosixFiles files;
-  platform::SteadyClock clock;
+  os::PosixFiles files;
+  os::SteadyClock clock;
   auto done = storage::collect(files, directory, options);
   if (!done) return done.error();
   Collected out{.removals = std::move(done->removals),

@@ -13,10 +13,10 @@
 namespace ebb::storage {
 namespace {
 
-using platform::File;
-using platform::Files;
-using platform::kBlock;
-using platform::Open;
+using os::File;
+using os::Files;
+using os::kBlock;
+using os::Open;
 using Path = std::filesystem::path;
 
 class Collector {
@@ -34,7 +34,7 @@ class Collector {
       level = there->head().level;
     }
     StoreDirectory locked;
-    platform::FileLock lock;
+    os::FileLock lock;
     if (options_.dry_run) {
       if (auto taken = take_turn(lock); !taken) return taken.error();
     } else {
@@ -70,10 +70,10 @@ class Collector {
 
  private:
   // Takes the writer's lock, because a writer's unfinished work would look like waste.
-  Result<void> take_turn(platform::FileLock& out) {
+  Result<void> take_turn(os::FileLock& out) {
     const Path path = directory_ / kLockFile;
     const auto locked = files_.lock(path, Open::read);
-    if (locked) out = platform::FileLock(files_, static_cast<int>(locked.value));
+    if (locked) out = os::FileLock(files_, static_cast<int>(locked.value));
     if (locked || locked.error == ENOENT) return {};
     if (locked.error != EWOULDBLOCK) return file_error(path, "locking it", locked.error);
     return in_use(files_, directory_, "wait for that to end");
@@ -167,10 +167,10 @@ class Collector {
       if (!read(store, wanted)) return false;
     }
     for (auto& [name, one] : histories) {
-      std::vector<policy::Retained> versions;
+      std::vector<planner::Retained> versions;
       for (const std::size_t i : one.newest_first)
         versions.push_back({store.records[i].head.version, intact_.contains(i)});
-      for (const auto& [place, goes] : policy::dispensable({options_.keep_last, options_.keep_every}, versions)) {
+      for (const auto& [place, goes] : planner::dispensable({options_.keep_last, options_.keep_every}, versions)) {
         if (goes) going_.emplace(one.newest_first[place], admin::Removal::Why::retention);
       }
     }
@@ -274,7 +274,7 @@ class Collector {
       // If the file system cannot, the space is freed with the segment.
       static_cast<void>(files_.punch(file.fd(), offset + kBlock, length - kBlock));
     }
-    platform::FileStatus status;
+    os::FileStatus status;
     if (const auto known = files_.status(file.fd(), status); !known)
       return file_error(path, "measuring it", known.error);
     if (status.bytes <= plan.end) return {};
@@ -298,7 +298,7 @@ class Collector {
     const Path beside = directory_ / kNewIndexFile;
     const auto opened = files_.open(beside, Open::create, false);
     if (!opened) return file_error(beside, "making it", opened.error);
-    platform::SysResult done;
+    os::SysResult done;
     {
       const File file(files_, static_cast<int>(opened.value), beside.string(), false);
       done = write_whole(files_, file.fd(), encode_index(*now), 0);
@@ -317,7 +317,7 @@ class Collector {
     for (const SegmentPlan& one : plan.segments) {
       if (one.remove) continue;
       const Path path = segment_path(directory_, one.segment);
-      platform::FileStatus status;
+      os::FileStatus status;
       if (const auto known = files_.status(path, status); !known) return file_error(path, "measuring it", known.error);
       all += status.allocated;
     }

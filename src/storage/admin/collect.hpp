@@ -30,7 +30,6 @@ struct Collected {
 /// After a crash at any moment, all records that should stay exist; the others may or may not. No record is moved. Only
 /// versions that were read and found intact count for `keep_last`. Errors: those of open_store_directory(); io_error,
 /// no_space. A directory that is not a store does not become one.
-Result<Collected> collect(platform::Files& files, const std::filesystem::path& directory,
-                          const admin::GcOptions& options);
+Result<Collected> collect(os::Files& files, const std::filesystem::path& directory, const admin::GcOptions& options);
 
 }  // namespace ebb::storage

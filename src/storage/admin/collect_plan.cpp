@@ -8,7 +8,7 @@
 namespace ebb::storage {
 namespace {
 
-using platform::kBlock;
+using os::kBlock;
 using Gap = ScannedSegment::Gap;
 using admin::Removal;
 using Why = Removal::Why;

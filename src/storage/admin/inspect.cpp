@@ -12,7 +12,7 @@
 namespace ebb::storage {
 namespace {
 
-using platform::Files;
+using os::Files;
 using Path = std::filesystem::path;
 using Place = std::pair<Path, std::uint64_t>;
 
@@ -191,11 +191,11 @@ class Inspector {
       for (const auto& gap : segment.gaps) use.gaps += gap.length;
       for (const auto& place : segment.damaged) use.damaged += place.length;
       use.unused = segment.bytes - std::min(segment.bytes, segment.end);
-      platform::FileStatus status;
+      os::FileStatus status;
       const auto known = files_.status(segment_path(out_.directory, segment.segment), status);
       if (!known && known.error != ENOENT) {
         return Error{Errc::io_error, segment_path(out_.directory, segment.segment).string() +
-                                         ": measuring it failed with " + platform::describe_errno(known.error)};
+                                         ": measuring it failed with " + os::describe_errno(known.error)};
       }
       use.allocated = known ? status.allocated : 0;
     }
@@ -212,7 +212,7 @@ class Inspector {
     std::vector<std::string> names;
     if (const auto listed = files_.list(out_.directory, names); !listed) {
       return Error{Errc::io_error,
-                   out_.directory.string() + ": listing it failed with " + platform::describe_errno(listed.error)};
+                   out_.directory.string() + ": listing it failed with " + os::describe_errno(listed.error)};
     }
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {

@@ -40,7 +40,7 @@ struct Inspection {
 /// Reads all heads and names, and the index, and compares them; no payload. Errors as of scan_store():
 /// not_a_store, unsupported, not_permitted, io_error, and damaged for the file `store`.
 /// `settle` as there.
-Result<Inspection> inspect(platform::Files& files, const std::filesystem::path& directory, bool settle = false);
+Result<Inspection> inspect(os::Files& files, const std::filesystem::path& directory, bool settle = false);
 
 /// The state of a record; `damage` if it is damaged or unreadable.
 struct Verified {
@@ -50,7 +50,7 @@ struct Verified {
 
 /// Reads and checks all bytes of these records, several at once; one verdict each, in the same order. `threads` 0: as
 /// in admin::ReadOptions.
-std::vector<Verified> verify_all(platform::Files& files, const std::filesystem::path& directory,
+std::vector<Verified> verify_all(os::Files& files, const std::filesystem::path& directory,
                                  const std::vector<RecordHead>& records, unsigned threads,
                                  const admin::Progress& progress = {});
 

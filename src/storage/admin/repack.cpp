@@ -20,7 +20,7 @@
 namespace ebb::storage {
 namespace {
 
-using platform::kBlock;
+using os::kBlock;
 using Bytes = std::vector<std::byte>;
 
 struct Free {
@@ -32,7 +32,7 @@ struct Free {
 // Thread safety: used by one thread; the mutex guards what the storage's threads report.
 class Writer {
  public:
-  Result<void> open(platform::Files& files, platform::Clock& clock, const PersistentOptions& options) {
+  Result<void> open(os::Files& files, os::Clock& clock, const PersistentOptions& options) {
     auto opened = open_persistent_storage(
         files, clock, options, [this](Token, const Result<void>& how) { report(put_, how); },
         [this](ObjectId, const Result<void>& how) { report(persisted_, how); });
@@ -49,7 +49,7 @@ class Writer {
 
   Result<ObjectId> write(Description description, std::span<const std::byte> payload) {
     description.info.bytes = payload.size();
-    const std::size_t room = platform::round_up(std::max<std::size_t>(payload.size(), 1), block_);
+    const std::size_t room = os::round_up(std::max<std::size_t>(payload.size(), 1), block_);
     const std::unique_ptr<std::byte, Free> memory(static_cast<std::byte*>(std::aligned_alloc(kBlock, room)));
     if (!memory) throw std::bad_alloc();
     std::memcpy(memory.get(), payload.data(), payload.size());
@@ -276,7 +276,7 @@ Result<ObjectId> write_map(Writer& writer, ObjectId object, const std::vector<Mo
   const std::array<Bytes, 2> regions{encode(map), encode((*snapshot)->layout)};
   Description anew = **description;
   anew.info.regions = {{kMapRegion, regions[0].size(), 0},
-                       {kLayoutRegion, regions[1].size(), platform::round_up(regions[0].size())}};
+                       {kLayoutRegion, regions[1].size(), os::round_up(regions[0].size())}};
   Bytes payload(anew.info.regions[1].offset + regions[1].size());
   for (std::size_t i = 0; i < 2; ++i)
     std::memcpy(payload.data() + anew.info.regions[i].offset, regions[i].data(), regions[i].size());
@@ -327,7 +327,7 @@ void tell(const SnapshotHistory& history, std::vector<admin::Repacked>& to) {
 
 }  // namespace
 
-Result<std::vector<admin::Repacked>> repack_snapshots(platform::Files& files, platform::Clock& clock,
+Result<std::vector<admin::Repacked>> repack_snapshots(os::Files& files, os::Clock& clock,
                                                       const std::filesystem::path& directory, bool dry_run) {
   PersistentOptions options;
   options.directory = directory;

@@ -21,7 +21,7 @@ namespace ebb::storage {
 ///
 /// Takes the writer's lock if there is anything to do and it is not a dry run. Errors: those of
 /// open_persistent_storage(). What went wrong with one snapshot is in its Repacked.
-Result<std::vector<admin::Repacked>> repack_snapshots(platform::Files& files, platform::Clock& clock,
+Result<std::vector<admin::Repacked>> repack_snapshots(os::Files& files, os::Clock& clock,
                                                       const std::filesystem::path& directory, bool dry_run);
 
 }  // namespace ebb::storage

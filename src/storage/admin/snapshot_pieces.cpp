@@ -30,7 +30,7 @@ bool add_pieces(RecordReader& reader, std::set<Piece>& to) {
 
 bool is_snapshot_piece(const Inspected& record) { return parse_piece_name(record.history).has_value(); }
 
-std::vector<std::size_t> unnamed_pieces(platform::Files& files, const std::filesystem::path& directory,
+std::vector<std::size_t> unnamed_pieces(os::Files& files, const std::filesystem::path& directory,
                                         const std::vector<Inspected>& records,
                                         const std::function<bool(std::size_t)>& goes) {
   struct History {

@@ -68,7 +68,7 @@ std::vector<std::string> needed_pieces(const std::string& history, const StoredS
   return names;
 }
 
-SnapshotContent::SnapshotContent(platform::Files& files, const std::filesystem::path& directory, std::string history,
+SnapshotContent::SnapshotContent(os::Files& files, const std::filesystem::path& directory, std::string history,
                                  StoredSnapshot snapshot, const HeadsByHistory& pieces)
     : files_(files),
       directory_(directory),
@@ -100,14 +100,14 @@ Result<std::span<const std::byte>> SnapshotContent::next() {
   if (chunk.zones.offset + chunk.zones.bytes > head.payload_bytes)
     return fail(Errc::damaged, &head, needs + "in a piece that is too short");
   const std::filesystem::path path = segment_path(directory_, head.place.segment);
-  const auto opened = files_.open(path, platform::Open::read, false);
+  const auto opened = files_.open(path, os::Open::read, false);
   if (!opened && opened.error != ENOENT) {
     const Error error = file_error(path, "opening it", opened.error);
     return fail(error.code, &head, needs + "which cannot be read: " + error.message);
   }
   bytes_.resize(chunk.zones.bytes);
   if (opened) {
-    const platform::File file(files_, static_cast<int>(opened.value), path.string(), false);
+    const os::File file(files_, static_cast<int>(opened.value), path.string(), false);
     const auto got = read_whole(files_, file.fd(), bytes_, head.place.offset + head.header_bytes + chunk.zones.offset);
     if (!got) {
       const Error error = file_error(path, "reading it", got.error);

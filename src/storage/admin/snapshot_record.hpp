@@ -24,7 +24,7 @@ using HeadsByHistory = std::map<std::string, RecordHead, std::less<>>;
 /// Thread safety: used by one thread at a time. `files` and `pieces` must outlive it.
 class SnapshotContent {
  public:
-  SnapshotContent(platform::Files& files, const std::filesystem::path& directory, std::string history,
+  SnapshotContent(os::Files& files, const std::filesystem::path& directory, std::string history,
                   StoredSnapshot snapshot, const HeadsByHistory& pieces);
 
   const CheckpointInfo& info() const { return snapshot_.info; }
@@ -37,7 +37,7 @@ class SnapshotContent {
  private:
   Error fail(Errc code, const RecordHead* piece, const std::string& what);
 
-  platform::Files& files_;
+  os::Files& files_;
   const std::filesystem::path directory_;
   const std::string history_;
   const StoredSnapshot snapshot_;

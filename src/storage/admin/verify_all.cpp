@@ -11,7 +11,7 @@
 namespace ebb::storage {
 namespace {
 
-Verified verify_one(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head,
+Verified verify_one(os::Files& files, const std::filesystem::path& directory, const RecordHead& head,
                     const admin::Progress& progress) {
   using Kind = admin::Verdict::Kind;
   RecordReader reader(files, directory, head);
@@ -32,10 +32,10 @@ Verified verify_one(platform::Files& files, const std::filesystem::path& directo
 
 }  // namespace
 
-std::vector<Verified> verify_all(platform::Files& files, const std::filesystem::path& directory,
+std::vector<Verified> verify_all(os::Files& files, const std::filesystem::path& directory,
                                  const std::vector<RecordHead>& records, unsigned threads,
                                  const admin::Progress& progress) {
-  if (threads == 0) threads = std::min(platform::usable_processors(), 4u);
+  if (threads == 0) threads = std::min(os::usable_processors(), 4u);
   std::vector<Verified> out(records.size());
   std::atomic<std::size_t> next{0};
   std::atomic<bool> ended{false};

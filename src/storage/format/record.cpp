@@ -10,7 +10,7 @@
 namespace ebb::storage {
 namespace {
 
-using platform::round_up;
+using os::round_up;
 
 // Empty, or what is wrong with regions of a payload of `bytes`.
 std::string misfit(const std::vector<RegionInfo>& regions, std::uint64_t bytes) {
@@ -50,7 +50,7 @@ Result<void> check(const Description& description, std::uint32_t block_bytes) {
     return Error{Errc::invalid_argument, "a history's name of " + std::to_string(description.history.size()) +
                                              " bytes cannot be kept: at most " + std::to_string(kMaxName)};
   }
-  if (block_bytes % platform::kBlock != 0 || block_bytes > kMaxBlock) {
+  if (block_bytes % os::kBlock != 0 || block_bytes > kMaxBlock) {
     return Error{Errc::invalid_argument, "a payload's blocks must be a multiple of 4096 bytes up to 64 MiB, not " +
                                              std::to_string(block_bytes)};
   }

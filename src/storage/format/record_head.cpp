@@ -6,8 +6,8 @@
 namespace ebb::storage {
 namespace {
 
-using platform::kBlock;
-using platform::round_up;
+using os::kBlock;
+using os::round_up;
 
 constexpr std::uint32_t kProcess = 1, kStorage = 2;  // levels in the store's head
 

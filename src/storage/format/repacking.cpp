@@ -11,7 +11,7 @@ namespace ebb::storage {
 namespace {
 
 std::uint64_t slot_bytes(const ZoneMap::Region& region, std::uint32_t zone) {
-  return std::bit_ceil(std::max<std::uint64_t>(platform::kBlock, region.bytes_of(zone, 1)));
+  return std::bit_ceil(std::max<std::uint64_t>(os::kBlock, region.bytes_of(zone, 1)));
 }
 
 bool packs_before(const Repacking::Slot& a, const Repacking::Slot& b) {

@@ -28,7 +28,7 @@ CheckpointInfo described(const ZoneMap& map, const SnapshotLayout& layout) {
 std::uint64_t stored_zones(const ZoneMap& map) {
   std::uint64_t bytes = 0;
   const auto needed = needed_bytes(map);
-  for (const ByteRange& range : needed.front()) bytes += platform::round_up(range.bytes);
+  for (const ByteRange& range : needed.front()) bytes += os::round_up(range.bytes);
   return bytes;
 }
 

@@ -21,8 +21,7 @@ std::string misfit(std::span<const ZoneMap::Source> sources) {
   if (sources.empty()) return "does not name its own snapshot";
   for (const ZoneMap::Source& source : sources) {
     if (source.id == SnapshotId{}) return "has a source without an id";
-    if (source.packed_bytes % platform::kBlock != 0)
-      return "has a source that is not made of whole blocks of 4096 bytes";
+    if (source.packed_bytes % os::kBlock != 0) return "has a source that is not made of whole blocks of 4096 bytes";
     if (source.packed_bytes > kMaxOffset) return "has a source larger than any file";
   }
   const auto younger = [](const ZoneMap::Source& a, const ZoneMap::Source& b) { return a.id.cut <= b.id.cut; };
@@ -86,7 +85,7 @@ class Coverage {
     if (zones.count > region.zones() - zone_) return "has an extent that ends past the end of its region";
     if (extent.source >= map_.sources.size()) return "has an extent in a source that it does not list";
     const std::uint64_t stored = map_.sources[extent.source].packed_bytes;
-    if (extent.offset % platform::kBlock != 0) return "has an extent that does not begin at a multiple of 4096";
+    if (extent.offset % os::kBlock != 0) return "has an extent that does not begin at a multiple of 4096";
     if (extent.offset > stored || region.bytes_of(zones.first, zones.count) > stored - extent.offset) {
       return "has an extent that ends past the end of its source";
     }

@@ -101,7 +101,7 @@ ZonePlan plan_restore(const ZoneMap& map, std::span<const ZoneRange> zones) {
   out.pieces.reserve(placed.size());
   for (const auto& [source, piece] : placed) {
     ZoneRead* last = out.reads.empty() ? nullptr : &out.reads.back();
-    if (last == nullptr || last->source != source || piece.offset > platform::round_up(last->offset + last->bytes)) {
+    if (last == nullptr || last->source != source || piece.offset > os::round_up(last->offset + last->bytes)) {
       last = &out.reads.emplace_back(ZoneRead{source, piece.offset, 0, out.pieces.size(), 0});
     }
     last->bytes = std::max(last->bytes, piece.offset + piece.bytes - last->offset);

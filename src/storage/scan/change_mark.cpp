@@ -7,8 +7,8 @@
 
 namespace ebb::storage {
 
-using platform::File;
-using platform::FileStatus;
+using os::File;
+using os::FileStatus;
 
 namespace {
 
@@ -23,7 +23,7 @@ std::string lock_text(const std::string& holder, std::uint64_t number) {
   return holder + kNumber + digits + "\n";
 }
 
-ChangeMark::ChangeMark(platform::Files& files, const std::filesystem::path& directory)
+ChangeMark::ChangeMark(os::Files& files, const std::filesystem::path& directory)
     : files_(files), index_(directory / kIndexFile), lock_path_(directory / kLockFile) {}
 
 bool ChangeMark::changed() {
@@ -40,7 +40,7 @@ std::optional<std::string> ChangeMark::read() {
   if (files_.status(lock_path_, lock)) {
     if (lock_.fd() < 0 || !lock.is(opened_)) {
       lock_ = File();
-      const auto opened = files_.open(lock_path_, platform::Open::read, false);
+      const auto opened = files_.open(lock_path_, os::Open::read, false);
       if (!opened) return {};
       lock_ = File(files_, static_cast<int>(opened.value), lock_path_.string(), false);
       if (!files_.status(lock_.fd(), opened_)) opened_ = {};

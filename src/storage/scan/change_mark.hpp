@@ -20,7 +20,7 @@ std::string lock_text(const std::string& holder, std::uint64_t number);
 /// Thread safety: used by one thread at a time. `files` must outlive it.
 class ChangeMark {
  public:
-  ChangeMark(platform::Files& files, const std::filesystem::path& directory);
+  ChangeMark(os::Files& files, const std::filesystem::path& directory);
 
   /// Whether anything may have changed since the last call; takes three system calls, two of them for a status. True
   /// the first time, and if it cannot tell. What is read afterwards is at least as new as this.
@@ -30,10 +30,10 @@ class ChangeMark {
 
  private:
   std::optional<std::string> read();
-  platform::Files& files_;
+  os::Files& files_;
   const std::filesystem::path index_, lock_path_;
-  platform::File lock_;  // open, so that its inode is not reused
-  platform::FileStatus opened_;
+  os::File lock_;  // open, so that its inode is not reused
+  os::FileStatus opened_;
   std::optional<std::string> last_;
 };
 

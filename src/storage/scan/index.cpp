@@ -133,7 +133,7 @@ class IndexParser {
 
   bool records(ScannedSegment& out, std::uint64_t many) {
     out.records.reserve(many);
-    std::uint64_t end = platform::kBlock;
+    std::uint64_t end = os::kBlock;
     for (std::uint64_t i = 0; i < many; ++i) {
       ScannedRecord& record = out.records.emplace_back();
       RecordHead& head = record.head;

@@ -9,11 +9,11 @@
 
 namespace ebb::storage {
 
-using platform::File;
+using os::File;
 
-bool is_dropped(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head) {
+bool is_dropped(os::Files& files, const std::filesystem::path& directory, const RecordHead& head) {
   const std::filesystem::path path = segment_path(directory, head.place.segment);
-  const auto opened = files.open(path, platform::Open::read, false);
+  const auto opened = files.open(path, os::Open::read, false);
   if (!opened) return opened.error == ENOENT;
   const File file(files, static_cast<int>(opened.value), path.string(), false);
   std::array<std::byte, kSector> sector{};
@@ -23,12 +23,12 @@ bool is_dropped(platform::Files& files, const std::filesystem::path& directory, 
   return now && is_tombstone_of(*now, head);
 }
 
-RecordReader::RecordReader(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head)
+RecordReader::RecordReader(os::Files& files, const std::filesystem::path& directory, const RecordHead& head)
     : files_(files), directory_(directory), path_(segment_path(directory, head.place.segment)), head_(head) {}
 
 Result<void> RecordReader::open() {
   if (const std::string wrong = misfit(head_); !wrong.empty()) return damaged(head_.place.offset, wrong);
-  const auto opened = files_.open(path_, platform::Open::read, false);
+  const auto opened = files_.open(path_, os::Open::read, false);
   if (!opened && opened.error == ENOENT) {
     return fail(Errc::unknown_version, head_.place.offset, "its segment is not there any more");
   }
@@ -38,7 +38,7 @@ Result<void> RecordReader::open() {
     return error;
   }
   file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
-  platform::FileStatus status;
+  os::FileStatus status;
   if (const auto known = files_.status(file_.fd(), status); !known) {
     const Error error = file_error(path_, "measuring it", known.error);
     trouble_ = {path_, head_.place.offset, error.message};
@@ -96,7 +96,7 @@ Result<void> RecordReader::read(std::span<std::byte> into, std::uint64_t offset)
   if (!got) {
     const std::string what = "reading " + std::to_string(into.size()) + " bytes at " + std::to_string(offset);
     const Error error = file_error(path_, what, got.error);
-    trouble_ = {path_, offset, what + " failed with " + platform::describe_errno(got.error)};
+    trouble_ = {path_, offset, what + " failed with " + os::describe_errno(got.error)};
     return error;
   }
   if (static_cast<std::size_t>(got.value) != into.size())

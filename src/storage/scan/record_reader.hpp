@@ -13,7 +13,7 @@
 namespace ebb::storage {
 
 /// Whether the writing process has dropped this very record since `head` was read, so that its payload may be a hole.
-bool is_dropped(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head);
+bool is_dropped(os::Files& files, const std::filesystem::path& directory, const RecordHead& head);
 
 /// Thread safety: used by one thread at a time. `files` must outlive it.
 ///
@@ -23,7 +23,7 @@ class RecordReader {
  public:
   static constexpr std::size_t kPiece = 4 << 20;  // bytes of a piece, about
 
-  RecordReader(platform::Files& files, const std::filesystem::path& directory, const RecordHead& head);
+  RecordReader(os::Files& files, const std::filesystem::path& directory, const RecordHead& head);
 
   /// Reads and checks the header. Call this first, once.
   Result<void> open();
@@ -38,10 +38,10 @@ class RecordReader {
   Error damaged(std::uint64_t offset, const std::string& what);
   Result<void> read(std::span<std::byte> into, std::uint64_t offset);
 
-  platform::Files& files_;
+  os::Files& files_;
   const std::filesystem::path directory_, path_;
   const RecordHead head_;
-  platform::File file_;
+  os::File file_;
   std::optional<Header> header_;
   std::vector<std::byte> piece_;
   std::uint64_t at_ = 0;  // of the payload: the next byte

@@ -12,10 +12,10 @@
 
 namespace ebb::storage {
 
-using platform::File;
-using platform::Files;
-using platform::FileStatus;
-using platform::kBlock;
+using os::File;
+using os::Files;
+using os::FileStatus;
+using os::kBlock;
 using Path = std::filesystem::path;
 
 std::string segment_name(std::uint64_t segment) {
@@ -48,7 +48,7 @@ class SegmentScan {
   }
 
   Result<ScannedSegment> run(std::uint64_t from, bool settle) {
-    const auto opened = files_.open(path_, platform::Open::read, false);
+    const auto opened = files_.open(path_, os::Open::read, false);
     if (!opened && opened.error == ENOENT) return out_;
     if (!opened) return file_error(path_, "opening it", opened.error);
     file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
@@ -72,7 +72,7 @@ class SegmentScan {
     if (auto walked = walk(from); !walked) return walked.error();
     for (std::size_t i = known_damages; i < damages_.size();
          ++i) {  // nothing is written over data that may still be saved
-      if (damages_[i].offset >= out_.end) out_.end = platform::round_up(out_.bytes);
+      if (damages_[i].offset >= out_.end) out_.end = os::round_up(out_.bytes);
     }
     if (head_missing && out_.end > kBlock) add_damage(0, "the segment's head is missing: there are zeros");
     return std::move(out_);
@@ -151,7 +151,7 @@ class SegmentScan {
       auto next = find_head(offset + kBlock);
       if (!next) return next.error();
       // Damage extends to the next head; before the damage there are only unfinished records.
-      const std::uint64_t end = next->value_or(platform::round_up(out_.bytes));
+      const std::uint64_t end = next->value_or(os::round_up(out_.bytes));
       const bool more = damages_.size() > known;
       const std::uint64_t bad = *met == Met::damaged ? offset : more ? damages_[known].offset : end;
       if (bad < end) out_.damaged.push_back({bad, end - bad, {}});
@@ -243,7 +243,7 @@ class SegmentScan {
   // The next intact head. What only resembles one is added as damage.
   Result<std::optional<std::uint64_t>> find_head(std::uint64_t from) {
     std::vector<std::byte> piece(
-        std::min<std::uint64_t>(kPiece, out_.bytes > from ? platform::round_up(out_.bytes - from) : 0));
+        std::min<std::uint64_t>(kPiece, out_.bytes > from ? os::round_up(out_.bytes - from) : 0));
     for (std::uint64_t at = next_written(from); at < out_.bytes; at = next_written(at + piece.size())) {
       auto bytes = read(piece, at);
       if (!bytes) return bytes.error();

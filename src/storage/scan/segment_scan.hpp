@@ -17,7 +17,7 @@ std::filesystem::path segment_path(const std::filesystem::path& directory,
 /// The number of the segment that a file name belongs to, if any.
 std::optional<std::uint64_t> segment_number(const std::string& name);
 /// The segments that have files, ascending. Error io_error.
-Result<std::vector<std::uint64_t>> list_segments(platform::Files& files, const std::filesystem::path& directory);
+Result<std::vector<std::uint64_t>> list_segments(os::Files& files, const std::filesystem::path& directory);
 inline constexpr const char* kStoreFile = "store";
 inline constexpr const char* kIndexFile = "index";
 inline constexpr const char* kOldIndexFile = "index.old";  // the index as the last writer found it
@@ -64,12 +64,12 @@ struct ScannedStore {
 /// count. `settle`: syncs each segment and then reads it from the disk, because what a killed process wrote, or failed
 /// to sync, may be only in memory. Errors: not_a_store, unsupported, not_permitted, io_error; damage is not an error,
 /// except of the file `store`.
-Result<ScannedStore> scan_store(platform::Files& files, const std::filesystem::path& directory, bool use_index,
+Result<ScannedStore> scan_store(os::Files& files, const std::filesystem::path& directory, bool use_index,
                                 bool settle = false);
 /// Whether scan_store() would trust the index. Errors as for scan_store().
-Result<bool> has_current_index(platform::Files& files, const std::filesystem::path& directory);
+Result<bool> has_current_index(os::Files& files, const std::filesystem::path& directory);
 /// Scans one segment from `from` on (0, or where a record begins or ends). A missing segment is empty.
-Result<ScannedSegment> scan_segment(platform::Files& files, const std::filesystem::path& directory, const Uuid& store,
+Result<ScannedSegment> scan_segment(os::Files& files, const std::filesystem::path& directory, const Uuid& store,
                                     std::uint64_t segment, std::uint64_t from, std::vector<Damage>& damages,
                                     bool settle = false);
 
@@ -80,7 +80,7 @@ struct IndexFile {
   bool operator==(const IndexFile&) const = default;
 };
 /// Empty if there is none. Allocates no more than an intact first sector says.
-Result<std::optional<IndexFile>> read_index(platform::Files& files, const std::filesystem::path& path);
+Result<std::optional<IndexFile>> read_index(os::Files& files, const std::filesystem::path& path);
 /// The index is derived: it is the result of a scan at a clean close. It is written whole or not at all.
 std::vector<std::byte> encode_index(const ScannedStore& store);
 Result<ScannedStore> parse_index(std::span<const std::byte> bytes, const StoreHead& store);

@@ -14,13 +14,13 @@
 
 namespace ebb::storage {
 
-using platform::File;
-using platform::FileLock;
-using platform::Files;
-using platform::FileStatus;
-using platform::kBlock;
-using platform::Open;
-using platform::SysResult;
+using os::File;
+using os::FileLock;
+using os::Files;
+using os::FileStatus;
+using os::kBlock;
+using os::Open;
+using os::SysResult;
 using Path = std::filesystem::path;
 
 namespace {
@@ -48,7 +48,7 @@ std::string host_name() {
 
 // Where the number of a process means this process's: "HOST", "HOST in PID namespace 4026532345".
 std::string this_place() {
-  const auto space = platform::pid_namespace();
+  const auto space = os::pid_namespace();
   return host_name() + (space == 0 ? "" : " in PID namespace " + std::to_string(space));
 }
 
@@ -217,7 +217,7 @@ class StoreOpening {
     }
     if (locked.error == ENOLCK || locked.error == ENOSYS || locked.error == EOPNOTSUPP)
       return refuse(Errc::unsupported,
-                    "its file system has no locks (flock: " + platform::describe_errno(locked.error) +
+                    "its file system has no locks (flock: " + os::describe_errno(locked.error) +
                         "), so nothing would keep two processes from writing one store: name a "
                         "directory on a local disk, or have it mounted with locks (Lustre: -o flock, "
                         "NFS: lockd)");

@@ -36,13 +36,13 @@ class StoreDirectory {
 
  private:
   friend class StoreOpening;
-  platform::Files* files_ = nullptr;
+  os::Files* files_ = nullptr;
   std::filesystem::path path_;
   StoreHead head_;
   bool created_ = false;
-  platform::FileLock lock_;
-  platform::FileStatus found_, locked_;  // the directory and its file `lock` when opened
-  std::string holder_;                   // of the lock: "process 17 on node3"
+  os::FileLock lock_;
+  os::FileStatus found_, locked_;  // the directory and its file `lock` when opened
+  std::string holder_;             // of the lock: "process 17 on node3"
 };
 
 /// Makes the directory a store if it is missing or empty (remains of an interrupted creation count as empty), unless
@@ -55,14 +55,14 @@ class StoreDirectory {
 /// - damaged: the file `store` is damaged
 /// - no_space, io_error
 /// `files` must outlive the result.
-Result<StoreDirectory> open_store_directory(platform::Files& files, const std::filesystem::path& directory,
+Result<StoreDirectory> open_store_directory(os::Files& files, const std::filesystem::path& directory,
                                             const StoreDirectoryOptions& options = {});
 
 /// The head of the store in a directory, if it is one, for a caller that wants to use the directory otherwise. Errors:
 /// as above.
-Result<std::optional<StoreHead>> find_store(platform::Files& files, const std::filesystem::path& directory);
+Result<std::optional<StoreHead>> find_store(os::Files& files, const std::filesystem::path& directory);
 
 /// Error in_use: which process has a store open for writing, if known. `what_to_do` ends the sentence.
-Error in_use(platform::Files& files, const std::filesystem::path& directory, const std::string& what_to_do);
+Error in_use(os::Files& files, const std::filesystem::path& directory, const std::string& what_to_do);
 
 }  // namespace ebb::storage

@@ -15,9 +15,9 @@
 
 namespace ebb::storage {
 
-using platform::File;
-using platform::Files;
-using platform::FileStatus;
+using os::File;
+using os::Files;
+using os::FileStatus;
 using Path = std::filesystem::path;
 
 namespace {
@@ -245,7 +245,7 @@ Result<bool> has_current_index(Files& files, const Path& directory) {
 
 Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
   using Read = std::optional<IndexFile>;
-  const auto opened = files.open(path, platform::Open::read, false);
+  const auto opened = files.open(path, os::Open::read, false);
   if (!opened && opened.error == ENOENT) return Read();
   if (!opened) return file_error(path, "opening it", opened.error);
   const File file(files, static_cast<int>(opened.value), path.string(), false);
@@ -258,7 +258,7 @@ Result<std::optional<IndexFile>> read_index(Files& files, const Path& path) {
     out.bytes.resize(bytes);
     const auto got = read_whole(files, file.fd(), out.bytes, 0);
     if (!got && got.error == EIO) {  // the segments have the same information
-      return Read({{}, "the index cannot be read: " + platform::describe_errno(EIO)});
+      return Read({{}, "the index cannot be read: " + os::describe_errno(EIO)});
     }
     if (!got) return file_error(path, "reading it", got.error);
     out.bytes.resize(static_cast<std::size_t>(got.value));

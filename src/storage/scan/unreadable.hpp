@@ -13,7 +13,7 @@ namespace ebb::storage {
 
 inline constexpr std::string_view kUnreadable = "it cannot be read: ";
 
-inline std::string unreadable() { return std::string(kUnreadable) + platform::describe_errno(EIO); }
+inline std::string unreadable() { return std::string(kUnreadable) + os::describe_errno(EIO); }
 
 /// For parse_index() alone: an index of format 1 holds damage as sentences, so this is how Damage::unreadable comes
 /// back from one. The sentence may begin with "version 7: "; names in other sentences may be anything.

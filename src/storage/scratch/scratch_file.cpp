@@ -14,8 +14,8 @@
 namespace ebb::storage {
 namespace {
 
-using platform::kBlock;
-using platform::round_up;
+using os::kBlock;
+using os::round_up;
 using transfer::Direction;
 using transfer::Piece;
 
@@ -25,7 +25,7 @@ using transfer::Piece;
 ///    until its transfers are reported.
 class ScratchFile final : public Storage {
  public:
-  ScratchFile(platform::Files& files, platform::File file, std::string where, std::uint64_t capacity, Done done)
+  ScratchFile(os::Files& files, os::File file, std::string where, std::uint64_t capacity, Done done)
       : where_(std::move(where)),
         file_(std::move(file)),
         done_(std::move(done)),
@@ -34,7 +34,7 @@ class ScratchFile final : public Storage {
   ~ScratchFile() override { ScratchFile::stop(); }
 
   // Second half of construction, because it can fail.
-  Result<void> start(platform::Files& files, const transfer::FileEngineOptions& options) {
+  Result<void> start(os::Files& files, const transfer::FileEngineOptions& options) {
     Result<std::unique_ptr<transfer::FileEngine>> engine = transfer::make_file_engine(
         files, options, [this](Token token, Result<void> how) { finish(token, std::move(how)); });
     if (!engine) return engine.error();
@@ -148,7 +148,7 @@ class ScratchFile final : public Storage {
   }
 
   const std::string where_;  // "the directory '/scratch' (ext4)"
-  const platform::File file_;
+  const os::File file_;
   const Done done_;
   mutable std::mutex mutex_;
   ExtentAllocator allocator_;
@@ -164,12 +164,12 @@ Error refused(Errc code, const std::string& where, const std::string& why) {
 
 }  // namespace
 
-Result<std::unique_ptr<Storage>> open_scratch_file(platform::Files& files, const ScratchOptions& options, Done done) {
+Result<std::unique_ptr<Storage>> open_scratch_file(os::Files& files, const ScratchOptions& options, Done done) {
   std::string where = "the directory '";
   where.append(options.directory.string()).append("'");
-  platform::FileSystem file_system;
+  os::FileSystem file_system;
   if (const auto found = files.describe(options.directory, file_system); !found) {
-    return refused(Errc::io_error, where, platform::describe_errno(found.error));
+    return refused(Errc::io_error, where, os::describe_errno(found.error));
   }
   where.append(" (").append(file_system.kind).append(")");
   if (file_system.in_memory) {
@@ -181,20 +181,19 @@ Result<std::unique_ptr<Storage>> open_scratch_file(platform::Files& files, const
         Errc::no_space, where,
         std::to_string(capacity) + " bytes are asked for and " + std::to_string(file_system.free_bytes) + " are free");
   }
-  const platform::SysResult opened = files.open_unlinked(options.directory, options.direct);
+  const os::SysResult opened = files.open_unlinked(options.directory, options.direct);
   if (opened.error == EINVAL && options.direct) {
     return refused(Errc::unsupported, where, "it has no O_DIRECT; open with direct_io off");
   }
-  if (!opened) return refused(Errc::io_error, where, platform::describe_errno(opened.error));
-  platform::File file(files, static_cast<int>(opened.value), "the file in " + options.directory.string(),
-                      options.direct);
+  if (!opened) return refused(Errc::io_error, where, os::describe_errno(opened.error));
+  os::File file(files, static_cast<int>(opened.value), "the file in " + options.directory.string(), options.direct);
   if (const auto sized = files.truncate(file.fd(), capacity); !sized) {
     return refused(sized.error == ENOSPC || sized.error == EFBIG ? Errc::no_space : Errc::io_error, where,
-                   "a file of " + std::to_string(capacity) + " bytes: " + platform::describe_errno(sized.error));
+                   "a file of " + std::to_string(capacity) + " bytes: " + os::describe_errno(sized.error));
   }
   auto storage = std::make_unique<ScratchFile>(files, std::move(file), where, capacity, std::move(done));
   if (storage->space_refusal() == ENOSPC || storage->space_refusal() == EDQUOT) {
-    return refused(Errc::no_space, where, platform::describe_errno(storage->space_refusal()));
+    return refused(Errc::no_space, where, os::describe_errno(storage->space_refusal()));
   }
   if (Result<void> started = storage->start(files, options.engine); !started) {
     return refused(started.error().code, where, started.error().message);

@@ -19,6 +19,6 @@ struct ScratchOptions {
 /// Storage in one unlinked file, which disappears with the process. Errors: unsupported (the directory is on a tmpfs;
 /// O_DIRECT or io_uring was asked for and is missing), no_space, io_error; each names the directory. `files` must
 /// outlive it.
-Result<std::unique_ptr<Storage>> open_scratch_file(platform::Files& files, const ScratchOptions& options, Done done);
+Result<std::unique_ptr<Storage>> open_scratch_file(os::Files& files, const ScratchOptions& options, Done done);
 
 }  // namespace ebb::storage

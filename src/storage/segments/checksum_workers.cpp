@@ -6,7 +6,7 @@
 
 namespace ebb::storage {
 
-unsigned ChecksumWorkers::usual_threads() { return std::clamp(platform::usable_processors() / 4, 1u, 4u); }
+unsigned ChecksumWorkers::usual_threads() { return std::clamp(os::usable_processors() / 4, 1u, 4u); }
 
 ChecksumWorkers::ChecksumWorkers(unsigned threads) {
   try {

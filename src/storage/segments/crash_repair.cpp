@@ -8,7 +8,7 @@
 
 namespace ebb::storage {
 
-using platform::kBlock;
+using os::kBlock;
 
 namespace {
 
@@ -24,7 +24,7 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& r
     std::fill_n(block.data(), kBlock, std::byte{0});
     auto file = context.segment_files.open(segment.segment);
     const auto got = file ? read_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct())
-                          : platform::SysResult::of(0);
+                          : os::SysResult::of(0);
     if (got && all_zero(block.first(kBlock))) continue;
     const Locked lock = table.lock();
     ours.suspect = true;
@@ -112,7 +112,7 @@ void write_index(StoreContext& context, ObjectTable& table, const std::vector<Da
   std::erase_if(store.damages, [&](const Damage& damage) { return damage.file == directory / kIndexFile; });
   for (const auto& [number, segment] : segments) {
     ScannedSegment& out = store.segments.emplace_back();
-    platform::FileStatus status;
+    os::FileStatus status;
     const auto known = context.files.status(context.segment_files.path(number), status);
     if (!known && known.error != ENOENT) return;
     out.segment = number;
@@ -127,11 +127,11 @@ void write_index(StoreContext& context, ObjectTable& table, const std::vector<Da
   }
   const auto beside = directory / kNewIndexFile;
   const std::vector<std::byte> bytes = encode_index(store);
-  const auto opened = context.files.open(beside, platform::Open::create, false);
+  const auto opened = context.files.open(beside, os::Open::create, false);
   if (!opened) return;
-  platform::SysResult written;
+  os::SysResult written;
   {
-    const platform::File file(context.files, static_cast<int>(opened.value), beside.string(), false);
+    const os::File file(context.files, static_cast<int>(opened.value), beside.string(), false);
     written = write_whole(context.files, file.fd(), bytes, 0);
     if (written && context.options.synced) written = context.files.sync(file.fd());
   }

@@ -14,7 +14,7 @@ thread_local bool completing = false;
 
 bool FileTransfers::in_completion() { return completing; }
 
-Result<void> FileTransfers::start(platform::Files& files, const transfer::FileEngineOptions& options) {
+Result<void> FileTransfers::start(os::Files& files, const transfer::FileEngineOptions& options) {
   auto engine = transfer::make_file_engine(files, options, on_done);
   if (!engine) return engine.error();
   engine_ = std::move(*engine);

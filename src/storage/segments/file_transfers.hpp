@@ -11,14 +11,14 @@
 
 namespace ebb::storage {
 
-using SharedFile = std::shared_ptr<const platform::File>;
+using SharedFile = std::shared_ptr<const os::File>;
 
 /// Thread safety: every method may be called from any thread; stop() from one.
 /// 1. A transfer keeps its file open until its completion has returned.
 class FileTransfers {
  public:
   using Completion = std::function<void(Result<void>)>;
-  Result<void> start(platform::Files& files, const transfer::FileEngineOptions& options);
+  Result<void> start(os::Files& files, const transfer::FileEngineOptions& options);
   /// Calls `completion` once, on a thread of the engine.
   void submit(transfer::Direction direction, SharedFile file, std::span<const transfer::Piece> pieces,
               Completion completion);

@@ -9,8 +9,8 @@
 
 namespace ebb::storage {
 
-using platform::kBlock;
-using platform::round_up;
+using os::kBlock;
+using os::round_up;
 
 namespace {
 

@@ -22,14 +22,14 @@ using SharedObject = std::shared_ptr<StoredObject>;
 /// A segment file. Guarded by the table's lock, except `number`, which is constant.
 struct SegmentState {
   std::uint64_t number = 0;
-  std::uint64_t bytes = 0;               // that the file may hold
-  std::uint64_t end = platform::kBlock;  // offset of the next record
-  SharedFile file;                       // open from creation until the last header is written: a sync reports
-                                         // failed writes only since its descriptor was opened
-  bool closed = false;                   // no more records
-  bool broken = false;                   // a sync or header failed: only tombstones are written to it
-  bool missing = false;                  // its file was removed or replaced from outside, and that was reported
-  bool suspect = false;                  // it has damage: only tombstones are written to it
+  std::uint64_t bytes = 0;         // that the file may hold
+  std::uint64_t end = os::kBlock;  // offset of the next record
+  SharedFile file;                 // open from creation until the last header is written: a sync reports
+                                   // failed writes only since its descriptor was opened
+  bool closed = false;             // no more records
+  bool broken = false;             // a sync or header failed: only tombstones are written to it
+  bool missing = false;            // its file was removed or replaced from outside, and that was reported
+  bool suspect = false;            // it has damage: only tombstones are written to it
   std::map<std::uint64_t, SharedObject> records;  // by offset: all that the disk may still have
 };
 using SharedSegment = std::shared_ptr<SegmentState>;
@@ -62,7 +62,7 @@ struct StoredObject {
   /// 'version 3 of "adjoint"'
   std::string name() const { return "version " + std::to_string(head.version) + " of \"" + history + "\""; }
   std::uint64_t payload_offset() const { return head.place.offset + head.header_bytes; }
-  std::uint64_t space() const { return platform::round_up(head.payload_bytes); }
+  std::uint64_t space() const { return os::round_up(head.payload_bytes); }
   Error named(const Error& why) const { return {why.code, name() + ": " + why.message}; }
   Error was_dropped() const { return {Errc::unknown_version, name() + " was dropped"}; }
   void fail(const Error& why) {

@@ -7,7 +7,7 @@
 
 namespace ebb::storage {
 
-using platform::kBlock;
+using os::kBlock;
 using State = StoredObject::State;
 
 namespace {

@@ -7,7 +7,7 @@
 
 namespace ebb::storage {
 
-using platform::SysResult;
+using os::SysResult;
 using Path = std::filesystem::path;
 
 Path SegmentFiles::path(std::uint64_t segment) const { return segment_path(directory_, segment); }
@@ -22,9 +22,9 @@ Error SegmentFiles::refused(const Path& path, const char* what, int error) const
 Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t bytes, bool synced) {
   if (auto same = store_.in_place(); !same) return same.error();
   const Path name = path(head.segment);
-  const SysResult opened = files_.open(name, platform::Open::create, direct_);
+  const SysResult opened = files_.open(name, os::Open::create, direct_);
   if (!opened) return refused(name, "making it", opened.error);
-  auto file = std::make_shared<const platform::File>(files_, static_cast<int>(opened.value), name.string(), direct_);
+  auto file = std::make_shared<const os::File>(files_, static_cast<int>(opened.value), name.string(), direct_);
   const char* what = "taking its space";
   SysResult made = files_.preallocate(file->fd(), 0, bytes);
   while (!made && made.error == EINTR) made = files_.preallocate(file->fd(), 0, bytes);
@@ -62,10 +62,10 @@ Result<SharedFile> SegmentFiles::open(std::uint64_t segment) {
     if (auto same = store_.in_place(); !same) return same.error();
   }
   const Path name = path(segment);
-  const SysResult opened = files_.open(name, readonly_ ? platform::Open::read : platform::Open::write, direct_);
+  const SysResult opened = files_.open(name, readonly_ ? os::Open::read : os::Open::write, direct_);
   if (!opened && opened.error == ENOENT) return Error{Errc::unknown_version, name.string() + ": there is no such file"};
   if (!opened) return refused(name, "opening it", opened.error);
-  auto file = std::make_shared<const platform::File>(files_, static_cast<int>(opened.value), name.string(), direct_);
+  auto file = std::make_shared<const os::File>(files_, static_cast<int>(opened.value), name.string(), direct_);
   return keep_open(segment, std::move(file));
 }
 

@@ -20,7 +20,7 @@ namespace ebb::storage {
 class SegmentFiles {
  public:
   /// `directory` must outlive it.
-  SegmentFiles(platform::Files& files, const StoreDirectory& directory, bool direct, bool readonly)
+  SegmentFiles(os::Files& files, const StoreDirectory& directory, bool direct, bool readonly)
       : files_(files), store_(directory), directory_(directory.path()), direct_(direct), readonly_(readonly) {}
 
   std::filesystem::path path(std::uint64_t segment) const;
@@ -40,7 +40,7 @@ class SegmentFiles {
   SharedFile keep_open(std::uint64_t segment, SharedFile file);
   Error refused(const std::filesystem::path& path, const char* what, int error) const;
 
-  platform::Files& files_;
+  os::Files& files_;
   const StoreDirectory& store_;
   const std::filesystem::path directory_;
   const bool direct_, readonly_;

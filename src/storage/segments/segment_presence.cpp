@@ -12,7 +12,7 @@ namespace {
 
 // By name; if the file is open, the name must lead to the same file.
 bool is_there(const StoreContext& context, const ObjectTable& table, const SegmentState& segment) {
-  platform::FileStatus named, open;
+  os::FileStatus named, open;
   const auto found = context.files.status(context.segment_files.path(segment.number), named);
   if (!found) return found.error != ENOENT && found.error != ENOTDIR;
   const SharedFile file = table.file_of(segment);

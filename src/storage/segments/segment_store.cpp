@@ -10,14 +10,14 @@
 
 namespace ebb::storage {
 
-using platform::kBlock;
+using os::kBlock;
 
 namespace {
 
 // A file system in memory does not survive a power loss. A missing directory will be on its parent's file system.
-std::optional<Error> refuse_memory(platform::Files& files, const PersistentOptions& options) {
+std::optional<Error> refuse_memory(os::Files& files, const PersistentOptions& options) {
   if (!options.synced || options.readonly) return {};
-  platform::FileSystem found;
+  os::FileSystem found;
   auto described = files.describe(options.directory, found);
   if (described.error == ENOENT) {
     std::error_code ignored;
@@ -33,7 +33,7 @@ std::optional<Error> refuse_memory(platform::Files& files, const PersistentOptio
 
 }  // namespace
 
-SegmentStore::SegmentStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
+SegmentStore::SegmentStore(os::Files& files, os::Clock& clock, const PersistentOptions& options,
                            StoreDirectory directory, std::string where, Done done, Persisted persisted,
                            BytesRead bytes_read, DropsReleased released)
     : context_{files,
@@ -101,7 +101,7 @@ void SegmentStore::stop() {
   context_.transfers.stop();
 }
 
-Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Files& files, platform::Clock& clock,
+Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(os::Files& files, os::Clock& clock,
                                                                    const PersistentOptions& options, Done done,
                                                                    Persisted persisted, BytesRead bytes_read,
                                                                    DropsReleased released) {
@@ -115,7 +115,7 @@ Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(platform::Fil
       {.readonly = options.readonly, .level = options.synced ? Durability::storage : Durability::process});
   if (!directory) return directory.error();
   std::string where = "the directory '" + directory->path().string() + "'";
-  platform::FileSystem file_system;
+  os::FileSystem file_system;
   if (const auto found = files.describe(directory->path(), file_system); !found) {
     return file_error(directory->path(), "asking for its file system", found.error);
   }

@@ -20,9 +20,8 @@ namespace ebb::storage {
 /// 3. A part uses only parts declared before it.
 class SegmentStore final : public PersistentStorage {
  public:
-  SegmentStore(platform::Files& files, platform::Clock& clock, const PersistentOptions& options,
-               StoreDirectory directory, std::string where, Done done, Persisted persisted, BytesRead bytes_read,
-               DropsReleased released);
+  SegmentStore(os::Files& files, os::Clock& clock, const PersistentOptions& options, StoreDirectory directory,
+               std::string where, Done done, Persisted persisted, BytesRead bytes_read, DropsReleased released);
   ~SegmentStore() override { SegmentStore::stop(); }
 
   // Second half of construction, because it can fail: reads the store and, unless read only, repairs it.

@@ -8,8 +8,8 @@
 
 namespace ebb::storage {
 
-using platform::kBlock;
-using platform::round_up;
+using os::kBlock;
+using os::round_up;
 
 /// A put in flight: the transfer and the checksums; whichever ends last reports it.
 struct SegmentWriter::Put {
@@ -138,7 +138,7 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
     put->offset = offset;
     put->memory = memory;
     put->bytes = bytes;
-    if (!put->file) put->file = std::make_shared<const platform::File>();  // of zero bytes, and persistent already
+    if (!put->file) put->file = std::make_shared<const os::File>();  // of zero bytes, and persistent already
     ++object.puts;
     table_.begin_transfer(lock, object);
   }

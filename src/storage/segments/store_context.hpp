@@ -14,8 +14,8 @@ namespace ebb::storage {
 
 /// Thread safety: constant once the store is open; `segment_files`, `transfers` and `workers` have their own locks.
 struct StoreContext {
-  platform::Files& files;
-  platform::Clock& clock;
+  os::Files& files;
+  os::Clock& clock;
   const PersistentOptions options;
   const StoreDirectory directory;
   const std::string where;  // "the directory '/scratch' (ext4)"
@@ -28,7 +28,7 @@ struct StoreContext {
   ChecksumWorkers workers{ChecksumWorkers::usual_threads()};
 
   /// Syncs a segment's file, unless the store does not sync. Error io_error names it.
-  Result<void> sync(std::uint64_t segment, const platform::File& file) {
+  Result<void> sync(std::uint64_t segment, const os::File& file) {
     if (!options.synced) return {};
     const auto synced = files.sync(file.fd());
     if (synced) return {};
