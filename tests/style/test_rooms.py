@@ -82,6 +82,28 @@ def test_room_imports_only_rooms_below(room):
     assert not wrong
 
 
+# A block that only names what another room declares.
+FORWARD = re.compile(
+    r"^(?P<indent> *)namespace [\w:]+ \{\n(?: *(?:class|struct|enum class) \w+(?: : [\w:]+)?;\n)+(?P=indent)\}.*\n",
+    re.M,
+)
+OPENED = re.compile(r"^namespace (ebb(?:::\w+)*) \{", re.M)
+
+
+def test_a_namespace_is_named_after_its_room():
+    public = {
+        name for path in (ROOT / "include").rglob("*.hpp") for name in OPENED.findall(FORWARD.sub("", path.read_text()))
+    }
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for room in BELOW
+        for path in files_of(room)
+        for name in OPENED.findall(FORWARD.sub("", path.read_text()))
+        if name not in public and name.split("::")[:2] != ["ebb", room]
+    ]
+    assert not wrong
+
+
 def test_a_folder_of_storage_imports_only_those_before_it():
     wrong = []
     for path in files_of("storage"):
