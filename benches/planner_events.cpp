@@ -6,14 +6,13 @@
 #include <iostream>
 
 #include "benches/common.hpp"
-#include "sim/simulation.hpp"
+#include "benches/planner_shot.hpp"
 #include "trace/event_text.hpp"
 
 namespace {
 
 using namespace ebb;
 
-constexpr planner::Bytes kMiB = 1 << 20, kGiB = 1 << 30;
 constexpr std::size_t kKinds = std::variant_size_v<planner::event::Any>;
 
 struct Times {
@@ -30,11 +29,7 @@ double percentile(std::vector<double>& sorted, double p) {
 }
 
 Times measure(std::size_t checkpoints, sim::Shot::Order order) {
-  const sim::MachineModel machine = sim::make_machine(4 * kGiB, 32 * kGiB, (checkpoints + 1) * 128 * kMiB,
-                                                      {.copy = 1'000'000'000'000, .device_host = 25'000'000'000});
-  sim::Shot shot = sim::Shot::equal(checkpoints, 128 * kMiB);
-  shot.order = order;
-  sim::Simulation simulation(machine, {{sim::program_of(shot, 2)}});
+  sim::Simulation simulation = bench::planner_shot(checkpoints, 128 << 20, order);
   Times out;
   simulation.feed = [&](planner::Planner& planner, const planner::Event& event, planner::Output& output) {
     const auto start = bench::Clock::now();
@@ -45,9 +40,7 @@ Times measure(std::size_t checkpoints, sim::Shot::Order order) {
     out.names[event.what.index()] = trace::name_of(event);
     out.by_kind[event.what.index()].push_back(took);
     out.all.push_back(took);
-    std::uint32_t replicas = 0;
-    for (planner::TierIndex t = 0; t < 3; ++t) replicas += planner.use(t).replicas;
-    out.replicas = std::max(out.replicas, replicas);
+    out.replicas = std::max(out.replicas, bench::replicas_of(planner));
   };
   while (simulation.step()) {
   }

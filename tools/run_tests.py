@@ -1,8 +1,8 @@
 """Runs every test and ends with one line of counts. `make test` calls it; build trees are in build/.
 
-`make test`: Release, from the objects that the wheel holds; Python. `make test-sanitized`: the address and
-undefined-behaviour sanitizers over every room, shuffled. `make test-races`: the thread sanitizer over the rooms that have
-threads. `make test-all`, before a release: all of these with EBB_LONG set, for tests that have a long form, Release
+`make test`: Release, from the objects that the wheel holds; Python; what calls cost (tools/instructions.py).
+`make test-sanitized`: the address and undefined-behaviour sanitizers over every room, shuffled. `make test-races`: the
+thread sanitizer over the rooms that have threads. `make test-all`, before a release: all of these with EBB_LONG set, for tests that have a long form, Release
 shuffled, the trials of reliability in full, and a build that compiles each file alone. `make test-frameworks`: the helpers
 for frameworks, in an environment of their own, where a test that is skipped has failed. A test that fails runs again, twice
 and alone (tools/retries.py says what a flaky one is).
@@ -32,6 +32,7 @@ from collections.abc import Callable
 
 import frameworks
 import googletest
+import instructions
 import retries
 import stress
 
@@ -55,10 +56,10 @@ SANITIZER_ENVIRONMENT = {
 }
 SHUFFLED = {"GTEST_SHUFFLE": "1"}
 SETS = {
-    "test": ["release", "python"],
+    "test": ["release", "python", "instructions"],
     "sanitized": ["sanitized"],
     "races": ["races"],
-    "all": ["release", "shuffled", "sanitized", "python", "races", "trials", "alone"],
+    "all": ["release", "shuffled", "sanitized", "python", "instructions", "races", "trials", "alone"],
     "frameworks": ["frameworks"],
 }
 
@@ -233,6 +234,22 @@ def frameworks_suite(jobs: int) -> Counts:
     return counts
 
 
+def instructions_suite() -> Counts:
+    """A test for each count. Where they cannot be compared, which fails nothing, the run says why."""
+    if why := instructions.absent():
+        return Counts(skipped=[f"instructions: not compared: {why}"])
+    before, now = instructions.recorded(), instructions.count()
+    if why := instructions.not_comparable(before, now):
+        return Counts(skipped=[f"instructions: not compared: {why}"])
+    counts = Counts()
+    for wrong in instructions.compare(before, now).values():
+        if wrong:
+            counts.fail(f"instructions: {wrong}")
+        else:
+            counts.passed += 1
+    return counts
+
+
 def alone_suite(jobs: int) -> Counts:
     """Each file compiled alone: in a batch one may use what another includes."""
     definitions = ["-DEBB_BENCHES=ON", "-DCMAKE_UNITY_BUILD=OFF"]
@@ -272,6 +289,7 @@ SUITES = {
         "sanitized", jobs, ["-DEBB_SANITIZE=address,undefined"], {**SANITIZER_ENVIRONMENT, **SHUFFLED}, "asan"
     ),
     "python": python_suite,
+    "instructions": lambda jobs: instructions_suite(),
     "races": races_suite,
     "trials": trials_suite,
     "alone": alone_suite,
