@@ -121,8 +121,7 @@ void put_arenas(bench::Json& json, const ebb::Stats& stats, const std::string& w
                                                       {"mapped_bytes", static_cast<double>(arena.mapped)},
                                                       {"piece_bytes", static_cast<double>(arena.piece)},
                                                       {"pieces", arena.pieces},
-                                                      {"huge_pages", arena.huge_pages ? 1 : 0},
-                                                      {"sequential", arena.sequential ? 1 : 0}};
+                                                      {"huge_pages", arena.huge_pages ? 1 : 0}};
     for (const auto& [key, value] : numbers) json.put(name + key, value);
   }
 }

@@ -12,72 +12,19 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "tests/doubles/forward_device.hpp"
 #ifdef EBB_HAVE_CUDA
 #include <cuda_runtime_api.h>
 #endif
 
 namespace bench {
 
-/// All that it is asked is asked of the device below.
-class DeviceBefore : public ebb::device::Device {
- public:
-  explicit DeviceBefore(std::shared_ptr<ebb::device::Device> below) : below_(std::move(below)) {}
-  ebb::Result<std::byte*> allocate(std::size_t bytes) override { return below_->allocate(bytes); }
-  void free(std::byte* memory, std::size_t bytes) noexcept override { below_->free(memory, bytes); }
-  ebb::Result<std::byte*> allocate_host(std::size_t bytes) override { return below_->allocate_host(bytes); }
-  void free_host(std::byte* memory, std::size_t bytes) noexcept override { below_->free_host(memory, bytes); }
-
-  std::string_view name() const noexcept override { return below_->name(); }
-  bool host_memory() const noexcept override { return below_->host_memory(); }
-  std::optional<int> gpu() const noexcept override { return below_->gpu(); }
-  std::uint64_t free_bytes() noexcept override { return below_->free_bytes(); }
-  ebb::Result<std::byte*> reserve(std::size_t bytes) override { return below_->reserve(bytes); }
-  ebb::Result<void> map(std::byte* range, std::size_t at, std::size_t bytes) override {
-    return below_->map(range, at, bytes);
-  }
-  std::size_t map_granule() const noexcept override { return below_->map_granule(); }
-  void unreserve(std::byte* range, std::size_t bytes) noexcept override { below_->unreserve(range, bytes); }
-  ebb::Result<void> pin(std::byte* memory, std::size_t bytes) override { return below_->pin(memory, bytes); }
-  void unpin(std::byte* memory, std::size_t bytes) noexcept override { below_->unpin(memory, bytes); }
-  ebb::Result<ebb::device::StreamId> create_stream() override { return below_->create_stream(); }
-  void destroy_stream(ebb::device::StreamId stream) noexcept override { below_->destroy_stream(stream); }
-  ebb::Result<ebb::device::EventId> create_event() override { return below_->create_event(); }
-  void destroy_event(ebb::device::EventId event) noexcept override { below_->destroy_event(event); }
-  ebb::Result<void> copy(ebb::device::StreamId stream, void* to, const void* from, std::size_t bytes) override {
-    return below_->copy(stream, to, from, bytes);
-  }
-  ebb::Result<void> digest(ebb::device::StreamId stream, const void* memory, std::size_t bytes,
-                           ebb::device::Digest* parts) override {
-    return below_->digest(stream, memory, bytes, parts);
-  }
-  ebb::Result<void> zones(ebb::device::StreamId stream, const ebb::device::ZoneJob& job) override {
-    return below_->zones(stream, job);
-  }
-  bool capturing(ebb::device::StreamId stream) noexcept override { return below_->capturing(stream); }
-  bool foreign(ebb::device::StreamId stream) noexcept override { return below_->foreign(stream); }
-  ebb::Result<void> record(ebb::device::EventId event, ebb::device::StreamId stream) override {
-    return below_->record(event, stream);
-  }
-  ebb::Result<void> stream_wait(ebb::device::StreamId stream, ebb::device::EventId event) override {
-    return below_->stream_wait(stream, event);
-  }
-  ebb::Result<void> synchronize() override { return below_->synchronize(); }
-  ebb::device::EventState query(ebb::device::EventId event) noexcept override { return below_->query(event); }
-  ebb::Result<void> wait(ebb::device::EventId event) override { return below_->wait(event); }
-  void wait_any(std::span<const ebb::device::EventId> events, std::chrono::nanoseconds at_most) noexcept override {
-    below_->wait_any(events, at_most);
-  }
-  void interrupt() noexcept override { below_->interrupt(); }
-  void discard(void* memory, std::size_t bytes) noexcept override { below_->discard(memory, bytes); }
-
- private:
-  std::shared_ptr<ebb::device::Device> below_;
-};
+using ebb::doubles::ForwardDevice;
 
 /// A device whose memory, at once, comes from the CUDA runtime's own allocators.
-class RuntimeAllocations final : public DeviceBefore {
+class RuntimeAllocations final : public ForwardDevice {
  public:
-  using DeviceBefore::DeviceBefore;
+  using ForwardDevice::ForwardDevice;
   static constexpr bool there() {
 #ifdef EBB_HAVE_CUDA
     return true;
@@ -130,13 +77,13 @@ class Registrations {
 };
 
 /// A device that tells of each registration.
-class ToldRegistrations final : public DeviceBefore {
+class ToldRegistrations final : public ForwardDevice {
  public:
   ToldRegistrations(std::shared_ptr<ebb::device::Device> below, Registrations& told)
-      : DeviceBefore(std::move(below)), told_(told) {}
+      : ForwardDevice(std::move(below)), told_(told) {}
   ebb::Result<void> pin(std::byte* memory, std::size_t bytes) override {
     const auto begin = Registrations::Clock::now();
-    auto pinned = DeviceBefore::pin(memory, bytes);
+    auto pinned = ForwardDevice::pin(memory, bytes);
     told_.add({begin, Registrations::Clock::now()});
     return pinned;
   }

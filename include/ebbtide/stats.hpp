@@ -21,7 +21,6 @@ struct ArenaStats {
   std::uint64_t piece = 0;    ///< the most bytes that one registration takes, as measured
   std::uint32_t pieces = 0;   ///< registered so far
   bool huge_pages = false;    ///< the system gives huge pages where they are requested
-  bool sequential = false;    ///< always false: touching does not pause during copies
   std::string trouble;        ///< what went wrong, each problem once; empty: nothing
 };
 

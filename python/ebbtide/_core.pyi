@@ -436,8 +436,8 @@ class Store(History):
         (``"device"``; ``"device>host"``).
         ``arena`` of a tier: how its memory is allocated. ``strategy`` (``"direct"``, ``"mapped"``, ``"incremental"``; ``""`` for
         files); in bytes ``ready`` (usable now), ``limit`` (that will ever be usable), ``touched``, ``pinned``, ``mapped`` and
-        ``piece`` (the most that one registration takes); ``pieces``: registrations so far; ``huge_pages`` and ``sequential``
-        (always false: touching does not pause during copies): bools; ``trouble``: what went wrong, else ``""``.
+        ``piece`` (the most that one registration takes); ``pieces``: registrations so far; ``huge_pages``: a bool;
+        ``trouble``: what went wrong, else ``""``.
         ``blocked_s``: seconds that calls were blocked, by cause. ``found_on``: at each restore, the index of the fastest tier
         with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
         fastest tier. Both cover the newest restores, at least 16384.

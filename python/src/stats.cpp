@@ -15,7 +15,6 @@ nb::dict to_dict(const ArenaStats& arena) {
   one["piece"] = arena.piece;
   one["pieces"] = arena.pieces;
   one["huge_pages"] = arena.huge_pages;
-  one["sequential"] = arena.sequential;
   one["trouble"] = nb::str(arena.trouble.c_str());
   return one;
 }

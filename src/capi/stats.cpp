@@ -30,7 +30,6 @@ constexpr Field<ebb::ArenaStats> kArena[] = {
 constexpr Field<ebb::ArenaStats> kArenaFlag[] = {
     // true and false in JSON, 1 and 0 as a number
     EBB_FIELD(ebb::ArenaStats, huge_pages),
-    EBB_FIELD(ebb::ArenaStats, sequential),
 };
 constexpr Field<ebb::LinkStats> kLink[] = {
     EBB_FIELD(ebb::LinkStats, bytes),    EBB_FIELD(ebb::LinkStats, transfers),

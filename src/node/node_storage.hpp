@@ -58,7 +58,6 @@ class NodeMemory : public LoanSource {
   /// One range of addresses, that are valid as long as the pointer (or a copy) is held. Bytes must not be touched
   /// before claim() said so.
   virtual std::shared_ptr<std::byte> cache_memory() const = 0;
-  virtual std::uint64_t cache_bytes() const = 0;
   /// Gives the cache memory before `end` pages of the pool. Error no_space: shared memory is full; closed: there is no
   /// agent, and none can be started.
   virtual Result<void> claim(std::uint64_t end) = 0;

@@ -21,7 +21,6 @@ class PoolMemory : public NodeMemory {
   explicit PoolMemory(std::shared_ptr<PoolMember> member) : member_(std::move(member)) {}
 
   std::shared_ptr<std::byte> cache_memory() const override { return {member_, member_->memory() + first_bytes()}; }
-  std::uint64_t cache_bytes() const override { return member_->slabs() * member_->slab_bytes() - first_bytes(); }
   Result<void> claim(std::uint64_t end) override;
   NodeCounters counters() const override;
   std::optional<std::string> stopped_agent() const override { return member_->stopped_agent(); }

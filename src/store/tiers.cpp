@@ -221,9 +221,7 @@ ArenaStats Tiers::stats(planner::TierIndex tier) const {
   for (std::size_t s = 0; s < row.count(); ++s) {
     const cache::MemoryReport r = row[s].memory->report();
     if (s == 0) {
-      constexpr bool sequential = false;  // touching does not pause beside copies
-      sum = {r.strategy, r.ready,  r.limit,      r.touched,  r.pinned, r.mapped,
-             r.piece,    r.pieces, r.huge_pages, sequential, r.trouble};
+      sum = {r.strategy, r.ready, r.limit, r.touched, r.pinned, r.mapped, r.piece, r.pieces, r.huge_pages, r.trouble};
       continue;
     }
     sum.ready += r.ready, sum.limit += r.limit, sum.touched += r.touched;

@@ -47,8 +47,6 @@ static void test_answers(void) {
   }
   OK(ebb_stat(store, "tier.device.arena.huge_pages", &value));
   CHECK(value == 1);
-  OK(ebb_stat(store, "tier.device.arena.sequential", &value));
-  CHECK(value == 0);
   OK(ebb_stat(store, "snapshots.blocked_s", &value));
   CHECK(value == 0.5);
   OK(ebb_stat(store, "link.app>device.busy_s", &value));
@@ -73,7 +71,7 @@ static void test_answers(void) {
       "{\"tiers\": [{\"name\": \"device\", \"capacity\": 64, \"used\": 32, ",
       "\"hits\": 0, \"arena\": {\"strategy\": \"incremental\", \"ready\": 1, \"limit\": 2, \"touched\": 3, \"pinned\": "
       "4, "
-      "\"mapped\": 5, \"piece\": 6, \"pieces\": 7, \"huge_pages\": true, \"sequential\": false, "
+      "\"mapped\": 5, \"piece\": 6, \"pieces\": 7, \"huge_pages\": true, "
       "\"trouble\": \"mlock \\\"no\\\"\"}}], \"links\"",
       "\"links\": [{\"name\": \"app>device\", \"bytes\": 5, \"transfers\": 0, \"busy_s\": 0.25, ",
       "\"blocked_s\": {\"odd\": null, \"room\": 1.5}, ",

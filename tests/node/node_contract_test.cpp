@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "node/pool_memory.hpp"
 #include "tests/node/rank.hpp"
 #include "tests/storage/storage_contract.hpp"
 
@@ -10,13 +11,14 @@ namespace ebb::storage {
 namespace {
 
 using node::test::kMiB;
+constexpr std::uint64_t kPool = 16 * kMiB;
 
 class PooledOpener final : public ContractOpener {
  public:
   PooledOpener(bool in_pool, bool synced) : in_pool_(in_pool), synced_(synced) {}
   Result<ContractSubject> open(os::Files& files, Done done, Persisted persisted) override {
     node::NodeStorageOptions options;
-    options.pool = {"job-contract", 3, 1, 16 * kMiB, kMiB, false};
+    options.pool = {"job-contract", 3, 1, kPool, kMiB, false};
     options.store.directory = place_.directory();
     options.store.capacity = kContractCapacity;
     options.store.block_bytes = 4096;
@@ -28,8 +30,9 @@ class PooledOpener final : public ContractOpener {
     storage_ = opened->get();
     ContractSubject subject;
     if (in_pool_) {
-      EXPECT_TRUE((*opened)->memory().claim((*opened)->memory().cache_bytes()));
-      subject.place = copier((*opened)->memory().cache_memory(), (*opened)->memory().cache_bytes());
+      const std::uint64_t cache = kPool - static_cast<node::PoolMemory&>((*opened)->memory()).first_bytes();
+      EXPECT_TRUE((*opened)->memory().claim(cache));
+      subject.place = copier((*opened)->memory().cache_memory(), cache);
     }
     subject.storage = std::move(*opened);
     return subject;

@@ -25,7 +25,6 @@ ARENA = {
     "piece": int,
     "pieces": int,
     "huge_pages": bool,
-    "sequential": bool,
     "trouble": str,
 }
 
