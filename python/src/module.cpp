@@ -23,7 +23,5 @@ NB_MODULE(_core, module) {
   bind_inspect(module);
   bind_machine(module);
   bind_node(module);
-  bind_sim(module);
-  bind_spill(module);
-  bind_zones(module);
+  bind_write_recorder(module);
 }

@@ -127,8 +127,6 @@ void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, Histo
 void bind_open(nb::class_<StoreObject, HistoryObject>& store);
 void bind_machine(nb::module_& module);
 void bind_node(nb::module_& module);
-void bind_sim(nb::module_& module);
-void bind_spill(nb::module_& module);
-void bind_zones(nb::module_& module);
+void bind_write_recorder(nb::module_& module);
 
 }  // namespace ebb::python

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
-from ebbtide import _core
+from ebbtide import _models
 from ebbtide.sim import Link, Machine, Tier
 
 PAGE = 4096
@@ -78,7 +78,7 @@ class JudgedPlanner(RuleBasedStateMachine):
         self.machine = Machine(self.tiers, links, {"disk": 0.0}, eviction, prefetch, chunk * PAGE, slots)
         self.links = links
         self.faulty = fault + permanent > 0
-        self.sim = _core.Simulation(
+        self.sim = _models.Simulation(
             self.machine._make(),
             [[(0, 0, []), (1, 0, []), (0, 0, [])]],
             fault=fault,
@@ -105,7 +105,7 @@ class JudgedPlanner(RuleBasedStateMachine):
     def give(self, client: int, kind: str, **arguments: Any) -> dict[str, Any] | None:
         """One operation, carried out to its end; a call's answer."""
         self.crowded = bool(self.in_background)  # for some of its time, whatever has ended by its end
-        self.sim.append(client, _core.SimOp.make(kind, **arguments))
+        self.sim.append(client, _models.SimOp.make(kind, **arguments))
         assert self.sim.run_client(client), "nothing moves and the call is not over"
         return self.collect(client)
 

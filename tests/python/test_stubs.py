@@ -1,4 +1,4 @@
-"""The stubs of the extension module are those that it would have generated, and the package holds to its types."""
+"""The stubs of the extension modules are those that they would have generated, and the package holds to its types."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ PACKAGE = Path(ebbtide.__file__).parent
 SOURCES = Path(__file__).resolve().parents[2] / "python" / "ebbtide"
 
 
-def test_the_stubs_are_as_generated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["_core", "_models"])
+def test_the_stubs_are_as_generated(module: str, tmp_path: Path) -> None:
     pytest.importorskip("nanobind")
-    made = tmp_path / "_core.pyi"
+    made = tmp_path / f"{module}.pyi"
     subprocess.run(
-        [sys.executable, "-m", "nanobind.stubgen", "-m", "ebbtide._core", "-o", made], check=True, timeout=120
+        [sys.executable, "-m", "nanobind.stubgen", "-m", f"ebbtide.{module}", "-o", made], check=True, timeout=120
     )
-    kept = (PACKAGE / "_core.pyi").read_text()
-    again = "python -m nanobind.stubgen -m ebbtide._core -o python/ebbtide/_core.pyi"
+    kept = (PACKAGE / f"{module}.pyi").read_text()
+    again = f"python -m nanobind.stubgen -m ebbtide.{module} -o python/ebbtide/{module}.pyi"
     assert made.read_text() == kept, f"the bindings changed; regenerate the stubs: {again}"
 
 

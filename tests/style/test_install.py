@@ -22,7 +22,7 @@ OPTIONS = dict(re.findall(r"^option\((\w+) \"[^\"]*\" (\S+)\)", (ROOT / "CMakeLi
 
 def test_a_users_install_builds_the_extension_alone():
     defer = ["ebbtide_defer", "ebbtide-defer"]  # the library and the program of `ebbtide run`
-    assert SETTINGS["build"]["targets"] == ["_core", "ebbtide-agent", *defer]
+    assert SETTINGS["build"]["targets"] == ["_core", "_models", "ebbtide-agent", *defer]
     assert SETTINGS["install"]["components"] == ["python"], "nothing of the C++ library goes into a wheel"
     assert SETTINGS["cmake"]["define"] == {"EBB_PYTHON": "ON"}
     assert OPTIONS["EBB_TESTS"] == OPTIONS["EBB_BENCHES"] == "OFF"

@@ -12,6 +12,7 @@ ROOT = "ebbtide"  # the package's own __init__: what a user imports
 # Which packages and modules each may import, its own aside. A folder of models/ counts by itself.
 BELOW = {
     "_core": set(),
+    "_models": set(),
     "errors": set(),
     "types": set(),
     "_plots": set(),
@@ -22,7 +23,7 @@ BELOW = {
     "_options": {"_units"},
     "_files": {"_core"},
     "_open": {"_core", "errors"},
-    "sim": {"_core", "_units", "errors"},
+    "sim": {"_core", "_models", "_units", "errors"},
     ROOT: {"_core", "_files", "_open", "errors", "sim", "types"},
     "_machine": {ROOT, "_core", "_options"},
     "_training": {ROOT, "errors"},
@@ -32,7 +33,7 @@ BELOW = {
     "models.zones": {"_options", "errors", "sim"},
     "models.efficiency": {"_options", "_units", "errors", "models.zones", "sim"},
     "models.preemption": {"_options", "_units", "errors"},
-    "models.cluster": {"_core", "_options", "errors", "models.efficiency", "sim"},
+    "models.cluster": {"_models", "_options", "errors", "models.efficiency", "sim"},
     "models.spill": {"_options", "_plots", "_traces", "_units", "errors", "sim"},
     "models": {"models.cluster", "models.preemption", "models.spill", "models.zones"},
     "bench": {ROOT, "_core", "_machine", "_options", "_plots", "_traces", "_units", "sim"},

@@ -27,11 +27,12 @@ BELOW = {
     "files": {"os", "planner", "store"},
     "snapshots": {"base", "os", "device", "planner", "storage", "store"},
     "sim": {"planner"},
+    "models": {"planner", "sim"},
     "capi": set(),  # the public headers are all that it wraps
 }
 
-# Of all internal headers the Python bindings include this one.
-SIMULATOR = ROOT / "src/sim/sim.hpp"
+# Of all internal headers the bindings of ebbtide._models include these, and those of ebbtide._core none.
+MODELS = {ROOT / "src/sim/sim.hpp", ROOT / "src/models/models.hpp"}
 
 # Within storage likewise, from the ground up; "storage" means the files beside the folders.
 STORAGE = ["format", "storage", "scratch", "scan", "segments", "admin"]
@@ -168,19 +169,27 @@ def test_rooms_form_no_circle():
     list(graphlib.TopologicalSorter(rooms).static_order())
 
 
-def test_bindings_use_public_headers_and_the_simulator():
+def test_bindings_use_public_headers_and_the_models():
     graph = ours()
-    bindings = [path for path in graph if path.is_relative_to(ROOT / "python")]
-    assert bindings
+    folder = ROOT / "python/src"
+    bindings = [path for path in graph if path.is_relative_to(folder)]
+    assert {path.parent for path in bindings} == {folder, folder / "models"}
     wrong = [
         f"{path.name}: {one.relative_to(ROOT)}"
         for path in bindings
         for one in graph[path]
-        if one.parent not in (ROOT / "include/ebbtide", ROOT / "python/src") and one != SIMULATOR
+        if one.parent not in (ROOT / "include/ebbtide", folder, path.parent)
+        and not (path.parent == folder / "models" and one in MODELS)
     ]
     assert not wrong
-    rooms = {path.relative_to(ROOT / "src").parts[0] for path in all_included(SIMULATOR, graph)}
-    assert rooms == {"planner", "sim"}
+    rooms = {
+        one.relative_to(ROOT / "src").parts[0]
+        for path in bindings
+        if path.parent == folder / "models"
+        for one in all_included(path, graph)
+        if one.is_relative_to(ROOT / "src")
+    }
+    assert rooms == {"planner", "sim", "models"}
 
 
 def test_planner_has_no_clock_lock_thread_file_or_device():

@@ -10,8 +10,8 @@ from importlib import metadata
 
 from .session import ROOT, Session
 
-NEEDED = {"cxx": "ebb_tests", "memcheck": "ebb_tests", "python": "_core", "docs": "_core",
-          "memcheck_python": "_core", "python_calls": "_core", "shots": "_core"}  # fmt: skip
+NEEDED = {"cxx": "ebb_tests", "memcheck": "ebb_tests", "python": "ebb_python", "docs": "ebb_python",
+          "memcheck_python": "ebb_python", "python_calls": "ebb_python", "shots": "ebb_python"}  # fmt: skip
 
 
 def build(session: Session, stages: set[str]) -> None:
@@ -26,7 +26,7 @@ def build(session: Session, stages: set[str]) -> None:
     if targets and session.run("cmake", "--build", session.build, "-j", session.options.jobs,
                                "--target", *sorted(targets), "--", "-k", "0"):  # fmt: skip
         session.fail("the build: see its output")
-    if "_core" in targets:
+    if "ebb_python" in targets:
         session.need(*session.python("-c", "import ebbtide; print(ebbtide.__file__)"))
 
 

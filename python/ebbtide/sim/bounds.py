@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ebbtide import _core
+import ebbtide._models as _models
 from ebbtide.sim.machine import Machine
 from ebbtide.sim.program import Program, Shot
 
@@ -31,4 +31,4 @@ def bound(machine: Machine, traces: Shot | Program | Sequence[Shot | Program]) -
     >>> bound(machine, Shot([16 << 20] * 128, interval=0.02)).blocked_s
     """
     ranks = [traces] if isinstance(traces, (Shot, Program)) else traces
-    return Bound(**_core.joint_bound(machine._make(), [trace._program(machine) for trace in ranks]))
+    return Bound(**_models.joint_bound(machine._make(), [trace._program(machine) for trace in ranks]))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import ebbtide._models as _models
 from ebbtide import _core
 from ebbtide.errors import InvalidArgument
 
@@ -136,8 +137,8 @@ class Machine:
         present = set(machine._bare().link_names())
         return cls(tiers, {name: link for name, link in links.items() if name in present}, groups, eviction, prefetch)
 
-    def _bare(self) -> _core.SimMachine:
-        return _core.SimMachine.make(
+    def _bare(self) -> _models.SimMachine:
+        return _models.SimMachine.make(
             [tier._plain() for tier in self.tiers],
             self.eviction,
             self.prefetch == "manual",
@@ -145,7 +146,7 @@ class Machine:
             self.ring_slots,
         )
 
-    def _make(self) -> _core.SimMachine:
+    def _make(self) -> _models.SimMachine:
         machine = self._bare()
         groups = {name: machine.add_group(round(rate), True) for name, rate in self.groups.items()}
         groups |= {name: machine.add_group(round(rate), False) for name, rate in self.gpu_groups.items()}

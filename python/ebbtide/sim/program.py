@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ebbtide import _core
+import ebbtide._models as _models
 from ebbtide.sim.machine import Machine, Size, plain_bytes, plain_ns
 
 
@@ -30,8 +30,8 @@ class Shot:
     seed: int = 1
     restore_order: Sequence[int] = ()
 
-    def _make(self) -> _core.SimShot:
-        return _core.SimShot.make(
+    def _make(self) -> _models.SimShot:
+        return _models.SimShot.make(
             list(self.sizes),
             self.order,
             self.hints,
@@ -49,7 +49,7 @@ class Shot:
         """The versions in the order in which they are restored."""
         return self._make().restore_order()
 
-    def _program(self, machine: Machine) -> tuple[int, int, list[_core.SimOp]]:
+    def _program(self, machine: Machine) -> tuple[int, int, list[_models.SimOp]]:
         return 0, 0, self._make().ops(len(machine._present) - 1)
 
 
@@ -129,12 +129,12 @@ class Program:
         """Wait for what runs in the background."""
         return self._add("join")
 
-    def _program(self, machine: Machine) -> tuple[int, int, list[_core.SimOp]]:
+    def _program(self, machine: Machine) -> tuple[int, int, list[_models.SimOp]]:
         ops = []
         for kind, arguments in self._ops:
             if "tier" in arguments:
                 arguments = arguments | {"tier": machine._tier(arguments["tier"])}
-            ops.append(_core.SimOp.make(kind, **arguments))
+            ops.append(_models.SimOp.make(kind, **arguments))
         return self.history, plain_ns(self.start), ops
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ebbtide import _core
+import ebbtide._models as _models
 from ebbtide.sim.machine import Machine
 from ebbtide.sim.program import Program, Shot, Trace
 
@@ -104,7 +104,7 @@ def run_ranks(
     for trace in traces:
         programs = [trace] if isinstance(trace, (Shot, Program)) else trace
         plain.append([program._program(machine) for program in programs])
-    simulation = _core.Simulation(machine._make(), plain, fault, permanent, seed, verify, 1 if verify else 0, True)
+    simulation = _models.Simulation(machine._make(), plain, fault, permanent, seed, verify, 1 if verify else 0, True)
     simulation.run()
     return _result(machine._present, simulation.result())
 

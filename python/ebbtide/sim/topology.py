@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ebbtide import _core
+import ebbtide._models as _models
 from ebbtide.errors import InvalidArgument
 
 # The eight GPUs of a DGX-1 with V100: pairs with two NVLinks, and with one (sc22, slide 46).
@@ -67,7 +67,7 @@ class Topology:
             raise InvalidArgument(f"{path}: {error}") from None
         return topology
 
-    def _make(self) -> _core.SimPeers:
+    def _make(self) -> _models.SimPeers:
         n = self.gpus
         if not isinstance(n, int) or not 1 <= n <= 64:
             raise InvalidArgument(f"gpus={n!r} is not valid: from 1 to 64")
@@ -84,7 +84,7 @@ class Topology:
             if pairs[a * n + b]:
                 raise InvalidArgument(f"pair ({a}, {b}) is given twice")
             pairs[a * n + b] = pairs[b * n + a] = plain(f"pair ({a}, {b})", rate, 1)
-        return _core.SimPeers.make(
+        return _models.SimPeers.make(
             pairs,
             [plain("egress", self.egress, 0)] * n,
             [plain("ingress", self.ingress, 0)] * n,

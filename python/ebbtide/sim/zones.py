@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+import ebbtide._models as _models
 from ebbtide import _core
 from ebbtide.errors import InvalidArgument
 from ebbtide.sim.machine import Size, plain_bytes, plain_ns
@@ -50,7 +51,7 @@ def zone_patterns() -> dict[str, ZonePattern]:
     """
     return {
         name: ZonePattern(dirty, filled, reuse, order, pace, seed, says, adversarial)
-        for name, says, adversarial, dirty, filled, reuse, order, pace, seed in _core.sim_zone_patterns()
+        for name, says, adversarial, dirty, filled, reuse, order, pace, seed in _models.sim_zone_patterns()
     }
 
 
@@ -58,7 +59,7 @@ def zone_patterns() -> dict[str, ZonePattern]:
 class ZoneProgram:
     """What a program writes around a cut of its memory: from a pattern, or from a trace."""
 
-    _made: _core.SimZoneProgram = field(repr=False)
+    _made: _models.SimZoneProgram = field(repr=False)
 
     @property
     def memory(self) -> int:
@@ -72,7 +73,7 @@ class ZoneProgram:
         >>> ZoneProgram.of_pattern(zone_patterns()["sweep"], "64MiB").memory
         67108864
         """
-        made = _core.SimZoneProgram.of_pattern(
+        made = _models.SimZoneProgram.of_pattern(
             plain_bytes("memory", memory),
             pattern.dirty,
             pattern.filled,
@@ -113,7 +114,7 @@ class ZoneProgram:
             else:
                 after.extend(pages)
                 times.extend([plain_ns(seconds)] * len(pages))
-        return cls(_core.SimZoneProgram.of_trace(size, before, times, after))
+        return cls(_models.SimZoneProgram.of_trace(size, before, times, after))
 
     @classmethod
     def read(cls, path: Path | str, memory: Size) -> ZoneProgram:
@@ -165,7 +166,7 @@ class WriteRecorder:
             tuple[float, int, int]
         ] = []  # after stop(): (seconds, offset, bytes), as of_writes takes them
         self._array = array
-        self._made = _core.SimWriteRecorder.start(begin, self.bytes)
+        self._made = _core.WriteRecorder.start(begin, self.bytes)
 
     def cut(self) -> None:
         """From now on writes are those after the cut. Once."""
@@ -253,7 +254,7 @@ def run_zones(mode: str, program: ZoneProgram, hardware: ZoneHardware | None = N
         hardware = replace(hardware, buffer=max(program.memory // 128, hardware.slots * 16 * PAGE))
     if not (math.isfinite(hardware.round_trip) and 0 <= hardware.round_trip <= _LONGEST):
         raise InvalidArgument(f"round_trip: {hardware.round_trip!r} is not from 0 to {_LONGEST:.0e} s")
-    made = _core.SimZoneHardware.make(
+    made = _models.SimZoneHardware.make(
         hardware.channels,
         hardware.table_cache,
         hardware.link_rate,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ebbtide import _core
+import ebbtide._models as _models
 from ebbtide.errors import InvalidArgument
 from ebbtide.sim.machine import plain_ns
 
@@ -77,7 +77,7 @@ class _Start:
 
     cluster: Cluster
     ranks: int
-    simulation: _core.Simulation
+    simulation: _models.Simulation
 
     @classmethod
     def of(cls, cluster: Cluster, ranks: int, seconds: float) -> _Start:
@@ -85,7 +85,7 @@ class _Start:
         count = math.ceil(seconds / cluster.interval) + 1
         program = (0, 0, _operations(cluster, count))
         machine = cluster.node(ranks)._make()
-        simulation = _core.Simulation(machine, [[program]] * ranks, 0.0, 0.0, 1, False, 0, False)
+        simulation = _models.Simulation(machine, [[program]] * ranks, 0.0, 0.0, 1, False, 0, False)
         return cls(cluster, ranks, simulation)
 
     def run(self, seconds: float) -> None:
@@ -117,10 +117,10 @@ class _Start:
         return 0
 
 
-def _operations(cluster: Cluster, count: int) -> list[_core.SimOp]:
+def _operations(cluster: Cluster, count: int) -> list[_models.SimOp]:
     """Each version that disk and file system do not need any more is dropped: all but the last two, and the last two of those for
     the file system."""
-    make = _core.SimOp.make
+    make = _models.SimOp.make
     every = cluster.shared_every
     out = []
     for version in range(1, count + 1):

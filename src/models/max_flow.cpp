@@ -1,9 +1,9 @@
-#include "planner/max_flow.hpp"
+#include "models/max_flow.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace ebb::planner {
+namespace ebb::models {
 
 int MaxFlow::add_node() {
   first_.push_back(-1);
@@ -74,4 +74,4 @@ MaxFlow::Amount MaxFlow::push(int node, int sink, Amount most) {
   return pushed;
 }
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

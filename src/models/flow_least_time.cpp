@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "planner/flow_graph.hpp"
-#include "planner/flow_strategies.hpp"
+#include "models/flow_graph.hpp"
+#include "models/flow_strategies.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 namespace {
 
 using Amount = MaxFlow::Amount;
@@ -133,4 +133,4 @@ FlowPlan plan_least_time(const PeerLinks& links, const Overflow& overflow) {
   return plan;
 }
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

@@ -1,9 +1,9 @@
 #pragma once
 // A node's memories and links as a network: from the remainders to the memory that can be spared, and to the host.
-#include "planner/flow.hpp"
-#include "planner/max_flow.hpp"
+#include "models/flow.hpp"
+#include "models/max_flow.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 
 inline std::size_t gpu_index(int gpu) { return static_cast<std::size_t>(gpu); }
 
@@ -49,4 +49,4 @@ class FlowGraph {
   std::vector<Slice> slices_;
 };
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

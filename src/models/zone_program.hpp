@@ -6,7 +6,7 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::sim {
+namespace ebb::models {
 
 using planner::Bytes;
 using planner::Time;
@@ -50,4 +50,4 @@ std::span<const NamedPattern> zone_patterns();
 
 ZoneProgram make_program(Bytes memory, const ZonePattern& pattern);  // std::logic_error for one that cannot be
 
-}  // namespace ebb::sim
+}  // namespace ebb::models

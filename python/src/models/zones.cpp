@@ -1,25 +1,24 @@
-// The bindings of ebbtide.sim.run_zones, the memory-zone hardware in virtual time, and of the recorder of its traces.
+// The bindings of ebbtide.sim.run_zones, the memory-zone hardware in virtual time.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <stdexcept>
 
-#include "ebbtide/write_recorder.hpp"
 #include "errors.hpp"
-#include "objects.hpp"
-#include "sim/sim.hpp"
+#include "models/models.hpp"
+#include "modules.hpp"
 #include "text.hpp"
 
 namespace ebb::python {
 namespace {
 
-using sim::ZoneHardware;
-using sim::ZoneOrder;
-using sim::ZonePattern;
-using sim::ZoneProgram;
+using models::ZoneHardware;
+using models::ZoneOrder;
+using models::ZonePattern;
+using models::ZoneProgram;
 
-constexpr const char* kOrders[] = {"same", "reversed", "shuffled"};
+constexpr const char* kZoneOrders[] = {"same", "reversed", "shuffled"};
 
 template <class Function>
 auto refusing(Function&& function) {
@@ -33,8 +32,8 @@ auto refusing(Function&& function) {
 ZoneProgram of_pattern(planner::Bytes memory, double dirty, double filled, double reuse, const std::string& order,
                        double pace, std::uint64_t seed) {
   ZonePattern pattern{dirty, filled, reuse, ZoneOrder::same, pace, seed};
-  for (std::size_t i = 0; i < std::size(kOrders); ++i) {
-    if (order != kOrders[i]) continue;
+  for (std::size_t i = 0; i < std::size(kZoneOrders); ++i) {
+    if (order != kZoneOrders[i]) continue;
     pattern.order = static_cast<ZoneOrder>(i);
     return refusing([&] { return make_program(memory, pattern); });
   }
@@ -56,9 +55,9 @@ ZoneHardware make_hardware(std::uint32_t channels, planner::Bytes table_cache, d
 }
 
 nb::dict run(const ZoneHardware& hardware, const std::string& name, const ZoneProgram& program) {
-  const auto mode = sim::zone_mode(name);
+  const auto mode = models::zone_mode(name);
   if (!mode) raise(Errc::invalid_argument, "mode=\"" + name + "\" is not valid");
-  const sim::ZoneRun found = refusing([&] {
+  const models::ZoneRun found = refusing([&] {
     const nb::gil_scoped_release released;
     return run_zones(hardware, *mode, program);
   });
@@ -82,22 +81,12 @@ nb::dict run(const ZoneHardware& hardware, const std::string& name, const ZonePr
   return out;
 }
 
-std::vector<std::tuple<std::int64_t, std::uint32_t>> stop_recorder(WriteRecorder& self) {
-  auto stopped = [&] {
-    const nb::gil_scoped_release released;
-    return self.stop();
-  }();
-  std::vector<std::tuple<std::int64_t, std::uint32_t>> out;
-  for (const RecordedWrite& write : check(std::move(stopped))) out.emplace_back(write.nanoseconds, write.page);
-  return out;
-}
-
 nb::list patterns() {
   nb::list out;
-  for (const sim::NamedPattern& one : sim::zone_patterns()) {
+  for (const models::NamedPattern& one : models::zone_patterns()) {
     const ZonePattern& p = one.pattern;
     out.append(nb::make_tuple(one.name, one.says, one.adversarial, p.dirty, p.filled, p.reuse,
-                              kOrders[static_cast<std::size_t>(p.order)], p.pace, p.seed));
+                              kZoneOrders[static_cast<std::size_t>(p.order)], p.pace, p.seed));
   }
   return out;
 }
@@ -117,15 +106,6 @@ void bind_zones(nb::module_& module) {
       .def("run", &run, nb::arg("mode"), nb::arg("program"),
            nb::sig("def run(self, mode: str, program: SimZoneProgram) -> dict[str, typing.Any]"),
            "One cut; times are nanoseconds.");
-  nb::class_<WriteRecorder>(module, "SimWriteRecorder", "Records first writes to pages; see ebbtide.sim.WriteRecorder.")
-      .def_static(
-          "start",
-          [](std::uintptr_t address, std::size_t bytes) {
-            return check(WriteRecorder::start(reinterpret_cast<void*>(address), bytes));
-          },
-          nb::arg("address"), nb::arg("bytes"))
-      .def("cut", [](WriteRecorder& self) { check(self.cut()); })
-      .def("stop", &stop_recorder, "Nanoseconds since the cut and page, of each.");
   module.def("sim_zone_patterns", &patterns, nb::sig("def sim_zone_patterns() -> list[tuple[typing.Any, ...]]"),
              "Name, words, adversarial, dirty, filled, reuse, order, pace and seed of each known pattern.");
 }

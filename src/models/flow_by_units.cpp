@@ -2,10 +2,10 @@
 #include <limits>
 #include <stdexcept>
 
-#include "planner/flow_graph.hpp"
-#include "planner/flow_strategies.hpp"
+#include "models/flow_graph.hpp"
+#include "models/flow_strategies.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 namespace {
 
 using Price = MaxFlow::Amount;  // picoseconds
@@ -117,4 +117,4 @@ std::vector<Transfer> plan_by_units(const PeerLinks& links, const Overflow& over
   return transfers;
 }
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

@@ -1,14 +1,14 @@
-#include "planner/flow.hpp"
+#include "models/flow.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
 #include <tuple>
 
-#include "planner/flow_graph.hpp"
-#include "planner/flow_strategies.hpp"
+#include "models/flow_graph.hpp"
+#include "models/flow_strategies.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 namespace {
 
 __extension__ typedef unsigned __int128 Wide;
@@ -128,4 +128,4 @@ FlowPlan plan_flow(const PeerLinks& links, const Overflow& overflow, FlowStrateg
   return plan;
 }
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

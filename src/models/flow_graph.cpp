@@ -1,10 +1,10 @@
-#include "planner/flow_graph.hpp"
+#include "models/flow_graph.hpp"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 
-namespace ebb::planner {
+namespace ebb::models {
 
 FlowGraph::FlowGraph(const PeerLinks& links, const Overflow& overflow)
     : network(2 + 2 * links.gpus()), links_(links), overflow_(overflow) {
@@ -82,4 +82,4 @@ std::vector<Transfer> FlowGraph::transfers(const std::vector<Bytes>& flow, Bytes
   return out;
 }
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

@@ -1,4 +1,4 @@
-#include "sim/zone_machine.hpp"
+#include "models/zone_machine.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <tuple>
 #include <vector>
 
-#include "sim/zone_transfers.hpp"
+#include "models/zone_transfers.hpp"
 
-namespace ebb::sim {
+namespace ebb::models {
 namespace {
 
 using planner::SnapshotCommand;
@@ -303,4 +303,4 @@ ZoneRun run_zones(const ZoneHardware& hardware, const ZoneMode& mode, const Zone
   return Machine(hardware, mode, program).run();
 }
 
-}  // namespace ebb::sim
+}  // namespace ebb::models

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace ebb::planner {
+namespace ebb::models {
 
 // Not thread-safe. Pure: the same edges in the same order give the same flow.
 class MaxFlow {
@@ -37,4 +37,4 @@ class MaxFlow {
   std::vector<int> level_, at_, queue_;
 };
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

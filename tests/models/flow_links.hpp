@@ -3,9 +3,9 @@
 #include <random>
 #include <utility>
 
-#include "planner/flow.hpp"
+#include "models/flow.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 
 inline constexpr Rate kGb = 1'000'000'000;  // a second
 inline constexpr Bytes kMb = 1'000'000;
@@ -62,4 +62,4 @@ class FlowDraw {
   std::mt19937_64 random_;
 };
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "planner/flow.hpp"
+#include "models/flow.hpp"
 #include "tests/long_form.hpp"
-#include "tests/planner/flow_cuts.hpp"
-#include "tests/planner/flow_links.hpp"
+#include "tests/models/flow_cuts.hpp"
+#include "tests/models/flow_links.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -174,4 +174,4 @@ TEST(FlowRandom, EveryPlanSendsEverythingAndNoneIsFasterThanTheLeastTime) {
 }
 
 }  // namespace
-}  // namespace ebb::planner
+}  // namespace ebb::models

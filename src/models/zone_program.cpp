@@ -1,4 +1,4 @@
-#include "sim/zone_program.hpp"
+#include "models/zone_program.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "sim/random.hpp"
 
-namespace ebb::sim {
+namespace ebb::models {
 namespace {
 
 constexpr std::uint32_t kPages = kZoneBlock / kZonePage;  // of a block
@@ -36,7 +36,7 @@ std::vector<std::uint32_t> next_blocks(std::uint32_t blocks, std::uint32_t dirty
   std::iota(out.begin() + again, out.end(), dirty);
   if (pattern.order == ZoneOrder::reversed) std::ranges::reverse(out);
   if (pattern.order == ZoneOrder::shuffled) {
-    Random random(pattern.seed);
+    sim::Random random(pattern.seed);
     for (std::size_t i = out.size(); i > 1; --i) std::swap(out[i - 1], out[random.below(i)]);
   }
   return out;
@@ -68,4 +68,4 @@ ZoneProgram make_program(Bytes memory, const ZonePattern& pattern) {
   return program;
 }
 
-}  // namespace ebb::sim
+}  // namespace ebb::models

@@ -7,7 +7,7 @@
 
 #include "planner/snapshot_plan.hpp"
 
-namespace ebb::sim {
+namespace ebb::models {
 
 using planner::Bytes;
 using planner::Time;
@@ -39,4 +39,4 @@ class OffloadUnits {
   std::vector<Time> free_;
 };
 
-}  // namespace ebb::sim
+}  // namespace ebb::models

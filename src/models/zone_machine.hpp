@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "sim/zone_program.hpp"
-#include "sim/zone_table.hpp"
+#include "models/zone_program.hpp"
+#include "models/zone_table.hpp"
 
-namespace ebb::sim {
+namespace ebb::models {
 
 // The paper's modes (sec. 5.1), by the parts of their names.
 struct ZoneMode {
@@ -55,4 +55,4 @@ struct ZoneRun {
 // Deterministic. std::logic_error for a machine that cannot be.
 ZoneRun run_zones(const ZoneHardware& hardware, const ZoneMode& mode, const ZoneProgram& program);
 
-}  // namespace ebb::sim
+}  // namespace ebb::models

@@ -1,12 +1,12 @@
 #pragma once
-// Whether remainders can be sent in time, by trying every cut of the network. It shares no code with src/planner: the
+// Whether remainders can be sent in time, by trying every cut of the network. It shares no code with src/models: the
 // capacity between two GPUs is computed here from a formula.
 #include <algorithm>
 #include <vector>
 
-#include "planner/flow.hpp"
+#include "models/flow.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 
 class Cuts {
  public:
@@ -72,4 +72,4 @@ class Cuts {
   unsigned waiting_ = 0;
 };
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

@@ -1,9 +1,9 @@
-#include "sim/zone_table.hpp"
+#include "models/zone_table.hpp"
 
 #include <stdexcept>
 #include <utility>
 
-namespace ebb::sim {
+namespace ebb::models {
 namespace {
 
 std::uint32_t rounded_up(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
@@ -45,4 +45,4 @@ bool ZoneTable::mark_written(planner::ZoneIndex zone) {
   return true;
 }
 
-}  // namespace ebb::sim
+}  // namespace ebb::models

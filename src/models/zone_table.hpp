@@ -7,7 +7,7 @@
 
 #include "planner/snapshot_plan.hpp"
 
-namespace ebb::sim {
+namespace ebb::models {
 
 using planner::Bytes;
 
@@ -58,4 +58,4 @@ class ZoneTable {
   ZoneTableTraffic traffic_;
 };
 
-}  // namespace ebb::sim
+}  // namespace ebb::models

@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "errors.hpp"
-#include "objects.hpp"
+#include "modules.hpp"
 #include "text.hpp"
 
 namespace ebb::python {

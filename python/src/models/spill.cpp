@@ -8,15 +8,15 @@
 #include <stdexcept>
 
 #include "errors.hpp"
-#include "objects.hpp"
-#include "sim/sim.hpp"
+#include "models/models.hpp"
+#include "modules.hpp"
 #include "text.hpp"
 
 namespace ebb::python {
 namespace {
 
-using planner::FlowStrategy;
-using planner::PathCost;
+using models::FlowStrategy;
+using models::PathCost;
 using Rates = std::vector<std::uint64_t>;
 using TransferTuple = std::tuple<int, std::string, int, std::uint64_t>;  // from, route, peer or -1, bytes
 
@@ -32,9 +32,9 @@ constexpr std::array<NamedStrategy, 5> kStrategies{{{"local", FlowStrategy::loca
                                                     {"flow", FlowStrategy::flow}}};
 constexpr std::array<const char*, 3> kRoutes{"peer", "host", "relay"};
 
-planner::PeerLinks make_links(Rates pairs, Rates egress, Rates ingress, Rates host, std::uint64_t host_memory,
-                              bool relays) {
-  planner::PeerLinks links(0);
+models::PeerLinks make_links(Rates pairs, Rates egress, Rates ingress, Rates host, std::uint64_t host_memory,
+                             bool relays) {
+  models::PeerLinks links(0);
   links.pairs = std::move(pairs);
   links.egress = std::move(egress);
   links.ingress = std::move(ingress);
@@ -45,20 +45,20 @@ planner::PeerLinks make_links(Rates pairs, Rates egress, Rates ingress, Rates ho
 }
 
 std::tuple<std::vector<TransferTuple>, std::vector<std::int64_t>, std::int64_t> plan_spill(
-    const planner::PeerLinks& links, const Rates& remainder, const Rates& spare, const std::string& strategy,
+    const models::PeerLinks& links, const Rates& remainder, const Rates& spare, const std::string& strategy,
     std::uint64_t unit) {
   for (const NamedStrategy& one : kStrategies) {
     if (strategy != one.name) continue;
-    planner::FlowPlan plan;
+    models::FlowPlan plan;
     const auto begin = std::chrono::steady_clock::now();
     try {
-      plan = planner::plan_flow(links, {remainder, spare}, one.strategy, {unit, one.cost});
+      plan = models::plan_flow(links, {remainder, spare}, one.strategy, {unit, one.cost});
     } catch (const std::logic_error& error) {
       raise(Errc::invalid_argument, error.what());
     }
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
     std::vector<TransferTuple> transfers;
-    for (const planner::Transfer& t : plan.transfers)
+    for (const models::Transfer& t : plan.transfers)
       transfers.emplace_back(t.from, kRoutes[static_cast<std::size_t>(t.kind)], t.peer, t.bytes);
     return {transfers, plan.ends, took.count()};
   }
@@ -68,8 +68,8 @@ std::tuple<std::vector<TransferTuple>, std::vector<std::int64_t>, std::int64_t> 
 }  // namespace
 
 void bind_spill(nb::module_& module) {
-  nb::class_<planner::PeerLinks>(module, "SimPeers",
-                                 "The links of a node's GPUs, as ``ebbtide.sim.Topology`` makes them; bytes a second.")
+  nb::class_<models::PeerLinks>(module, "SimPeers",
+                                "The links of a node's GPUs, as ``ebbtide.sim.Topology`` makes them; bytes a second.")
       .def_static("make", &make_links, nb::arg("pairs"), nb::arg("egress"), nb::arg("ingress"), nb::arg("host"),
                   nb::arg("host_memory"), nb::arg("relays"))
       .def(

@@ -5,8 +5,10 @@
 
 #include "planner/ids.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 
+using planner::Bytes;
+using planner::Time;
 using Rate = std::uint64_t;  // bytes a second
 
 // The links of a node's GPUs, each in the direction away from the GPU that has too much.
@@ -78,4 +80,4 @@ struct FlowOptions {
 FlowPlan plan_flow(const PeerLinks& links, const Overflow& overflow, FlowStrategy strategy,
                    const FlowOptions& options = {});
 
-}  // namespace ebb::planner
+}  // namespace ebb::models

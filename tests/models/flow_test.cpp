@@ -1,12 +1,12 @@
 // What the slides say, step by step, and what is refused.
-#include "planner/flow.hpp"
+#include "models/flow.hpp"
 
 #include <gtest/gtest.h>
 #include <stdexcept>
 
-#include "tests/planner/flow_links.hpp"
+#include "tests/models/flow_links.hpp"
 
-namespace ebb::planner {
+namespace ebb::models {
 namespace {
 
 double ms(Time time) { return static_cast<double>(time) * 1e-6; }
@@ -122,4 +122,4 @@ TEST(Flow, NumbersThatContradictEachOtherAreRefused) {
 }
 
 }  // namespace
-}  // namespace ebb::planner
+}  // namespace ebb::models

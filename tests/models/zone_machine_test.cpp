@@ -1,5 +1,5 @@
 // The memory-zone hardware in virtual time: what follows from its rates exactly, and how the modes compare.
-#include "sim/zone_machine.hpp"
+#include "models/zone_machine.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "sim/random.hpp"
 
-namespace ebb::sim {
+namespace ebb::models {
 namespace {
 
 constexpr Bytes kMemory = Bytes{1} << 30;
@@ -191,7 +191,7 @@ TEST(ZoneMachine, keeps_programs_that_break_the_order) {
 // The plan throws if a write changes a zone that a cut is owed: no run may.
 TEST(ZoneMachine, stores_what_is_owed_whatever_the_program_writes) {
   constexpr Bytes kSmall = Bytes{1} << 24;
-  Random random(11);
+  sim::Random random(11);
   for (int i = 0; i < 300; ++i) {
     ZoneProgram program{.memory = kSmall, .before = {}, .after = {}};
     std::vector<bool> blocks(kSmall / kZoneBlock), pages(kSmall / kZonePage);
@@ -250,4 +250,4 @@ TEST(ZoneMachine, names_what_cannot_be) {
 }
 
 }  // namespace
-}  // namespace ebb::sim
+}  // namespace ebb::models
