@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "planner/planner.hpp"
+#include "planner/commands.hpp"
+#include "planner/topology.hpp"
+#include "planner/use.hpp"
 
 namespace ebb::planner {
 

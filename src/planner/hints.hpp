@@ -2,6 +2,7 @@
 // The application's plans: what it will restore, and what it is done with.
 #include <vector>
 
+#include "planner/events.hpp"
 #include "planner/outcomes.hpp"
 #include "planner/state.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "planner/link_estimate.hpp"
 #include "planner/move.hpp"
-#include "planner/planner.hpp"
+#include "planner/use.hpp"
 
 namespace ebb::planner {
 

@@ -3,6 +3,7 @@
 // they serve. One end causes another: a write that fails ends the restores that follow it, which try other ways.
 #include <string>
 
+#include "planner/events.hpp"
 #include "planner/state.hpp"
 #include "planner/waits.hpp"
 

@@ -1,6 +1,7 @@
 #pragma once
 // Calls that write (checkpoints and reservations) and that read (restores and borrows), and what the application says
 // of them until they end.
+#include "planner/events.hpp"
 #include "planner/outcomes.hpp"
 #include "planner/placing.hpp"
 #include "planner/state.hpp"

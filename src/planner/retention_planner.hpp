@@ -1,6 +1,7 @@
 #pragma once
 // What the slowest tier's file holds from earlier processes, what has become durable there, and what retention drops
 // for it (retention.hpp has the rule).
+#include "planner/events.hpp"
 #include "planner/outcomes.hpp"
 #include "planner/state.hpp"
 

@@ -2,6 +2,7 @@
 // Memory that is lent, recalled and lost: what is there leaves, moves away or is lost.
 #include <string>
 
+#include "planner/events.hpp"
 #include "planner/outcomes.hpp"
 #include "planner/state.hpp"
 

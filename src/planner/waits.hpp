@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/events.hpp"
 #include "planner/state.hpp"
 
 namespace ebb::planner {
