@@ -94,7 +94,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/commands.md: `verify`": ["python/test_commands_look.py"],
     "docs/commands.md: `export`": ["python/test_commands_export.py", "python/test_commands_snapshots.py", "python/test_commands_ranks.py"],
     "docs/commands.md: `gc`": ["python/test_commands_gc.py", "storage/collect*"],
-    "docs/commands.md: `node`": ["python/test_commands_node.py", "node/dead_pools_test.cpp"],
+    "docs/commands.md: `node`": ["python/test_commands_node.py", "node/dead_pools_test.cpp", "node/elsewhere_test.cpp"],
     # --- how it is made
     "ARCHITECTURE.md: The one decision": ["store/event_log_test.cpp", "sim/*", "python/test_planner_machine.py",
         "python/test_sim_memory.py",

@@ -23,6 +23,7 @@ struct PoolProcess {
   std::uint64_t rank = 0;
   pid_t pid = 0;
   bool alive = false;
+  bool elsewhere = false;     ///< alive in another PID namespace (another container's), where `pid` is its number
   std::uint64_t share = 0;    ///< bytes that it is sure of
   std::uint64_t claimed = 0;  ///< slabs that it has
   std::uint64_t checkpoints = 0;

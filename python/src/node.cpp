@@ -21,6 +21,7 @@ nb::dict to_dict(const admin::PoolProcess& from) {
   one["rank"] = from.rank;
   one["pid"] = from.pid;
   one["alive"] = from.alive;
+  one["elsewhere"] = from.elsewhere;
   one["share"] = from.share;
   one["slabs"] = from.claimed;
   one["checkpoints"] = from.checkpoints;

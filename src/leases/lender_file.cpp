@@ -5,6 +5,8 @@
 #include <atomic>
 #include <charconv>
 
+#include "node/pool_file.hpp"
+
 namespace ebb::leases {
 namespace {
 
@@ -49,9 +51,10 @@ Result<LenderFile> LenderFile::create(std::shared_ptr<os::SharedMemory> memory, 
     if (!file) return file.error();
     if (!*file) continue;  // another store of this process
     const os::FileRange all{0, os::kBlock};
-    const auto there = (*file)->allocate(all);
-    auto mapped = there ? (*file)->map(std::array{all}) : Result<os::SharedMapping>(there.error());
-    if (mapped) return LenderFile(std::move(memory), std::move(name), std::move(*mapped));
+    auto ready = (*file)->hold(name.process);
+    if (ready) ready = (*file)->allocate(all);
+    auto mapped = ready ? (*file)->map(std::array{all}) : Result<os::SharedMapping>(ready.error());
+    if (mapped) return LenderFile(std::move(memory), std::move(*file), std::move(name), std::move(*mapped));
     static_cast<void>(memory->remove(name.file()));
     return mapped.error();
   }
@@ -121,7 +124,9 @@ void remove_dead_lenders(const node::NodeSeams& seams, os::Files& files) {
   if (!names) return;
   for (const std::string& name : *names) {
     const auto lender = LenderName::of_file(name);
-    if (!lender || os::is_running(files, lender->process)) continue;
+    if (!lender) continue;
+    const auto file = seams.memory->open(name);
+    if (!file || !*file || node::may_use(lender->process, **file, files)) continue;
     static_cast<void>(seams.sockets->listen(lender->socket()));  // what is left of its name goes with this
     static_cast<void>(seams.memory->remove(name));
   }

@@ -52,18 +52,20 @@ class LenderFile {
   void write(const LenderState& state);
 
  private:
-  LenderFile(std::shared_ptr<os::SharedMemory> memory, LenderName name, os::SharedMapping words)
-      : memory_(std::move(memory)), name_(std::move(name)), words_(std::move(words)) {}
+  LenderFile(std::shared_ptr<os::SharedMemory> memory, std::unique_ptr<os::SharedFile> held, LenderName name,
+             os::SharedMapping words)
+      : memory_(std::move(memory)), held_(std::move(held)), name_(std::move(name)), words_(std::move(words)) {}
   std::shared_ptr<os::SharedMemory> memory_;
+  std::unique_ptr<os::SharedFile> held_;
   LenderName name_;
   os::SharedMapping words_;
 };
 
-/// Of this user on this node whose processes run. Files of those that have ended are left alone.
+/// Of this user on this node whose processes run in this PID namespace. Files of those that have ended are left alone.
 Result<std::vector<LenderName>> find_lenders(os::SharedMemory& memory, os::Files& files);
 /// Nothing: it is gone, or not written yet.
 Result<std::optional<LenderState>> read_lender(os::SharedMemory& memory, const LenderName& name);
-/// Removes the files and sockets that lenders left which have ended.
+/// Removes the files and sockets that lenders left which have ended, in whichever PID namespace.
 void remove_dead_lenders(const node::NodeSeams& seams, os::Files& files);
 
 }  // namespace ebb::leases

@@ -19,7 +19,7 @@ Pool pool_of(const node::Survey& survey) {
   pool.agent = survey.agent;
   pool.agent_pid = survey.agent_pid;
   for (const node::SurveyedProcess& one : survey.processes) {
-    PoolProcess process{one.process.rank, one.process.process.pid, one.alive, one.process.share,
+    PoolProcess process{one.process.rank, one.process.process.pid, one.alive, one.elsewhere, one.process.share,
                         one.slabs,        one.waiting.size(),      0};
     for (const node::WholeObject& object : one.waiting) process.bytes += node::bytes_of(object);
     pool.checkpoints += process.checkpoints;

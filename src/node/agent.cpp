@@ -99,6 +99,7 @@ Result<void> Agent::open() {
 }
 
 Result<void> Agent::run() {
+  if (auto held = pool_.hold(kAgentProcess); !held) return held;
   number_ = pool_.tables().take_over();
   idle_since_ = admitted_at_ = clock_.now();
   look_for_the_pool();
@@ -212,7 +213,7 @@ void Agent::look_for_the_pool() {
 }
 
 bool Agent::is_gone(const Peer& peer) {
-  if (!peer.pidfd) return !os::is_running(files_, peer.process->process);
+  if (!peer.pidfd) return !pool_.may_use(peer.process->process, files_);
   const auto gone = seams_.sockets->gone(peer.pidfd);
   return gone && *gone;
 }

@@ -20,9 +20,12 @@ Result<bool> finish_if_dead(const NodeSeams& seams, os::Files& files, os::Clock&
   const auto agent = seams.sockets->connect(socket);
   if (!agent) return agent.error();
   if (*agent) return false;
+  // An agent that this process cannot reach, or another that finishes the pool: held first, so that one of two goes on.
+  if (auto held = pool->hold(kAgentProcess); !held) return held.error();
+  if (pool->may_use(kAgentProcess, files)) return false;
   for (std::uint32_t slot = 0; slot < pool->shape().processes; ++slot) {
     const auto process = pool->tables().process(slot);
-    if (process && os::is_running(files, process->process)) return false;
+    if (process && pool->may_use(process->process, files)) return false;
   }
   Agent last(seams, files, clock, std::move(*pool), nullptr, false);
   if (auto done = last.run(); !done) return done.error();

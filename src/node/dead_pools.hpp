@@ -7,8 +7,9 @@
 namespace ebb::node {
 
 /// True: all processes of this pool had ended, and it is finished and removed. False: there is no such pool, or an
-/// agent or a process of it is alive. After an error the pool is as it was, except for what is in the store by then.
-/// The caller holds the queue of the node's processes. Errors: those of PoolFile::open(), and of its store.
+/// agent or a process of it is alive, in whichever PID namespace. After an error the pool is as it was, except for what
+/// is in the store by then. The caller holds the queue of the node's processes. Errors: those of PoolFile::open(), and
+/// of its store.
 Result<bool> finish_if_dead(const NodeSeams& seams, os::Files& files, os::Clock& clock, const std::string& name);
 
 }  // namespace ebb::node

@@ -36,6 +36,7 @@ Waiting waiting_in(const Survey& survey, const std::set<Place>* among) {
 
 Error not_written(const Survey& survey, const Waiting& left) {
   std::string why = "its agent, process " + std::to_string(survey.agent_pid) + ", is slow or stopped";
+  if (survey.agent_pid == 0) why = "its agent, of another PID namespace, is slow or stopped";
   if (survey.agent == admin::Pool::Agent::none) why = "it has no agent: one of its processes starts the next";
   return {Errc::timed_out, "the pool of job " + survey.header.job +
                                " is not drained: " + std::to_string(left.objects.size()) + " checkpoints, " +
@@ -82,6 +83,7 @@ Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::
         drained.removed = true;
         return drained;
       }
+      if (begun && clock.now() >= until) return not_written(**looked, waiting_in(**looked, &first->objects));
     } else {
       const Survey& survey = **looked;
       const Waiting left = waiting_in(survey, &first->objects);

@@ -33,6 +33,11 @@ Error of_another_namespace() {
       "each (EBBTIDE_JOB), or open without node_pool"};
 }
 
+bool may_use(const os::ProcessId& process, const SharedFile& file, os::Files& files) {
+  const auto held = file.held(process);
+  return !held || *held || os::is_running(files, process);
+}
+
 // Short enough for the address of a socket.
 std::string socket_name(const std::string& job) {
   std::string name = "node-";
@@ -59,6 +64,7 @@ PoolFile::PoolFile(std::unique_ptr<SharedFile> file, PoolHeader header, SharedMa
       tables_(mapped_.data(), header_.shape) {}
 
 Result<PoolFile> PoolFile::create(std::unique_ptr<SharedFile> file, const PoolHeader& header) {
+  if (auto held = file->hold(kAgentProcess); !held) return held.error();
   const FileRange tables = header.shape.tables();
   if (auto done = file->punch(tables); !done) return done.error();
   if (auto done = file->allocate(tables); !done) return done.error();

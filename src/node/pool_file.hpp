@@ -24,6 +24,13 @@ bool is_pool_name(std::string_view name);
 /// The job of a pool's name.
 std::string job_of_pool(std::string_view name);
 
+/// Whether a process may use a file of shared memory: it holds it, or this PID namespace has it and it runs. True also
+/// if that cannot be found out.
+bool may_use(const os::ProcessId& process, const os::SharedFile& file, os::Files& files);
+
+/// What an agent holds a pool's file as, beside its process.
+inline constexpr os::ProcessId kAgentProcess{};
+
 /// A mapped list, and the view of it. Move-only; the pool's file must outlive it.
 struct MappedList {
   os::SharedMapping memory;
@@ -49,6 +56,9 @@ class PoolFile {
   const PoolHeader& header() const noexcept { return header_; }
   /// Whether its name still leads to it: false once the pool was removed.
   bool named() const { return file_->named(); }
+  /// As SharedFile::hold().
+  Result<void> hold(const os::ProcessId& user) { return file_->hold(user); }
+  bool may_use(const os::ProcessId& process, os::Files& files) const { return node::may_use(process, *file_, files); }
   const PoolShape& shape() const noexcept { return header_.shape; }
   PoolTables& tables() noexcept { return tables_; }
   const PoolTables& tables() const noexcept { return tables_; }

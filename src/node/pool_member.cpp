@@ -169,6 +169,15 @@ void PoolMember::look_for_membership(const os::ProcessId& process) {
   if (!known_) known_ = std::move(mine);
 }
 
+// Whether a member lives in another PID namespace: no agent of this one may answer for it.
+bool PoolMember::used_elsewhere(const PoolFile& pool) const {
+  for (std::uint32_t slot = 0; slot < pool.shape().processes; ++slot) {
+    const auto one = pool.tables().process(slot);
+    if (one && pool.may_use(one->process, files_) && !os::is_running(files_, one->process)) return true;
+  }
+  return false;
+}
+
 // Connects to the agent of this job, and starts one if there is none. Holds the queue of the node's processes, so that
 // one process alone does so, and no agent ends meanwhile.
 Result<void> PoolMember::connect() {
@@ -199,6 +208,7 @@ Result<void> PoolMember::connect() {
   }
   if (!pool) return pool.error();
   if (agents_ == 0) {  // an agent that died meanwhile may have had another file
+    if (auto held = pool->hold(*process); !held) return held;
     pool_.emplace(std::move(*pool));
     look_for_membership(*process);
   }
@@ -222,24 +232,31 @@ Result<PoolFile> PoolMember::open_pool(const PoolHeader& header) {
 Result<std::unique_ptr<os::LocalConnection>> PoolMember::start(const PoolHeader& header) {
   if (auto finished = finish_dead_jobs(); !finished) return finished.error();
   const std::string name = pool_name(header.job);
+  std::optional<PoolFile> held;  // a pool without a process is not taken for a dead one's
+  const auto make = [&]() -> Result<void> {
+    auto made = seams_.memory->create(name);
+    if (!made) return made.error();
+    auto created = PoolFile::create(std::move(*made), header);
+    if (!created) return created.error();
+    held.emplace(std::move(*created));
+    return {};
+  };
   auto file = seams_.memory->open(name);
   if (!file) return file.error();
   if (welcome_.member.generation != 0 && !*file) {
     return Error{Errc::lost, "the file of this job's pool was removed"};
   }
   if (!*file) {
-    auto made = seams_.memory->create(name);
-    if (!made) return made.error();
-    if (auto created = PoolFile::create(std::move(*made), header); !created) return created.error();
+    if (auto made = make(); !made) return made.error();
   } else if (auto opened = PoolFile::open(std::move(*file)); !opened) {
     if (opened.error().code != Errc::lost) {
       return Error{opened.error().code, "the shared memory " + name + " is not this job's pool: " +
                                             opened.error().message + "; remove the file if nothing needs it"};
     }
     if (auto removed = seams_.memory->remove(name); !removed) return removed.error();
-    auto made = seams_.memory->create(name);
-    if (!made) return made.error();
-    if (auto created = PoolFile::create(std::move(*made), header); !created) return created.error();
+    if (auto made = make(); !made) return made.error();
+  } else if (used_elsewhere(*opened)) {
+    return of_another_namespace();
   }
 
   const auto program = options_.pool.program ? agent_program() : std::nullopt;

@@ -72,6 +72,7 @@ class PoolMember {
   Result<void> finish_dead_jobs();
   Result<PoolFile> open_pool(const PoolHeader& header);
   Result<std::unique_ptr<os::LocalConnection>> start(const PoolHeader& header);
+  bool used_elsewhere(const PoolFile& pool) const;
   void stop_own_agent();
   bool is_member(Member member) const;
 

@@ -60,7 +60,8 @@ Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, os::Files& fil
     if (!process) continue;
     auto words = copy_of(**file, shape.list(slot));
     if (!words) return words.error();
-    SurveyedProcess found{*process, os::is_running(files, process->process), 0, {}};
+    SurveyedProcess found{*process, may_use(process->process, **file, files), false, 0, {}};
+    found.elsewhere = found.alive && !os::is_running(files, process->process);
     found.waiting = whole_objects(HandoverList(bytes_at(*words), shape, tables, process->member).unfinished());
     for (std::uint32_t slab = 0; slab < shape.slabs(); ++slab) {
       const auto owned = tables.slab(slab);

@@ -15,6 +15,7 @@ namespace ebb::node {
 struct SurveyedProcess {
   PoolProcess process;
   bool alive = false;
+  bool elsewhere = false;  // alive in another PID namespace
   std::uint64_t slabs = 0;
   std::vector<WholeObject> waiting;
 };

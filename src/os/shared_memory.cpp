@@ -30,6 +30,19 @@ Error no_range(const std::string& name, FileRange range, const std::string& expe
                                       std::to_string(range.offset) + " are no range: expected " + expected};
 }
 
+// A byte of its own for each process, in any order of their numbers.
+struct flock lock_of(const ProcessId& user, short kind) {
+  constexpr int kPidBits = 22;  // PID_MAX_LIMIT of Linux
+  constexpr std::uint64_t kPids = (1 << kPidBits) - 1, kStarts = (std::uint64_t{1} << 40) - 1;
+  struct flock lock{};
+  lock.l_type = kind;
+  lock.l_whence = SEEK_SET;
+  lock.l_start =
+      static_cast<off_t>((user.start & kStarts) << kPidBits | (static_cast<std::uint64_t>(user.pid) & kPids));
+  lock.l_len = 1;
+  return lock;
+}
+
 // What forbids the use of an open file; nothing: it may be used.
 std::optional<std::string> why_unusable(const struct stat& found) {
   if (!S_ISREG(found.st_mode)) return "it is no regular file";
@@ -121,6 +134,18 @@ Result<void> DescriptorSharedFile::punch(FileRange range) {
     if (errno != EINTR) return failed("punching", errno);
   }
   return {};
+}
+
+Result<void> DescriptorSharedFile::hold(const ProcessId& user) {
+  struct flock lock = lock_of(user, F_RDLCK);
+  if (::fcntl(descriptor_.fd(), F_OFD_SETLK, &lock) != 0) return failed("locking", errno);
+  return {};
+}
+
+Result<bool> DescriptorSharedFile::held(const ProcessId& user) const {
+  struct flock lock = lock_of(user, F_WRLCK);
+  if (::fcntl(descriptor_.fd(), F_OFD_GETLK, &lock) != 0) return failed("asking for locks", errno);
+  return lock.l_type != F_UNLCK;
 }
 
 std::filesystem::path TmpfsSharedMemory::usual_directory() { return "/dev/shm/ebbtide-" + std::to_string(::geteuid()); }

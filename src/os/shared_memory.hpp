@@ -13,6 +13,7 @@
 
 #include "ebbtide/error.hpp"
 #include "os/own_descriptors.hpp"
+#include "os/process_id.hpp"
 
 namespace ebb::os {
 
@@ -67,6 +68,11 @@ class SharedFile {
   /// Returns the memory of these bytes to the system; they read as zeros. Mappings stay, and must not be touched until
   /// the bytes are allocated again.
   virtual Result<void> punch(FileRange range) = 0;
+  /// Tells processes of every PID namespace that this one uses the file as `user`, until this object or the process
+  /// ends: the kernel says so, which never takes a living process for a dead one. Error io_error.
+  virtual Result<void> hold(const ProcessId& user) = 0;
+  /// Whether another open file is held as `user`. Error io_error.
+  virtual Result<bool> held(const ProcessId& user) const = 0;
 };
 
 /// The files by their names, in one directory.
@@ -98,6 +104,8 @@ class DescriptorSharedFile final : public SharedFile {
   Result<void> allocate(FileRange range) override;
   Result<SharedMapping> map(std::span<const FileRange> ranges) override;
   Result<void> punch(FileRange range) override;
+  Result<void> hold(const ProcessId& user) override;
+  Result<bool> held(const ProcessId& user) const override;
 
  private:
   Error failed(const char* what, int error) const;

@@ -31,6 +31,12 @@ class FaultySharedFile final : public os::SharedFile {
   Result<void> punch(os::FileRange range) override {
     return guarded(SharedCall::punch, [&] { return inner_.punch(range); });
   }
+  Result<void> hold(const os::ProcessId& user) override {
+    return guarded(SharedCall::hold, [&] { return inner_.hold(user); });
+  }
+  Result<bool> held(const os::ProcessId& user) const override {
+    return guarded(SharedCall::held, [&] { return inner_.held(user); });
+  }
 
  private:
   template <class Whole>
@@ -56,7 +62,9 @@ std::optional<Error> FakeSharedMemory::refused(SharedCall call, const std::strin
 }
 
 std::unique_ptr<os::SharedFile> FakeSharedMemory::opened(const Named& file, const std::string& name) {
-  os::OwnDescriptor copy([&] { return ::fcntl(file.fd, F_DUPFD_CLOEXEC, 0); });
+  // Opened anew, as each process does: a copy of the descriptor would share its locks.
+  const std::string path = "/proc/self/fd/" + std::to_string(file.fd);
+  os::OwnDescriptor copy([&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC); });
   if (!copy) throw std::runtime_error("no descriptor for the double");
   return std::make_unique<FaultySharedFile>(std::move(copy), name, file.name, faults_);
 }

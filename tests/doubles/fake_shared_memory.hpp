@@ -11,7 +11,7 @@
 
 namespace ebb::doubles {
 
-enum class SharedCall : std::uint8_t { open, create, remove, list, size, read, allocate, map, punch };
+enum class SharedCall : std::uint8_t { open, create, remove, list, size, read, allocate, map, punch, hold, held };
 
 /// Files of shared memory without a directory (their memory is the system's, so that several mappings of a byte are one
 /// byte), whose calls fail on command. Several objects that stand for several processes share one double.

@@ -1,5 +1,6 @@
 #include "leases/lender_file.hpp"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include "tests/doubles/fake_shared_memory.hpp"
@@ -51,10 +52,29 @@ TEST(LenderFile, what_is_written_is_read_and_goes_with_the_lender) {
   EXPECT_TRUE(seams.memory->list().value().empty());
 }
 
+// As a lender in another PID namespace is: no process here has its number.
+TEST(LenderFile, one_that_is_held_is_no_dead_ones_though_its_process_is_not_seen) {
+  const Place place;
+  os::PosixFiles files;
+  const auto seams = place.seams();
+  const os::ProcessId unseen{4711, 1};
+  std::optional<LenderFile> lender = LenderFile::create(seams.memory, {"job-test", unseen}).value();
+  const auto listener = seams.sockets->listen(lender->name().socket()).value();
+  remove_dead_lenders(seams, files);
+  EXPECT_EQ(seams.memory->list().value().size(), 2u) << "its file and its socket";
+  EXPECT_TRUE(find_lenders(*seams.memory, files).value().empty()) << "nothing is borrowed from it";
+  const std::string file = lender->name().file();
+  lender.reset();
+  static_cast<void>(seams.memory->create(file).value());  // as a killed one leaves it
+  remove_dead_lenders(seams, files);
+  const auto left = seams.memory->list().value();
+  EXPECT_EQ(std::ranges::find(left, file), left.end());
+}
+
 TEST(LenderFile, one_that_cannot_be_made_leaves_nothing) {
   os::PosixFiles files;
   const auto self = os::process_id(files, ::getpid()).value();
-  for (const auto call : {SharedCall::allocate, SharedCall::map}) {
+  for (const auto call : {SharedCall::hold, SharedCall::allocate, SharedCall::map}) {
     const auto memory = std::make_shared<FakeSharedMemory>();
     memory->faults().fail_nth(call, 1, ENOSPC);
     EXPECT_FALSE(LenderFile::create(memory, {"job-test", self}));

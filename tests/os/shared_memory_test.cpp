@@ -136,6 +136,40 @@ TEST_P(SharedMemoryContract, allocated_bytes_keep_their_values_and_punched_ones_
   EXPECT_EQ(file->size().value(), 4 * kBlock);
 }
 
+TEST_P(SharedMemoryContract, what_is_held_is_not_a_childs_and_ends_with_its_process) {
+  const ProcessId user{1234, 56789}, next{1235, 56789}, later{1234, 56790}, agent{};
+  auto mine = make("pool", 1);
+  const auto other = memory_.open("pool").value();
+  mine->hold(user).value();
+  mine->hold(user).value();
+  EXPECT_TRUE(other->held(user).value());
+  EXPECT_FALSE(mine->held(user).value()) << "not by another";
+  for (const ProcessId& free : {next, later, agent}) EXPECT_FALSE(other->held(free).value());
+  other->hold(user).value();  // by two
+  EXPECT_TRUE(mine->held(user).value());
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // has none of its parent's, and holds as another until it is killed
+    const auto its = memory_.open("pool").value();
+    its->hold(later).value();
+    static_cast<void>(!::write(ends[1], "h", 1));
+    for (;;) ::pause();
+  }
+  char word = 0;
+  ASSERT_EQ(::read(ends[0], &word, 1), 1);
+  EXPECT_TRUE(mine->held(later).value());
+  mine.reset();
+  const auto again = memory_.open("pool").value();
+  EXPECT_FALSE(other->held(user).value()) << "the forked child does not hold it on";
+  EXPECT_TRUE(again->held(user).value());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(again->held(later).value());
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 TEST_P(SharedMemoryContract, what_is_no_range_is_refused) {
   const auto file = make("pool", 4);
   constexpr std::uint64_t kHigh = std::uint64_t{1} << 63;

@@ -118,14 +118,18 @@ def _lines(pool: dict[str, Any]) -> list[str]:
         return [f"{pool['job']}: {names.line(pool['error']['message'])}"]
     size = _core.format_bytes
     agent = pool["agent"]
+    whose = "none" if agent["kind"] == "none" else f"a {agent['kind']}, process {agent['pid']}"
+    if agent["kind"] != "none" and agent["pid"] is None:
+        whose = "in another PID namespace"
     store = f"store {names.line(pool['store'])}" if pool["store"] else "ephemeral stores"
     lines = [
         f"{pool['job']}: {size(pool['budget'])} in chunks of {size(pool['chunk'])}, {store}",
-        "  agent: " + ("none" if agent["pid"] is None else f"a {agent['kind']}, process {agent['pid']}"),
+        f"  agent: {whose}",
     ]
     for one in pool["processes"]:
+        state = "alive in another PID namespace" if one["elsewhere"] else "alive" if one["alive"] else "dead"
         lines.append(
-            f"  rank {one['rank']}, process {one['pid']}, {'alive' if one['alive'] else 'dead'}: share "
+            f"  rank {one['rank']}, process {one['pid']}, {state}: share "
             f"{size(one['share'])}, {size(one['slabs'] * pool['slab'])} in {one['slabs']} slabs claimed; "
             f"not written: {_counted(one['checkpoints'], one['bytes'])}"
         )
