@@ -25,11 +25,12 @@ Invariants::Uses Invariants::check_moves() const {
   Uses uses(table_.size());
   std::vector<std::array<std::size_t, 2>> slots_used(context_.machine.nodes.size());
   std::size_t live = 0;
-  int held_back = 0;
+  int held_back = 0, delayed = 0;
   for (const Move& m : transfers_.moves_) {
     if (!m.live) continue;
     ++live;
     held_back += m.held ? 1 : 0;
+    delayed += m.delayed ? m.in_flight : 0;
     require(!m.held || (m.in_flight == 0 && m.ordered && !m.cancelled),
             "what waits for its stream has nothing in flight");
     require(table_[m.checkpoint].live, "a move belongs to a live checkpoint");
@@ -52,7 +53,8 @@ Invariants::Uses Invariants::check_moves() const {
         if (k.slot[static_cast<std::size_t>(r)] >= 0)
           ++slots_used[static_cast<std::size_t>(transfers_.node_behind(m, {k.way, r}))][goes_down(m) ? 0 : 1];
   }
-  require(live == transfers_.live_ && held_back == transfers_.held_, "moves are counted");
+  require(live == transfers_.live_ && held_back == transfers_.held_ && delayed == transfers_.delayed_,
+          "moves are counted");
   for (std::size_t node = 0; node < context_.machine.nodes.size(); ++node)
     for (const std::size_t d : {0u, 1u})
       require(slots_used[node][d] + rings_.rings_[node].free[d].size() ==

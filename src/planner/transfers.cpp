@@ -125,6 +125,7 @@ bool Transfers::cancel(MoveIndex index) {
   Move& m = (*this)[index];
   if (m.cancelled) return false;
   m.cancelled = true;
+  undelay(m);  // the driver withdraws it: its commands end soon
   unhold(m);
   context_.dirty = true;
   std::erase_if(m.chunks, [&](Chunk& k) {
@@ -373,6 +374,7 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const CommandId after = m.ordered && hop == 0 ? coming_last(m, k.offset + k.length) : 0;
   k.command = next_command_++;
   commands_.emplace(k.command, Sent{index, over, hop == 0, hop == hops_of(m, way) - 1, k.offset, k.length});
+  undelay(m);
   ++m.in_flight;
   ++in_flight_;
   ++context_.counters.commands;
@@ -394,6 +396,10 @@ void Transfers::delay(MoveIndex index) {
   Move& m = (*this)[index];
   if (m.issued < m.total || std::exchange(m.delayed, true)) return;
   delayed_ += m.in_flight;
+}
+
+void Transfers::undelay(Move& m) {
+  if (std::exchange(m.delayed, false)) delayed_ -= m.in_flight;
 }
 
 // Lets the link go on while the bytes that it carried are checked.

@@ -25,6 +25,7 @@ class Transfers {
   // A command that is not delayed, or a move held for its stream, has yet to end, or a lender's pace holds one up.
   bool in_flight() const { return in_flight_ > delayed_ || held_ > 0 || paced_; }
   void delay(MoveIndex index);
+  void undelay(Move& move);
 
   // `call`: the one that the move serves, if any.
   MoveIndex begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,

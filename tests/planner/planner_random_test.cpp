@@ -129,7 +129,10 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
           break;
         case 8: calls.push_back(random() % 2 ? d.wait_all(file) : d.wait(v, file)); break;
         case 9:
-          if (random() % 4 == 0) adopt(v);
+          if (random() % 4 == 0)
+            adopt(v);
+          else if (faulty)
+            d.tell(event::NotDurable{v});
           break;
         default:
           for (int i = 0; i < 6 && !d.under_way.empty(); ++i) {

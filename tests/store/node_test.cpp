@@ -239,6 +239,29 @@ TEST_F(StoreInAPool, what_a_full_disk_refuses_can_be_dropped_and_makes_room_in_t
   EXPECT_TRUE(reads(store, 100));
 }
 
+// What is larger than the device cache goes straight to a full pool's disk, and is tried again there.
+TEST_F(StoreInAPool, a_checkpoint_is_refused_in_time_whatever_the_disk_says) {
+  os::PosixFiles posix;
+  for (const int error : {ENOSPC, EIO, EFBIG}) {
+    const auto faulty = std::make_shared<doubles::FaultyFiles>(posix, 1);
+    files_ = faulty;
+    Options small;
+    small.node_pool = 8 * kMiB;
+    small.device_cache = kMiB;
+    Store store = open(0, 1, small).value();
+    faulty->fail_at_rate(doubles::FileCall::write, 1.0, error);
+    Version last = 1;
+    while (store.checkpoint(last, {{0, bytes_of(last).data(), kBytes}}, {.timeout = Seconds(0.1)}))
+      ASSERT_LT(++last, 40);
+    EXPECT_FALSE(store.wait("storage"));
+    faulty->clear_faults();
+    while (!store.wait("storage")) std::this_thread::yield();  // an attempt that has failed may be on its way here
+    for (Version version = 1; version < last; ++version) EXPECT_TRUE(reads(store, version));
+    store.drop().value();
+    store.close().value();
+  }
+}
+
 TEST_F(StoreInAPool, a_store_that_is_closed_on_a_full_disk_leaves_the_rest_in_the_pool) {
   os::PosixFiles posix;
   const auto faulty = std::make_shared<doubles::FaultyFiles>(posix, 1);
