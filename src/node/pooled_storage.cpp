@@ -238,6 +238,7 @@ void PooledStorage::on(const message::Delayed& delayed) {
     if (found == objects_.end() || !found->second.listed) return;
     found->second.delayed = delayed.error;
   }
+  tell_listed(delayed.object);  // the agent may have looked before the thread that handed it over could say so
   delayed_(delayed.object, delayed.error);
 }
 
@@ -371,6 +372,16 @@ void PooledStorage::stop() {
 }
 
 // --- objects ---------------------------------------------------------------------------------------------------------
+
+// The agent tries what was delayed again, and says anew what becomes of it. Without an agent the thread does.
+void PooledStorage::commit() {
+  {
+    const Lock lock(mutex_);
+    for (auto& [id, object] : objects_) object.delayed.reset();
+    if (broken_) return ring();
+  }
+  member_->send(message::Commit{});
+}
 
 void PooledStorage::leave() {
   const Lock lock(mutex_);

@@ -48,7 +48,7 @@ class PooledStorage final : public NodeStorage {
                    std::size_t bytes) override;
   void drop(storage::ObjectId object) override { remove(object, false); }
   void abandon(storage::ObjectId object) override { remove(object, true); }
-  void commit() override { member_->send(message::Commit{}); }
+  void commit() override;
   Durability level() const override { return records_.reader().level(); }
   std::vector<storage::Found> found() const override { return records_.found(); }
   std::vector<storage::Found> refresh() override { return {}; }

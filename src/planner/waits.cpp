@@ -30,7 +30,10 @@ void Waits::add(Wait wait, const std::vector<Slot>& slots) {
     // A flush that failed is tried again at once: the caller may have no other chance.
     if (!context_.machine.ephemeral) c.flush_retry = 0;
     for (MoveIndex i : c.moves)  // begun ahead of need
-      if (Move& m = transfers_[i]; m.kind == MoveKind::flush) m.forced = true;
+      if (Move& m = transfers_[i]; m.kind == MoveKind::flush) {
+        m.forced = true;
+        transfers_.undelay(m);  // what the file has refused is tried again
+      }
     replicas_.refresh(s);
   }
   if (wait.open.empty()) return context_.answer(wait.id, Reason::ok);

@@ -102,6 +102,7 @@ std::string Catalog::key_text(const Locked& locked, planner::HistoryId history, 
     const std::size_t begin = file + kReservedInNames.size();
     return "version " + name.substr(begin, name.find('/', begin) - begin) + " of file \"" + name.substr(0, file) + "\"";
   }
+  if (name.find(kReservedForSnapshots) != std::string::npos) return "a part of a snapshot";
   return "version " + std::to_string(version) + (history != 0 ? " of history \"" + name + "\"" : std::string());
 }
 
@@ -279,6 +280,11 @@ std::vector<planner::CheckpointRef> Catalog::pending(const Locked& locked, plann
     }
   }
   return found;
+}
+
+void Catalog::set_tried_again(const Locked& locked, planner::HistoryId history, std::optional<Version> only) {
+  for (const planner::CheckpointRef checkpoint : pending(locked, history, only))
+    if (Record& record = *find(locked, checkpoint); record.listed) record.durability = Record::Durability::pending;
 }
 
 void Catalog::set_listed(const Locked& locked, storage::ObjectId object, bool listed) {

@@ -134,6 +134,8 @@ class Catalog {
   /// Nothing: it was dropped.
   std::optional<planner::CheckpointRef> find_pending(const Locked& locked, storage::ObjectId object) const;
   std::optional<planner::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
+  /// What could not be made durable, and is in the node's pool still, is pending anew: it is tried again.
+  void set_tried_again(const Locked& locked, planner::HistoryId history, std::optional<Version> only);
   /// The checkpoints of a history that are not durable yet, in no order.
   std::vector<planner::CheckpointRef> pending(const Locked& locked, planner::HistoryId history,
                                               std::optional<Version> only);

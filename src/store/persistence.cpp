@@ -9,6 +9,7 @@
 #include "store/call_table.hpp"
 #include "store/lifetime.hpp"
 #include "store/link_queues.hpp"
+#include "store/on_the_way.hpp"
 #include "store/pump_thread.hpp"
 
 namespace ebb::store {
@@ -411,6 +412,7 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
     return record != nullptr && record->not_durable && !(listed && record->listed);
   };
   const std::vector<planner::CheckpointRef> all = listed ? waited : std::vector<planner::CheckpointRef>();
+  OnTheWay way(port_, lifetime_, calls_, locked);
   bool stop = false;
   const auto over = [&] {
     while (!waited.empty()) {
@@ -421,23 +423,26 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
       waited.pop_back();
       if (waited.empty() && listed) std::ranges::copy_if(all, std::back_inserter(waited), pending);
     }
-    return waited.empty() || !lifetime_.running(locked) || timer.fired() || stop;
+    return waited.empty() || !lifetime_.running(locked) || timer.fired() || stop || way.never(waited.back());
   };
   if (!waited.empty() && !listed) persistent_->commit();
   while (!over()) {
+    if (listed && way.ask(history, catalog_.find(locked, waited.back())->version, waited.back())) continue;
+    const auto changed = [&] { return over() || (listed && !way.asked(waited.back())); };
     locked.wake_pump();
     if (!interrupted) {
-      EBB_WAIT(kept_awaited, calls_.ended().wait(locked.native(), over));
-      break;
+      EBB_WAIT(kept_awaited, calls_.ended().wait(locked.native(), changed));
+      continue;
     }
     bool woken = false;
-    EBB_WAIT(kept_polled, woken = calls_.ended().wait_for(locked.native(), kInterruptEvery, over));
+    EBB_WAIT(kept_polled, woken = calls_.ended().wait_for(locked.native(), kInterruptEvery, changed));
     if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
   port_.throw_if_poisoned(locked);
   if (const auto error = catalog_.not_durable(locked, history, version, listed)) return *error;
   if (waited.empty()) return {};
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  if (way.never(waited.back())) return way.why_never(catalog_);
   return with_agent({Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
                                           waited_for(locked, history, version) + " was kept (\"" + std::string(level) +
                                           "\"): the files in " + setup_.directory.string() + " have not answered yet"});

@@ -74,8 +74,10 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   request.version = version.value_or(0);
   const CallTable::Entered entered(calls_, locked, request);
   const Timer timer(pump_, locked, timeout, request.changed);
-  // What the disk has refused is tried once more.
-  if (files_.pooled() != nullptr && !port_.in_memory(*tier)) files_.commit(locked);
+  if (files_.pooled() != nullptr && !port_.in_memory(*tier)) {  // what the disk has refused is tried once more
+    catalog_.set_tried_again(locked, history, version);
+    files_.commit(locked);
+  }
   if (version)
     port_.submit(locked, history, planner::event::Wait{request.id, *version, *tier});
   else
