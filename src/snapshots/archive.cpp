@@ -82,19 +82,41 @@ Result<void> Archive::add_piece(Engine& engine, Cut& cut, std::span<const std::b
   return {};
 }
 
-// Pieces of dropped snapshots are dropped while it waits: the pieces may wait for their room.
+constexpr Seconds kLook{0.2};
+
+// Pieces of dropped snapshots are dropped while it waits: the pieces may wait for their room. What a full pool holds up
+// goes on with the next drop.
 Result<void> Archive::wait_for_pieces(Engine& engine, const Cut& cut, const InFlight& in_flight) {
-  constexpr Seconds kLook{0.2};
+  const bool pooled = engine.durability() == Durability::node;
   for (const StoredPiece& piece : cut.pieces) {
-    for (;;) {
+    for (bool again = false;; again = true) {
+      const std::uint64_t ask = [&] {
+        const std::lock_guard lock(cut.board->mutex);
+        return cut.board->asked;
+      }();
+      if (again) tidy(in_flight());
       const auto safe = engine.view(storage::PieceName{"", cut.id, piece.piece}.text())
                             .wait(storage::kPieceVersion, options::name_of(engine.durability()), kLook);
       if (safe) break;
-      if (safe.error().code != Errc::timed_out || stopping_) return safe;
-      tidy(in_flight());
+      const bool full = pooled && safe.error().code == Errc::no_space;
+      if ((!full && safe.error().code != Errc::timed_out) || stopping_) return safe;
+      if (full && again) hold_up(cut, ask, safe.error());
     }
   }
   return {};
+}
+
+// Tells the waits, and tries again with the next one, or soon.
+void Archive::hold_up(const Cut& cut, std::uint64_t ask, const Error& why) const {
+  auto error = std::make_shared<const Error>(
+      Error{why.code, "the snapshot of version " + std::to_string(cut.version) +
+                          " is not stored, and will be once a drop makes room: " + why.message});
+  Board& board = *cut.board;
+  std::unique_lock lock(board.mutex);
+  board.held_up.swap(error);  // the one before is freed without the mutex
+  board.answered = ask;
+  board.changed.notify_all();
+  board.changed.wait_for(lock, kLook, [&] { return board.asked > ask || stopping_; });
 }
 
 Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {

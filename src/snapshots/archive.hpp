@@ -27,7 +27,7 @@ class Archive {
   Archive(std::weak_ptr<store::Engine> engine, std::uint64_t piece_bytes)
       : engine_(std::move(engine)), piece_bytes_(piece_bytes) {}
 
-  /// No call waits for room any more.
+  /// No call waits for room any more: also what is held up gives up.
   void stop() { stopping_ = true; }
   /// `bytes` are moved together if some of the zones are not stored.
   Result<void> store_piece(Cut& cut, std::span<std::byte> bytes, std::span<const std::uint32_t> zones);
@@ -61,6 +61,7 @@ class Archive {
   Result<void> add_piece(store::Engine& engine, Cut& cut, std::span<const std::byte> bytes, StoredPiece piece);
   CheckpointOptions waiting(std::string metadata = {}) const;
   Result<void> wait_for_pieces(store::Engine& engine, const Cut& cut, const InFlight& in_flight);
+  void hold_up(const Cut& cut, std::uint64_t ask, const Error& why) const;
   void drop_pieces(store::Engine& engine, const std::string& prefix);
 
   const std::weak_ptr<store::Engine> engine_;

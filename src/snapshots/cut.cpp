@@ -76,14 +76,17 @@ Result<void> wait(const Cut& cut, std::optional<std::string_view> level, std::op
   bool over = false;
   {
     const bool copied = *level == "copied";
+    const std::uint64_t ask = cut.board->ask();
     std::unique_lock lock(cut.board->mutex);
-    const auto is_over = [&] { return cut.ended || (copied && is_copied(cut)); };
+    const auto is_over = [&] {
+      return cut.ended || (copied ? is_copied(cut) : cut.board->held_up_since(ask) != nullptr);
+    };
     if (end)
       over = cut.board->changed.wait_until(lock, *end, is_over);
     else
       cut.board->changed.wait(lock, is_over), over = true;
     if (over && copied && is_copied(cut)) return {};
-    error = cut.error;
+    error = cut.ended ? cut.error : cut.board->held_up_since(ask);
   }
   if (!over)
     return Error{Errc::timed_out, "the time limit passed before " + text_of(cut) + " reached \"" + std::string(*level) +
@@ -95,13 +98,16 @@ Result<void> wait(const Cut& cut, std::optional<std::string_view> level, std::op
 Result<void> wait_until(const Cut& cut, Reached what, std::optional<Seconds> timeout, const Interrupt& interrupted) {
   const auto begun = Clock::now();
   std::shared_ptr<const Error> error;
-  const auto is_over = [&] { return cut.ended || (what == Reached::copied && cut.copied); };
+  const std::uint64_t ask = cut.board->ask();
+  const auto is_over = [&] {
+    return cut.ended || (what == Reached::copied ? cut.copied : cut.board->held_up_since(ask) != nullptr);
+  };
   for (;;) {
     {
       std::unique_lock lock(cut.board->mutex);
       const bool over = cut.board->changed.wait_for(lock, store::kInterruptEvery, is_over);
       if (over && what == Reached::copied && cut.copied) return {};
-      error = cut.error;
+      error = cut.ended ? cut.error : cut.board->held_up_since(ask);
       if (over) break;
     }
     const Seconds passed = Clock::now() - begun;

@@ -23,6 +23,19 @@ namespace ebb::snapshots {
 struct Board {
   std::mutex mutex;
   std::condition_variable changed;
+
+  // What is to be stored may have no room until something is dropped: it goes on then. A wait for it asks, and ends
+  // early if an attempt that began later found that.
+  std::uint64_t asked = 0, answered = 0;   // waits so far; those before the last such attempt
+  std::shared_ptr<const Error> held_up{};  // what it found
+  std::uint64_t ask() {
+    const std::lock_guard lock(mutex);
+    changed.notify_all();
+    return ++asked;
+  }
+  std::shared_ptr<const Error> held_up_since(std::uint64_t ask) const {  // locked
+    return answered >= ask ? held_up : nullptr;
+  }
 };
 
 /// Zones in a piece: piece `piece` has `zones`, one behind the other, with these checksums.

@@ -25,12 +25,14 @@ std::shared_ptr<Cut> CutList::next_to_archive() const {
   return ready();
 }
 
-bool CutList::wait_down_to(std::size_t at_most, std::optional<std::chrono::milliseconds> limit) const {
+bool CutList::wait_down_to(std::size_t at_most, std::chrono::milliseconds limit, std::uint64_t ask,
+                           std::shared_ptr<const Error>& held_up) const {
   std::unique_lock lock(board_->mutex);
   const auto over = [&] { return stopped_ || cuts_.size() <= at_most; };
-  if (limit) return board_->changed.wait_for(lock, *limit, over);
-  board_->changed.wait(lock, over);
-  return true;
+  board_->changed.wait_for(lock, limit, [&] { return over() || board_->held_up_since(ask) != nullptr; });
+  if (over()) return true;
+  held_up = board_->held_up_since(ask);
+  return false;
 }
 
 std::shared_ptr<Cut> CutList::find(planner::CutIndex index) const {

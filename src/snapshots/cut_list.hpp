@@ -26,8 +26,10 @@ class CutList {
   std::vector<storage::SnapshotId> ids() const;
   /// Waits until the oldest cut can be archived or has failed; null: stop() was called.
   std::shared_ptr<Cut> next_to_archive() const;
-  /// Returns once `at_most` are in flight, or stop() was called. False: the time limit passed first.
-  bool wait_down_to(std::size_t at_most, std::optional<std::chrono::milliseconds> limit) const;
+  /// Returns once `at_most` are in flight, or stop() was called. False: the time limit passed first, or they are held
+  /// up, as a wait that has asked learns.
+  bool wait_down_to(std::size_t at_most, std::chrono::milliseconds limit, std::uint64_t ask,
+                    std::shared_ptr<const Error>& held_up) const;
 
   void add(const std::shared_ptr<Cut>& cut) { cuts_.push_back(cut); }     // locked
   bool empty() const { return cuts_.empty(); }                            // locked

@@ -127,7 +127,12 @@ Result<void> Snapshotter::end(const Interrupt& interrupted) {
   const auto engine = engine_.lock();
   Result<void> stored;
   if (engine && engine->durability() != Durability::ephemeral) {
-    if (auto waited = wait_for_cuts(0, {}, interrupted); !waited) {
+    auto waited = wait_for_cuts(0, {}, interrupted);
+    if (!waited && waited.error().code != Errc::timed_out) {  // held up, perhaps for ever
+      archive_.stop();
+      waited = wait_for_cuts(0, {}, interrupted);
+    }
+    if (!waited) {
       closing_ = false;
       return Error{Errc::timed_out, "closing the store was interrupted while snapshots were in flight"};
     }
@@ -141,12 +146,17 @@ Result<void> Snapshotter::settle(std::optional<Version> version, std::optional<S
                                  const Interrupt& interrupted) {
   if (process_ != ::getpid()) return {};
   const auto begun = std::chrono::steady_clock::now();
+  Result<void> ended;
   for (const std::shared_ptr<Cut>& cut : cuts_.in_flight(version)) {
     const auto left = timeout ? std::optional<Seconds>(*timeout - (std::chrono::steady_clock::now() - begun)) : timeout;
-    if (auto ended = wait_until(*cut, Reached::end, left, interrupted); !ended) return ended;
+    ended = wait_until(*cut, Reached::end, left, interrupted);
+    if (!ended && ended.error().code == Errc::timed_out) return ended;
+    if (!ended) break;
   }
   const auto engine = engine_.lock();
-  return engine ? archiver_.not_stored(*engine, version) : Result<void>();
+  if (!engine) return ended;
+  if (auto stored = archiver_.not_stored(*engine, version); !stored) return stored;
+  return ended;
 }
 
 void Snapshotter::stop() {
@@ -178,6 +188,8 @@ Result<void> Snapshotter::protect(std::span<const Target> memory, const ProtectO
                     one.bytes > 0 && engine->device()->owns(one.data, one.bytes)});
   if (auto good = check_protections(made, protections_, engine->device()->gpu()); !good) return good;
   std::ranges::sort(made, {}, &Protection::region);
+  // What is in flight is gathered from the list of arrays.
+  if (auto waited = wait_for_cuts(0, {}, {}); !waited) return waited;
   // The watches come first: if they fail, nothing has changed.
   if (auto added = add(made); !added) return added;
   std::vector<Protection> all;
@@ -190,7 +202,6 @@ Result<void> Snapshotter::add(std::span<const Protection> made) {
   std::vector<Protection> on_host;
   std::vector<std::uint32_t> on_device;
   std::ranges::copy_if(made, std::back_inserter(on_host), [](const Protection& one) { return !one.on_device; });
-  if (on_host.size() < made.size()) cuts_.wait_down_to(0, {});  // their pieces are gathered from the list of arrays
   Result<void> added;
   for (const Protection& one : made) {
     if (!one.on_device) continue;
@@ -230,7 +241,6 @@ const Protection* Snapshotter::find(std::uint32_t region) const {
 }
 
 void Snapshotter::replace(std::vector<Protection> protections) {
-  cuts_.wait_down_to(0, {});
   protections_ = std::move(protections);
   memory_ = std::make_shared<ProtectedMemory>(protections_, zone_bytes_);
   device_.begin(memory_);
@@ -262,7 +272,10 @@ Result<void> Snapshotter::touch(std::uint32_t region, std::uint64_t offset, std:
 Result<void> Snapshotter::wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout,
                                         const Interrupt& interrupted) {
   const auto begun = std::chrono::steady_clock::now();
-  while (!cuts_.wait_down_to(at_most, store::kInterruptEvery)) {
+  std::shared_ptr<const Error> held_up;
+  const std::uint64_t ask = cuts_.board()->ask();
+  while (!cuts_.wait_down_to(at_most, store::kInterruptEvery, ask, held_up)) {
+    if (held_up) return *held_up;
     const Seconds passed = std::chrono::steady_clock::now() - begun;
     if ((interrupted && interrupted()) || (timeout && passed > *timeout))
       return Error{Errc::timed_out,

@@ -151,13 +151,17 @@ Result<void> History::wait(Version version, std::string_view level, std::optiona
 }
 Result<void> History::drop(Version version) {
   if (auto refused = refusal()) return *refused;
-  static_cast<void>(static_cast<bool>(settle(*engine_, id_, version)));  // one that failed is no more there
+  // One that failed is no more there.
+  if (auto settled = settle(*engine_, id_, version); !settled && in_flight(*engine_, id_, version)) return settled;
   if (const auto attached = id_ == 0 ? engine_->attached() : nullptr) attached->dropped(version);
   return engine_->drop(id_, version);
 }
 Result<void> History::drop() {
   if (auto refused = refusal()) return *refused;
-  static_cast<void>(static_cast<bool>(settle(*engine_, id_, {})));
+  if (!settle(*engine_, id_, {})) {  // what is in flight may be held up until the others make room
+    if (auto made_room = engine_->drop(id_, {}); !made_room) return made_room;
+    static_cast<void>(static_cast<bool>(settle(*engine_, id_, {})));
+  }
   if (const auto attached = id_ == 0 ? engine_->attached() : nullptr) attached->dropped({});
   return engine_->drop(id_, {});
 }

@@ -348,6 +348,31 @@ def test_mistakes_are_refused_by_name(tmp_path, monkeypatch):
             store.wait("node")
 
 
+@pytest.mark.parametrize("program", [True, False])
+def test_every_wait_ends_when_pool_and_disk_are_full_and_the_next_succeeds_once_a_drop_makes_room(
+    tmp_path, job, monkeypatch, program
+):
+    monkeypatch.setenv("EBBTIDE_JOB", job)
+    sizes = {"node_pool": "16MiB", "device_cache": "2MiB", "disk": "16MiB", "device": "cpu", "node_agent": program}
+    with ebbtide.open(tmp_path / "run", durability="node", **sizes) as store:
+        written = []
+        with pytest.raises(ebbtide.NoSpace):
+            for version in range(40):
+                written.append((version, store.checkpoint(version, np.full(375_000, float(version)), timeout=0.2)))
+        for level in ("node", "storage"):
+            with pytest.raises(ebbtide.NoSpace, match="room on local"):
+                store.wait(level)
+            with pytest.raises(ebbtide.NoSpace, match="room on local"):
+                written[-1][1].wait(level)
+        for version, _ in written[: len(written) // 2]:
+            store.drop(version)
+        store.wait("node")
+        store.wait("storage")
+        for version, future in written[len(written) // 2 :]:
+            future.wait("storage")
+            assert (store.restore(version) == version).all()
+
+
 def test_snapshots_that_wait_for_room_in_a_full_pool_are_stored_when_a_drop_makes_it(tmp_path, job, monkeypatch):
     monkeypatch.setenv("EBBTIDE_JOB", job)
     array, random = np.zeros(8 << 20, np.uint8), np.random.default_rng(0)
@@ -357,11 +382,19 @@ def test_snapshots_that_wait_for_room_in_a_full_pool_are_stored_when_a_drop_make
         for version in range(1, 5):
             array[:] = random.integers(0, 255, len(array), dtype=np.uint8)
             store.snapshot(version).wait("copied")
-        with pytest.raises(ebbtide.TimedOut):
-            store.restore(4, timeout=1)
+        held_up = [
+            lambda: store.restore(4),
+            lambda: store.wait("node"),
+            lambda: store.wait("storage", 4),
+            lambda: store.unprotect(),
+            lambda: store.drop(4),
+        ]
+        for call in held_up:
+            with pytest.raises(ebbtide.NoSpace, match="once a drop makes room"):
+                call()
         store.drop(1)
         store.drop(2)
-        store.wait("storage", 4, timeout=60)
+        store.wait("storage", 4)
         assert (store.restore(4) == array).all()
 
 
