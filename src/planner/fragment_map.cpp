@@ -10,6 +10,7 @@ void FragmentMap::lend(SegmentId segment, Bytes bytes) {
   if (segment == segments_.size()) {
     const Bytes first = segments_.empty() ? 0 : segments_.back().first + segments_.back().extent;
     segments_.push_back({first, (bytes + granule_ - 1) / granule_ * granule_, 0, first});
+    shortened_ += segments_.back().shortened() ? 1 : 0;
   }
   Segment& s = segments_[segment];
   if (bytes < s.lent || bytes > s.extent) throw std::logic_error("fragment map: more than a segment's extent was lent");
@@ -26,7 +27,9 @@ void FragmentMap::recall(SegmentId segment, Bytes bytes) {
 void FragmentMap::set_end(Segment& segment, Bytes bytes) {
   lent_ += bytes - segment.lent;
   segment.lent = bytes;
+  shortened_ -= segment.shortened() ? 1 : 0;
   segment.end = segment.first + bytes / granule_ * granule_;
+  shortened_ += segment.shortened() ? 1 : 0;
   const auto [begin, end] = fragments_of(segment);
   std::vector<Fragment> anew;
   Bytes at = segment.first;
@@ -100,7 +103,7 @@ void FragmentMap::erase(Bytes offset) {
                    fragments_.begin() + static_cast<std::ptrdiff_t>(last));
 }
 
-SegmentId FragmentMap::segment_of(Bytes offset) const {
+SegmentId FragmentMap::find_segment(Bytes offset) const {
   const auto after = std::ranges::upper_bound(segments_, offset, {}, &Segment::first);
   return static_cast<SegmentId>(after - segments_.begin() - 1);
 }
@@ -118,12 +121,14 @@ Bytes FragmentMap::largest_segment() const {
 }
 
 Bytes FragmentMap::usable(const Fragment& f) const {
+  if (!shortened()) return f.size;
   const Bytes end = segments_[segment_of(f.offset)].end;
   return f.offset >= end ? 0 : std::min(f.size, end - f.offset);
 }
 
 std::vector<std::uint32_t> FragmentMap::owners_beyond() const {
   std::vector<std::uint32_t> owners;
+  if (!shortened()) return owners;
   for (std::size_t s = 0; s < segments_.size(); ++s)
     for (const std::uint32_t owner : owners_beyond(static_cast<SegmentId>(s))) owners.push_back(owner);
   return owners;
@@ -132,7 +137,7 @@ std::vector<std::uint32_t> FragmentMap::owners_beyond() const {
 std::vector<std::uint32_t> FragmentMap::owners_beyond(SegmentId segment) const {
   const Segment& s = segments_.at(segment);
   std::vector<std::uint32_t> owners;
-  if (s.end == s.first + s.extent) return owners;
+  if (!s.shortened()) return owners;
   const auto [begin, end] = fragments_of(s);
   for (auto f = end; f != begin && std::prev(f)->offset + std::prev(f)->size > s.end; --f)
     owners.push_back(std::prev(f)->owner);
@@ -152,7 +157,7 @@ std::size_t FragmentMap::index_of(Bytes offset) const {
 
 void FragmentMap::check() const {
   Bytes used = 0, free = 0, lent = 0;
-  std::size_t counted = 0, gaps = 0;
+  std::size_t counted = 0, gaps = 0, shortened = 0;
   for (const Segment& s : segments_) {
     const auto [begin, end] = fragments_of(s);
     Bytes at = s.first;
@@ -173,7 +178,9 @@ void FragmentMap::check() const {
     }
     if (at < s.end) throw std::logic_error("fragment map: bytes do not add up");
     lent += s.lent;
+    shortened += s.shortened() ? 1 : 0;
   }
+  if (shortened != shortened_) throw std::logic_error("fragment map: segments that end early are counted wrong");
   if (counted != fragments_.size()) throw std::logic_error("fragment map: a fragment is in no segment");
   if (gaps != gaps_.size()) throw std::logic_error("fragment map: the index of gaps is stale");
   if (used != used_ || free != free_ || lent != lent_) throw std::logic_error("fragment map: bytes do not add up");

@@ -45,7 +45,7 @@ class FragmentMap {
 
   std::span<const Fragment> fragments() const { return fragments_; }
   std::size_t segments() const { return segments_.size(); }
-  SegmentId segment_of(Bytes offset) const;
+  SegmentId segment_of(Bytes offset) const { return segments_.size() == 1 ? 0 : find_segment(offset); }
   Bytes first_of(SegmentId segment) const { return segments_.at(segment).first; }
   Bytes lent() const { return lent_; }  // as it was said
   Bytes capacity() const;               // that can be placed in: whole granules
@@ -55,6 +55,8 @@ class FragmentMap {
   Bytes largest_gap() const { return gaps_.empty() ? 0 : gaps_.rbegin()->first; }
   // The bytes of a fragment that lie before its segment's end.
   Bytes usable(const Fragment& f) const;
+  // Whether anything can be beyond the end of a segment.
+  bool shortened() const { return shortened_ > 0; }
   bool beyond(Bytes offset, Bytes size) const { return offset + size > segments_[segment_of(offset)].end; }
   // The owners of fragments beyond or across the end of a segment: segment by segment, the last of each first.
   std::vector<std::uint32_t> owners_beyond() const;
@@ -66,14 +68,17 @@ class FragmentMap {
     Bytes first = 0, extent = 0;
     Bytes lent = 0;
     Bytes end = 0;  // of its whole granules
+    bool shortened() const { return end != first + extent; }
   };
   using Iterator = std::vector<Fragment>::const_iterator;
+  SegmentId find_segment(Bytes offset) const;
   std::pair<Iterator, Iterator> fragments_of(const Segment& segment) const;
   void set_end(Segment& segment, Bytes bytes);
 
   Bytes granule_;
   Bytes used_ = 0, free_ = 0, lent_ = 0;
   std::vector<Segment> segments_;           // by number, which is by place
+  std::size_t shortened_ = 0;               // segments that end before their extent does
   std::vector<Fragment> fragments_;         // by offset
   std::set<std::pair<Bytes, Bytes>> gaps_;  // (size, offset) of each gap
 };

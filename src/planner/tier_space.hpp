@@ -55,7 +55,7 @@ class TierSpace {
   std::vector<PartyId> lenders_of(TierIndex t) const;
   // Whether the checkpoint's place reaches beyond the end of its segment.
   bool beyond(const Checkpoint& c, TierIndex t) const {
-    return context_.memory(t) && map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
+    return context_.memory(t) && map(t).shortened() && map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
   }
   bool in_lost_memory(const Checkpoint& c, TierIndex t) const { return lease_of(c, t).lost; }
   // Whether the lender takes the checkpoint's place back by a deadline.
