@@ -1,7 +1,6 @@
 #include "planner/link_scheduler.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <tuple>
 
 namespace ebb::planner {
@@ -43,19 +42,17 @@ int LinkScheduler::urgency(const Move& m) const {
 void LinkScheduler::issue(bool awaited) {
   awaited_ = awaited;
   transfers_.hold_up_none();
-  const auto to_send = [](const Queue& queue) { return queue.to_send; };
+  if (transfers_.count() == 0) return;
   find_urgent();
-  for (std::vector<int> before; issue_round();) {
-    before.clear();
-    std::ranges::transform(queues_, std::back_inserter(before), to_send);
-    find_urgent();
-    if (std::ranges::equal(queues_, before, {}, to_send)) return;  // else all that was most urgent is on its way
-  }
+  while (issue_round() && find_urgent()) continue;  // until all that was most urgent is on its way
 }
 
-void LinkScheduler::find_urgent() {
+// True if what is most urgent to send has changed.
+bool LinkScheduler::find_urgent() {
+  bool changed = false;
   for (std::size_t l = 0; l < queues_.size(); ++l) {
     Queue& queue = queues_[l];
+    const int before = queue.to_send;
     queue.to_send = queue.pending = kNone;
     if (queue.rivals.empty()) continue;
     for (MoveIndex i : transfers_.links()[l].moves) {
@@ -69,7 +66,9 @@ void LinkScheduler::find_urgent() {
         if (transfers_.unsent_on(m, at)) queue.to_send = std::min(queue.to_send, urgency(m));
       });
     }
+    changed |= queue.to_send != before;
   }
+  return changed;
 }
 
 // On links that share such a resource the less urgent moves wait while more urgent ones have anything to send or in

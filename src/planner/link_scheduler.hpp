@@ -21,7 +21,7 @@ class LinkScheduler : Part {
     int to_send = kNone, pending = kNone;
   };
   int urgency(const Move& m) const;
-  void find_urgent();
+  bool find_urgent();
   bool yields(int link, int urgency) const;
   bool issue_round();
 

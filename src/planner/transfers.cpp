@@ -12,13 +12,18 @@ bool passes(const Route& route, int link) {
          route.link.begin() + route.hops;
 }
 
-// The links of all ways of a move, each once.
-std::vector<int> links_of(const Move& m) {
-  std::vector<int> out;
+// Visits the links of all ways of a move, each once.
+template <class Visit>
+void for_each_link(const Move& m, Visit&& visit) {
+  const auto is_before = [&](int link, int way, int hop) {
+    for (int w = 0; w <= way; ++w)
+      for (int h = 0; h < (w < way ? hops_of(m, w) : hop); ++h)
+        if (route_of(m, w)[h] == link) return true;
+    return false;
+  };
   for (int way = 0; way < static_cast<int>(m.routes.size()); ++way)
     for (int h = 0; h < hops_of(m, way); ++h)
-      if (const int l = route_of(m, way)[h]; std::ranges::find(out, l) == out.end()) out.push_back(l);
-  return out;
+      if (const int l = route_of(m, way)[h]; !is_before(l, way, h)) visit(l);
 }
 
 // The time of the route's slowest link.
@@ -99,7 +104,7 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
   }
   if (to != kNoTier) c.at[to].filler = index;
   if (from != kNoTier) ++c.at[from].uses;
-  for (const int l : links_of(m)) link(l).moves.push_back(index);
+  for_each_link(m, [&](int l) { link(l).moves.push_back(index); });
   c.moves.push_back(index);
   ++live_;
   return index;
@@ -138,7 +143,7 @@ bool Transfers::cancel(MoveIndex index) {
 void Transfers::end(MoveIndex index) {
   Move& m = (*this)[index];
   Checkpoint& c = table_[m.checkpoint];
-  for (const int l : links_of(m)) std::erase(link(l).moves, index);
+  for_each_link(m, [&](int l) { std::erase(link(l).moves, index); });
   std::erase(c.moves, index);
   if (m.to != kNoTier) c.at[m.to].filler = kNoMove;
   m.live = false;
