@@ -22,6 +22,9 @@ from ebbtide.errors import InvalidArgument, SizeMismatch, Unsupported
 DEEPEST = 100
 """The most lists, tuples and dicts within one another."""
 
+MOST_TEXT = (1 << 30) - (1 << 26)
+"""Bytes of all that is no array; the header of a record has no room for more."""
+
 _SEQUENCES: dict[type, str] = {list: "l", tuple: "t"}
 _MAPPINGS: dict[type, str] = {dict: "d", OrderedDict: "o", Counter: "n"}
 _NAMES = {"l": "a list", "t": "a tuple", "d": "a dict", "o": "an OrderedDict", "n": "a Counter", "a": "an array"}
@@ -124,8 +127,38 @@ def of_text(text: str) -> Any:
 def taken_apart(tree: Any, name: str) -> tuple[str, list[Any], list[str]]:
     """The text of a tree, its arrays, and where they are, in a call whose argument is called ``name``."""
     taken = Taken()
-    text = to_text(taken.node(tree, name))
+    node = taken.node(tree, name)
+    text = to_text(node)
+    check_text(text, {name: node})
     return text, taken.arrays, taken.where
+
+
+def check_text(text: str, parts: dict[str, Any]) -> None:
+    """Raises :class:`ebbtide.InvalidArgument` if ``text`` is too long, with the path of what most of it is in ``parts``."""
+    if len(text) <= MOST_TEXT:
+        return
+    where, size = "the checkpoint", len(text)
+    while parts:
+        sizes = {place: len(to_text(node)) for place, node in parts.items()}
+        most = max(sizes, key=sizes.__getitem__)
+        if 2 * sizes[most] < len(text):
+            break
+        where, size, parts = most, sizes[most], _parts(parts[most], most)
+    raise InvalidArgument(
+        f"{where} has {size} bytes of text beside its arrays, and {len(text)} bytes are too many for a checkpoint: expected at most "
+        f"{MOST_TEXT}; give long text and large lists of numbers as arrays (numpy.frombuffer(text.encode(), numpy.uint8))"
+    )
+
+
+def _parts(node: Any, where: str) -> dict[str, Any]:
+    """What a container's node has, by path."""
+    tag = node[0] if isinstance(node, list) else ""
+    if tag in ("l", "t"):
+        return {f"{where}[{i}]": part for i, part in enumerate(node[1:])}
+    if tag not in ("d", "o", "n"):
+        return {}
+    keys = Built([])
+    return {f"{where}[{_shown(keys.thing(node[i]))}]": node[i + 1] for i in range(1, len(node), 2)}
 
 
 def built(text: str, arrays: list[Any]) -> Any:

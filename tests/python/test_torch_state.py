@@ -14,6 +14,7 @@ import pytest
 from torch_support import torch
 
 import ebbtide
+from ebbtide import _trees
 from ebbtide.torch import _state
 
 DTYPES = [
@@ -189,10 +190,8 @@ def test_large_values_of_earlier_checkpoints_are_read() -> None:
 
 
 def test_more_text_than_a_checkpoint_has_room_for_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_state, "_MOST_TEXT", 5000)
-    with pytest.raises(
-        ebbtide.InvalidArgument, match=r"^long has \d+ bytes of text beside .* at most 5000; give large"
-    ):
+    monkeypatch.setattr(_trees, "MOST_TEXT", 5000)
+    with pytest.raises(ebbtide.InvalidArgument, match=r"^long has \d+ bytes of text beside .* at most 5000; give long"):
         _state.dump({"short": [1], "long": list(range(3000))})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections import Counter, OrderedDict, namedtuple
 from enum import IntEnum
@@ -167,6 +168,26 @@ def test_what_cannot_be_stored_is_refused_by_its_path(store: ebbtide.Store, tree
     with pytest.raises(ebbtide.InvalidArgument, match=words):
         store.checkpoint(0, tree)
     assert store.versions() == []
+
+
+@pytest.mark.parametrize(
+    ("tree", "path"),
+    [
+        ({"a": [1, {"b": "x" * 6000}], "c": "y" * 900}, "arrays['a'][1]['b']"),
+        ([np.zeros(3), "\u0451" * 900], "arrays[1]"),
+        ({"a": [list(range(2000)), list(range(2000))]}, "arrays['a']"),
+        ({"k" * 6000: 1}, "arrays"),
+        ([1 << 40_000], "arrays[0]"),
+    ],
+)
+def test_more_text_than_a_checkpoint_has_room_for_is_refused_by_its_path(
+    store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch, tree: Any, path: str
+) -> None:
+    monkeypatch.setattr(_trees, "MOST_TEXT", 5000)
+    with pytest.raises(ebbtide.InvalidArgument, match=rf"^{re.escape(path)} has \d+ bytes of text .* at most 5000"):
+        store.checkpoint(0, tree)
+    assert store.versions() == []
+    store.checkpoint(1, {"a": "x" * 4900})
 
 
 def test_the_deepest_tree_and_one_part_in_two_places(store: ebbtide.Store) -> None:

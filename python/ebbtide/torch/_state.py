@@ -26,7 +26,6 @@ from ebbtide.errors import InvalidArgument, Unsupported
 
 _ALIGNMENT = 16  # bytes; an offset that is a multiple of it is one of every element's size
 _SMALL = 64 * 1024  # bytes
-_MOST_TEXT = (1 << 30) - (1 << 26)  # bytes; the header of a record has no room for more
 _HAS_NAMES = hasattr(torch.Tensor, "has_names")  # not since 2.13
 
 
@@ -222,13 +221,7 @@ def dump(
     nodes = {name: taken.node(part, name) for name, part in parts.items()}
     storages, arrays, leaves = taken.finish(bytes_of)
     text = _trees.to_text({"parts": nodes, "storages": storages})
-    if len(text) > _MOST_TEXT:
-        sizes = {name: len(_trees.to_text(node)) for name, node in nodes.items()}
-        most = max(sizes, key=sizes.__getitem__)
-        raise InvalidArgument(
-            f"{most} has {sizes[most]} bytes of text beside its arrays, and {len(text)} bytes are too many for a checkpoint: "
-            f"expected at most {_MOST_TEXT}; give large lists of numbers as arrays"
-        )
+    _trees.check_text(text, nodes)
     return {"state": text, "arrays": arrays}, leaves
 
 
