@@ -231,9 +231,9 @@ ArenaStats Tiers::stats(planner::TierIndex tier) const {
 }
 
 // Asks one memory after the other, since the locks of their borders must not be held together.
-std::vector<std::uint64_t> Tiers::part_ends(const planner::Place& from, const planner::Place& to,
-                                            std::uint64_t bytes) const {
-  std::vector<std::uint64_t> ends = {bytes};
+std::vector<std::uint64_t> Tiers::borders_in(const planner::Place& from, const planner::Place& to,
+                                             std::uint64_t bytes) const {
+  std::vector<std::uint64_t> ends;
   for (const planner::Place* place : {&from, &to}) {
     const Where there = where(*place, bytes);
     if (there.memory == nullptr) continue;

@@ -75,10 +75,11 @@ class Tiers {
   template <class F>
   void for_each_part(const planner::Place& from, const planner::Place& to, std::uint64_t bytes, F&& f) const {
     std::uint64_t begin = 0;
-    for (const std::uint64_t end : part_ends(from, to, bytes)) {
+    for (const std::uint64_t end : borders_in(from, to, bytes)) {
       f(begin, end - begin);
       begin = end;
     }
+    f(begin, bytes - begin);
   }
   /// A copy is under way between these two calls.
   void begin_copy(const planner::Command& command);
@@ -97,7 +98,9 @@ class Tiers {
   Where where(const planner::Place& place, std::uint64_t bytes) const;
   Result<void> make_rings(const options::EngineSetup& setup,
                           const std::function<cache::MemoryOptions(planner::NodeIndex)>& options);
-  std::vector<std::uint64_t> part_ends(const planner::Place& from, const planner::Place& to, std::uint64_t bytes) const;
+  // Where such a part ends before the last of `bytes`, ascending.
+  std::vector<std::uint64_t> borders_in(const planner::Place& from, const planner::Place& to,
+                                        std::uint64_t bytes) const;
 
   std::shared_ptr<device::Device> device_;                                // outlives its memory
   std::vector<std::shared_ptr<device::Device>> devices_;                  // by tier
