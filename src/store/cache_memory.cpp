@@ -170,12 +170,11 @@ Result<void> CacheMemory::await(Locked& locked, Request& request, const Interrup
   }
   port_.throw_if_poisoned(locked);
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  const Tiers::Use there = use();
+  if (there == Tiers::Use::now) return {};
   const std::string key = catalog_.key_text(locked, request.history, request.version);
-  switch (use()) {
-    case Tiers::Use::now: return {};
-    case Tiers::Use::never: return Error{Errc::no_space, key + ": the device cache has less memory than was asked for"};
-    case Tiers::Use::later: break;
-  }
+  if (there == Tiers::Use::never)
+    return Error{Errc::no_space, key + ": the device cache has less memory than was asked for"};
   return Error{Errc::timed_out, "the call was interrupted before the device cache had the memory for " + key};
 }
 
