@@ -97,13 +97,14 @@ void LinkQueues::dispatch(const Locked& locked, const planner::Command& command)
   calls_.set_unsent(locked, command.id);
   memory_.want(command);
   if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
-    calls_.take_command(locked, command);
-  else
-    lanes_.at(static_cast<std::size_t>(command.link)).queue.push_back(command);
+    return calls_.take_command(locked, command);
+  lanes_.at(static_cast<std::size_t>(command.link)).queue.push_back(command);
+  ++queued_;
 }
 
 void LinkQueues::clear(const Locked& /*locked*/) {
   for (Lane& lane : lanes_) lane.queue.clear();
+  queued_ = 0;
 }
 
 bool LinkQueues::ready(const Locked& /*locked*/, const Lane& lane) const {
@@ -111,7 +112,7 @@ bool LinkQueues::ready(const Locked& /*locked*/, const Lane& lane) const {
 }
 
 bool LinkQueues::has_ready(const Locked& locked) const {
-  if (!lifetime_.running(locked)) return false;  // nothing is handed over any more
+  if (queued_ == 0 || !lifetime_.running(locked)) return false;  // nothing is handed over any more
   for (const Lane& lane : lanes_) {
     if (ready(locked, lane)) return true;
   }
@@ -122,7 +123,7 @@ bool LinkQueues::has_ready(const Locked& locked) const {
 
 void LinkQueues::drain(Locked& locked) {
   for (std::size_t link = 0; link < lanes_.size();) {
-    if (!lifetime_.running(locked)) return;
+    if (queued_ == 0 || !lifetime_.running(locked)) return;
     if (ready(locked, lanes_[link])) {
       drain_lane(locked, lanes_[link]);
       link = 0;  // what was refused may have ordered anything
@@ -133,7 +134,7 @@ void LinkQueues::drain(Locked& locked) {
 }
 
 void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
-  for (; !lane.queue.empty() && memory_.usable(lane.queue.front()); lane.queue.pop_front()) {
+  for (; !lane.queue.empty() && memory_.usable(lane.queue.front()); lane.queue.pop_front(), --queued_) {
     lane.orders.push_back(prepare(locked, lane, lane.queue.front()));
   }
   lane.draining = true;
