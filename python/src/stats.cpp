@@ -1,20 +1,19 @@
+#include "ebbtide/counters.hpp"
 #include "objects.hpp"
 
 namespace ebb::python {
 
 namespace {
 
+template <class T>
+void put_counters(nb::dict& into, const T& from) {
+  visit_counters(from, [&](std::string_view name, auto value) { into[nb::str(name.data(), name.size())] = value; });
+}
+
 nb::dict to_dict(const ArenaStats& arena) {
   nb::dict one;
   one["strategy"] = nb::str(arena.strategy.c_str());
-  one["ready"] = arena.ready;
-  one["limit"] = arena.limit;
-  one["touched"] = arena.touched;
-  one["pinned"] = arena.pinned;
-  one["mapped"] = arena.mapped;
-  one["piece"] = arena.piece;
-  one["pieces"] = arena.pieces;
-  one["huge_pages"] = arena.huge_pages;
+  put_counters(one, arena);
   one["trouble"] = nb::str(arena.trouble.c_str());
   return one;
 }
@@ -23,9 +22,7 @@ nb::dict to_dict(const ArenaStats& arena) {
 
 nb::dict to_dict(const LeaseInfo& lease) {
   nb::dict one;
-  one["lender"] = lease.lender;
-  one["borrower"] = lease.borrower;
-  one["bytes"] = lease.bytes;
+  put_counters(one, lease);
   one["state"] = nb::str(lease.state.c_str());
   return one;
 }
@@ -36,23 +33,14 @@ nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots) {
   for (const auto& tier : stats.tiers) {
     nb::dict one;
     one["name"] = nb::str(tier.name.c_str());
-    one["capacity"] = tier.capacity;
-    one["used"] = tier.used;
-    one["largest_gap"] = tier.largest_gap;
-    one["replicas"] = tier.replicas;
-    one["evictions"] = tier.evictions;
-    one["hits"] = tier.hits;
+    put_counters(one, tier);
     one["arena"] = to_dict(tier.arena);
     tiers.append(one);
   }
   for (const auto& link : stats.links) {
     nb::dict one;
     one["name"] = nb::str(link.name.c_str());
-    one["bytes"] = link.bytes;
-    one["transfers"] = link.transfers;
-    one["busy_s"] = link.busy_s;
-    one["estimate_bytes_per_s"] = link.estimate_bytes_per_s;
-    one["failures"] = link.failures;
+    put_counters(one, link);
     links.append(one);
   }
   for (const auto& [cause, seconds] : stats.blocked_s) blocked[cause.c_str()] = seconds;
@@ -62,54 +50,24 @@ nb::dict to_dict(const Stats& stats, const SnapshotStats& snapshots) {
   result["tiers"] = tiers;
   result["links"] = links;
   result["blocked_s"] = blocked;
-  result["checkpoints"] = stats.checkpoints;
-  result["restores"] = stats.restores;
-  result["checkpoint_bytes"] = stats.checkpoint_bytes;
-  result["restore_bytes"] = stats.restore_bytes;
-  result["misses"] = stats.misses;
-  result["direct_writes"] = stats.direct_writes;
-  result["direct_reads"] = stats.direct_reads;
-  result["dropped_flushes"] = stats.dropped_flushes;
-  result["relayed"] = stats.relayed;
-  result["retries"] = stats.retries;
-  result["failures"] = stats.failures;
+  put_counters(result, stats);
   result["prefetch_distance"] = distances;
   result["found_on"] = found;
   if (stats.node) {
     nb::dict node;
-    node["bytes_handed_over"] = stats.node->bytes_handed_over;
-    node["bytes_written"] = stats.node->bytes_written;
-    node["checkpoints_handed_over"] = stats.node->checkpoints_handed_over;
-    node["checkpoints_written"] = stats.node->checkpoints_written;
-    node["agents"] = stats.node->agents;
-    node["agent_program"] = stats.node->agent_program;
-    node["bytes_borrowed"] = stats.node->bytes_borrowed;
-    node["last_blocked_s"] = stats.node->last_blocked_s;
-    node["last_durable_s"] = stats.node->last_durable_s;
-    node["last_drain_s"] = stats.node->last_drain_s;
+    put_counters(node, *stats.node);
     result["node"] = node;
   }
   if (stats.leases) {
     nb::dict leases;
-    leases["offered"] = stats.leases->offered;
-    leases["share"] = stats.leases->share;
-    leases["lent"] = stats.leases->lent;
-    leases["overdue"] = stats.leases->overdue;
-    leases["borrowed"] = stats.leases->borrowed;
+    put_counters(leases, *stats.leases);
     nb::list all;
     for (const LeaseInfo& lease : stats.leases->leases) all.append(to_dict(lease));
     leases["leases"] = all;
     result["leases"] = leases;
   }
   nb::dict cuts;
-  cuts["zones"] = snapshots.zones;
-  cuts["dirty"] = snapshots.dirty;
-  cuts["snapshots"] = snapshots.snapshots;
-  cuts["failures"] = snapshots.failures;
-  cuts["faults"] = snapshots.faults;
-  cuts["duplicates"] = snapshots.duplicates;
-  cuts["blocked_s"] = snapshots.blocked_s;
-  cuts["bytes_gathered"] = snapshots.bytes_gathered;
+  put_counters(cuts, snapshots);
   result["snapshots"] = cuts;
   result["settings"] = nb::str(stats.settings.c_str());
   return result;
