@@ -131,7 +131,7 @@ int serve(const bench::Options& options) {
   if (!lends && *given.disk > 0) given.directory = options.text("dir");
   if (lends) given.lend = options.number("bytes");
   if (!lends) given.borrow = options.number("bytes");
-  if (!lends && options.number("warm") > 0) given.host_arena = ebb::HostArena::direct;
+  if (!lends && options.number("warm") > 0) given.tuning.host_arena = ebb::HostArena::direct;
   auto store = ebb::Store::open(given).value();
   std::unique_ptr<Borrower> borrower;
   if (!lends) {

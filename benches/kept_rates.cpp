@@ -156,7 +156,7 @@ ebb::Store open_store(const fs::path& directory, bool checksums, bool readonly) 
   options.directory = directory;
   options.device_cache = 0;
   options.host_cache = 512ull << 20;
-  options.host_arena = ebb::HostArena::direct;  // all of it is there before the clock starts
+  options.tuning.host_arena = ebb::HostArena::direct;  // all of it is there before the clock starts
   if (readonly)
     options.readonly = true;
   else

@@ -205,7 +205,7 @@ ebb::Store open_store(const fs::path& directory, std::size_t me, int processes, 
   options.disk = std::uint64_t{8} << 30;
   options.durability = ebb::Durability::node;
   options.node_pool = pool;
-  options.node_chunk = chunk;
+  options.tuning.node_chunk = chunk;
   return ebb::Store::open(options).value();
 }
 

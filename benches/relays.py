@@ -99,7 +99,12 @@ def measured(repeats: int) -> dict[str, Any]:
     torch.cuda.set_device(0)
     with in_group(GROUP):
         store = ebbtide.open(
-            device="cuda:0", device_cache="4GiB", host_cache="52GiB", host_arena="direct", disk=0, borrow="auto"
+            device="cuda:0",
+            device_cache="4GiB",
+            host_cache="52GiB",
+            tuning={"host_arena": "direct"},
+            disk=0,
+            borrow="auto",
         )
     one_pass(store, "first")
     alone = [one_pass(store, f"alone {n}") for n in range(repeats)]

@@ -274,7 +274,7 @@ def leases_measured() -> list[str]:
         "| | |",
         "|---|---|",
         f"| recall, with room in the host cache | {recall('room', 'bare_bytes_per_s')} |",
-        f'| the same, all of it pinned before (`host_arena="direct"`) | {recall("warm", "bare_bytes_per_s")} |',
+        f"| the same, all of it pinned before (tuning `host_arena=direct`) | {recall('warm', 'bare_bytes_per_s')} |",
         f"| recall, with the host cache full | {recall('full', 'bare_file_write_bytes_per_s')} |",
         f"| {lenders} lenders killed while the borrower writes | all its checkpoints compared, here as above: {wrong:g} wrong or missing |",
         f"| {borrowers} borrowers killed while they write | {sum(found['borrower_killed_still_lent']):g} bytes still lent |",

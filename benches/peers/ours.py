@@ -42,7 +42,7 @@ class Ebbtide(Saver):
         logger.setLevel(logging.INFO)
         logger.propagate = False
         kept = {"readonly": True} if to_read else {"keep_last": keep}
-        options = sizes | {"direct_io": not in_memory} | kept | options
+        options = sizes | {"tuning": {"direct_io": not in_memory}} | kept | options
         try:
             self.store = ebbtide.open(directory, durability=self.level, **options)
         except BaseException:

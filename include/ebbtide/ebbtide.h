@@ -102,36 +102,31 @@ typedef void (*ebb_log)(const char* line, void* context);
 /* What a store is opened with. A field left as ebb_options_init() sets it comes from the environment
  * (EBBTIDE_<FIELD>, in capitals), else it has its default; ebbtide/options.hpp lists the defaults. */
 typedef struct ebb_options {
-  const char* device;    /* "auto": a GPU if there is one; "cpu": ordinary memory; "cuda": the current GPU; "cuda:1" */
-  const char* directory; /* of the local tier's file, a tmpfs is refused; with a durability, the store itself */
-  uint64_t device_cache; /* bytes */
-  uint64_t host_cache;   /* bytes */
-  uint64_t disk;         /* bytes; 0: no such tier */
-  const char* prefetch;  /* "auto" or "manual": nothing is prefetched before ebb_start_prefetch() */
-  const char* eviction;  /* "score", "score_paper", "lru", "fifo" */
-  const char* io;        /* "auto", "uring", "threads" */
-  int direct_io;         /* 1: O_DIRECT; 0: through the page cache; below 0: unset */
-  double close_timeout;  /* seconds; below 0: unset */
-  const char* event_log; /* a file to record the planner's events in, for replay */
-  const char* device_arena; /* "mapped": device memory in pieces, in the background; "direct": all of it at open */
-  const char* host_arena;   /* "incremental": touched and pinned in pieces, on demand; "direct": all at open */
-  const char* durability;   /* "ephemeral": nothing outlives the process; "process": survives the process;
-                             * "storage": survives a power loss too; "node": in the node's pool, survives the
-                             * process. Guarantees: docs/durability.md */
-  int readonly;             /* 1: reads a persistent store, at its own durability, while another process may write it */
+  const char* device;     /* "auto": a GPU if there is one; "cpu": ordinary memory; "cuda": the current GPU; "cuda:1" */
+  const char* directory;  /* of the local tier's file, a tmpfs is refused; with a durability, the store itself */
+  uint64_t device_cache;  /* bytes */
+  uint64_t host_cache;    /* bytes */
+  uint64_t disk;          /* bytes; 0: no such tier */
+  const char* prefetch;   /* "auto" or "manual": nothing is prefetched before ebb_start_prefetch() */
+  const char* eviction;   /* "score", "score_paper", "lru", "fifo" */
+  double close_timeout;   /* seconds; below 0: unset */
+  const char* event_log;  /* a file to record the planner's events in, for replay */
+  const char* durability; /* "ephemeral": nothing outlives the process; "process": survives the process;
+                           * "storage": survives a power loss too; "node": in the node's pool, survives the
+                           * process. Guarantees: docs/durability.md */
+  int readonly;           /* 1: reads a persistent store, at its own durability, while another process may write it */
   uint64_t keep_last;  /* in each history: once a version is durable, all but this many newest are dropped; 0: none */
   uint64_t keep_every; /* except multiples of this; 0: no exception */
   const char* verify;  /* "files": bytes from files are checked; "all": bytes from memory too */
   ebb_log log;         /* may be NULL: then warnings go to stderr, unless EBBTIDE_LOG says "off" */
   void* log_context;   /* given to `log` */
   uint64_t node_pool;  /* bytes that this job's processes on this node share, in place of host_cache; 0: no pool */
-  uint64_t node_chunk; /* bytes of a chunk of the pool, a power of two; 0: 256 KiB */
-  int node_agent;      /* of a pool, 1 or below 0: a program writes the files; 0: a thread of one of the processes */
   uint64_t memory;     /* bytes of host memory in all, for host_cache (without a GPU device_cache too); 0: unset */
-  int warm;            /* 1: all cache memory is touched at open, as with both arenas "direct"; 0: unset */
+  int warm;            /* 1: all cache memory is touched at open, not as it is used; 0: unset */
   uint64_t lend;       /* bytes of the device's memory that other processes may use (ebb_lend()); 0: unset */
   const char* borrow;  /* what this store may use of theirs: "auto": all that is lent; "8GiB"; "0": none; NULL: unset */
   double lend_share;   /* of the bandwidth to and from what is lent, above 0, at most 1: no limit; 0: unset */
+  const char* tuning;  /* what few programs need, as "io=threads, direct_io=false": ebb::Tuning in options.hpp */
 } ebb_options;
 
 /* Marks every field as left out. */

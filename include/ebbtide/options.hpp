@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ebbtide/error.hpp"
 #include "ebbtide/units.hpp"
@@ -38,6 +39,19 @@ enum class Severity { info, warning };
 /// The beginning of a log line that is a warning.
 inline constexpr std::string_view kWarning = "warning: ";
 
+/// Options that few programs need: to measure, or to work around a machine. As text, `tuning` is
+/// "io=threads, direct_io=false".
+struct Tuning {
+  /// How the memory of one cache is allocated. `direct`: all of it before `open` returns, as `warm` says for both.
+  std::optional<DeviceArena> device_arena = {};
+  std::optional<HostArena> host_arena = {};
+  std::optional<Io> io = {};
+  std::optional<bool> direct_io = {};  ///< O_DIRECT (default, where the directory takes it); false: page cache
+  /// The agent is the program `ebbtide-agent` (default, if it is installed); false: a thread of one of the processes.
+  std::optional<bool> node_agent = {};           ///< with node_pool alone
+  std::optional<std::uint64_t> node_chunk = {};  ///< bytes, a power of two; default: 256 KiB; with node_pool alone
+};
+
 /// Options of `Store::open`. A field that is left out comes from `EBBTIDE_<FIELD>`, else it has its default.
 struct Options {
   /// The device of the device cache: "cuda" (the calling thread's current GPU), "cuda:N", "cpu" (ordinary memory), or
@@ -52,11 +66,8 @@ struct Options {
   /// place of `host_cache`. Without a GPU there is no device cache beside it (`device_cache` is refused): both would be
   /// the same memory. A checkpoint of half of it still fits the cache. Not with `node_pool`.
   std::optional<std::uint64_t> memory = {};
-  /// How cache memory is allocated. `direct`: all of it before `open` returns. Default: in the background, on demand,
-  /// so that `open` returns at once (hipc22 sec. IV-A). `TierStats::arena` shows the progress.
-  std::optional<DeviceArena> device_arena = {};
-  std::optional<HostArena> host_arena = {};
-  /// true: arenas that are not given are `direct`, so that the first checkpoint costs what later ones do. Not with
+  /// true: all cache memory is allocated before `open` returns, so that the first checkpoint costs what later ones do.
+  /// Default: in the background, on demand (hipc22 sec. IV-A). `TierStats::arena` shows the progress. Not with
   /// `node_pool`.
   std::optional<bool> warm = {};
   /// Bytes; default: 80% of the free space, plus what a persistent store already uses. 0: no such tier.
@@ -66,9 +77,6 @@ struct Options {
   /// equal share, which replaces `host_cache`. One agent writes what they hand over to the one store in `directory`
   /// (wag-dbi sec. III); ephemeral stores share the memory alone. At least two chunks a process. docs/node.md.
   std::optional<std::uint64_t> node_pool = {};
-  /// The agent is the program `ebbtide-agent` (default, if it is installed); false: a thread of one of the processes.
-  std::optional<bool> node_agent = {};           ///< with node_pool alone
-  std::optional<std::uint64_t> node_chunk = {};  ///< bytes, a power of two; default: 256 KiB; with node_pool alone
   /// Bytes of this device's memory, beside the device cache, that other processes of this user on this node may use for
   /// their checkpoints (`borrow`): those of the scheduler's job, or of `EBBTIDE_JOB`, or else all. 0 (default): none;
   /// else at least 64 MiB. It is allocated when it is lent. `Store::lend` changes it later. docs/peers.md.
@@ -87,13 +95,12 @@ struct Options {
   std::optional<Verify> verify = {};
   std::optional<Prefetch> prefetch = {};
   std::optional<Eviction> eviction = {};
-  std::optional<Io> io = {};
-  std::optional<bool> direct_io = {};  ///< O_DIRECT (default, where the directory takes it); false: page cache
   /// Limits how long closing waits for a persistent store's checkpoints to become durable (default: as long as it
   /// takes); the error names what is not durable by then. An ephemeral store drops what is pending.
   std::optional<Seconds> close_timeout = {};
   /// Where the planner's events are recorded for replay; default: nowhere.
   std::optional<std::filesystem::path> event_log = {};
+  Tuning tuning = {};
   /// Called with each log line (what was chosen at open, warnings). Default: `EBBTIDE_LOG=info` sends all lines to
   /// stderr, `off` none, and otherwise stderr gets those that begin with `kWarning`. May be called from any thread,
   /// also the store's own, never with a lock held.
@@ -105,6 +112,13 @@ struct Options {
 /// Fills unset fields of `options` from the environment; the error names an unknown `EBBTIDE_` variable or a wrong
 /// value.
 Result<Options> with_environment(Options options);
+/// What is known of each option of a text, and of each of `tuning` as "tuning.NAME".
+struct OptionInfo {
+  std::string name;
+  std::string_view kind;  ///< "name", "path", "number", "flag", "share", "seconds", "tuning"
+  std::string expected;   ///< of a caller in Python
+};
+std::vector<OptionInfo> option_table();
 /// Sets one option by name from text, as the environment and the command line do.
 Result<void> set_option(Options& options, std::string_view key, std::string_view text);
 

@@ -714,6 +714,11 @@ class FileHandle:
 
     def wait(self, level: str, timeout: float | None = None) -> None: ...
 
+def option_table() -> list[tuple[str, str, str]]:
+    """
+    Name, kind and what is expected, of each option and of each of ``tuning``.
+    """
+
 def parse_bytes(key: str, text: str) -> int:
     """``"4GiB"`` as a number of bytes; a refusal names ``key``."""
 

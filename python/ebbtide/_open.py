@@ -4,57 +4,21 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import signal
 import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from ebbtide._core import Store
+from ebbtide._core import Store, option_table
 from ebbtide.errors import InvalidArgument
 
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 _process = os.getpid()
 
-_OPTIONS = (
-    "directory",
-    "device",
-    "device_cache",
-    "host_cache",
-    "memory",
-    "device_arena",
-    "host_arena",
-    "warm",
-    "disk",
-    "durability",
-    "readonly",
-    "keep_last",
-    "keep_every",
-    "node_pool",
-    "node_agent",
-    "node_chunk",
-    "lend",
-    "lend_share",
-    "borrow",
-    "verify",
-    "prefetch",
-    "eviction",
-    "io",
-    "direct_io",
-    "close_timeout",
-    "event_log",
-)
-
-_NAMES = {
-    "device": 'one of "auto", "cpu", "cuda", "cuda:N"',
-    "device_arena": 'one of "mapped", "direct"',
-    "host_arena": 'one of "incremental", "direct"',
-    "durability": 'one of "ephemeral", "process", "node", "storage"',
-    "verify": 'one of "files", "all"',
-}
-_FLAGS = ("direct_io", "readonly", "node_agent", "warm")
 _AS_LONG_AS_IT_TAKES = 1e9  # seconds
 _LONGEST = 512  # bits of an int in a message
 
@@ -69,8 +33,6 @@ def open(
     device_cache: Size | None = None,
     host_cache: Size | None = None,
     memory: Size | None = None,
-    device_arena: Literal["mapped", "direct"] | None = None,
-    host_arena: Literal["incremental", "direct"] | None = None,
     warm: bool | None = None,
     disk: Size | None = None,
     durability: Literal["ephemeral", "process", "node", "storage"] | None = None,
@@ -78,18 +40,15 @@ def open(
     keep_last: int | None = None,
     keep_every: int | None = None,
     node_pool: Size | None = None,
-    node_agent: bool | None = None,
-    node_chunk: Size | None = None,
     lend: Size | None = None,
     lend_share: float | str | None = None,
     borrow: Size | None = None,
     verify: Literal["files", "all"] | None = None,
     prefetch: Literal["auto", "manual"] | None = None,
     eviction: Literal["score", "score_paper", "lru", "fifo"] | None = None,
-    io: Literal["auto", "uring", "threads"] | None = None,
-    direct_io: bool | None = None,
     close_timeout: float | str | None = None,
     event_log: str | os.PathLike[str] | None = None,
+    tuning: Mapping[str, bool | Size] | None = None,
     **unknown: object,
 ) -> Store:
     """Open a store.
@@ -105,12 +64,8 @@ def open(
     the host cache, in place of host_cache; without a GPU there is no device cache beside it, since both would be the same
     memory. A checkpoint of half of it still fits. Without a GPU, a shot of checkpoints makes the process grow by at most
     this, 5% of it and 16 MiB.
-    device_arena: ``"mapped"`` (default: device memory is allocated in pieces, in the background) or ``"direct"`` (all
-    of it before ``open`` returns).
-    host_arena: ``"incremental"`` (default: touched and pinned in pieces, on demand) or ``"direct"``:
-    ``open`` then takes about a second for each 3 GiB on a GPU (hipc22 sec. IV-A).
-    warm: ``True`` makes both arenas direct where they are not given: ``open`` waits for all cache memory, and the first
-    checkpoint costs what the later ones do.
+    warm: ``True``: ``open`` waits for all cache memory (about a second for each 3 GiB on a GPU; hipc22 sec. IV-A), and the
+    first checkpoint costs what the later ones do. Else it is allocated in pieces, in the background, on demand.
     durability: ``"ephemeral"`` (default: nothing outlives the process; a consumed checkpoint is discarded), ``"process"``
     (handed to the operating system: survives the process, however it ends), ``"node"`` (in the node's pool: survives the
     process, and goes on to stable storage in the background) or ``"storage"`` (on stable storage: survives a power loss).
@@ -123,8 +78,6 @@ def open(
     share, which takes the place of host_cache; what one does not use is lent to others. One agent writes what they hand over
     to the store in ``directory``; each process's histories are its own (wag-dbi sec. III, ``docs/node.md``). Ephemeral stores
     share the memory alone, and have a file each.
-    node_agent: whether the agent is a program of its own (default) or a thread of one of the processes. node_chunk: bytes of
-    a chunk of the pool, a power of two (default: 256 KiB).
     lend: bytes of the device's memory, beside the device cache, that other processes of this user on this node may use for their
     checkpoints; 0 (default): none; else at least 64 MiB. It is allocated when it is lent; ``store.lend`` changes it later.
     lend_share: of the bandwidth at which others may copy to and from this memory, as a share of the link's rate: above 0, at most 1
@@ -136,10 +89,13 @@ def open(
     written and checked when they are returned, from any tier; not on a GPU).
     prefetch: ``"manual"`` prefetches nothing before ``store.start_prefetch()``.
     eviction: ``"score"``, ``"score_paper"`` (hpdc23 algorithm 1 as printed), ``"lru"``, ``"fifo"``.
-    io: ``"auto"``, ``"uring"``, ``"threads"``; direct_io=False goes through the page cache.
     close_timeout: how long closing may wait for a persistent store's checkpoints to become durable, in seconds or as text
     such as ``"30s"``; default (and ``math.inf``): as long as it takes.
     event_log: a file in which the planner's events are recorded for replay.
+    tuning: what few programs need, by name. ``device_arena``: ``"mapped"`` or ``"direct"``, ``host_arena``: ``"incremental"`` or
+    ``"direct"``: what ``warm`` says, for one cache. ``io``: ``"auto"``, ``"uring"``, ``"threads"``; ``direct_io``: ``False`` goes
+    through the page cache. Of a node's pool, ``node_agent``: whether the agent is a program of its own (default) or a thread of
+    one of the processes; ``node_chunk``: bytes of a chunk, a power of two (default: 256 KiB).
 
     Raises :class:`ebbtide.InvalidArgument` naming the key, the value and what is expected;
     :class:`ebbtide.Unsupported` (a tmpfs, a missing engine or GPU, a store of a newer format, keep_last in an ephemeral
@@ -155,40 +111,15 @@ def open(
     >>> store = ebbtide.open("/scratch", memory="8GiB")    # no more than that of host memory, whatever is stored
     >>> idle = ebbtide.open(device="cuda:3", lend="40GiB")              # in a process that leaves memory free
     >>> store = ebbtide.open("/scratch", device_cache="4GiB", borrow="auto")    # in one that needs more
-    >>> store = ebbtide.open(host_cache="32GiB", host_arena="direct")     # wait now, not while it runs
+    >>> store = ebbtide.open(host_cache="32GiB", warm=True)     # wait now, not while it runs
     >>> [tier["arena"]["ready"] for tier in store.stats()["tiers"] if tier["name"] == "host"]
     [34359738368]
     """
-    if unknown:
+    given = locals() | {"tuning": None}
+    if given.pop("unknown"):
         raise InvalidArgument(_unknown_option(next(iter(unknown))))
-    given: dict[str, object] = {
-        "directory": None if directory is None else os.fspath(directory),
-        "device": device,
-        "device_cache": device_cache,
-        "host_cache": host_cache,
-        "memory": memory,
-        "device_arena": device_arena,
-        "host_arena": host_arena,
-        "warm": warm,
-        "disk": disk,
-        "durability": durability,
-        "readonly": readonly,
-        "keep_last": keep_last,
-        "keep_every": keep_every,
-        "node_pool": node_pool,
-        "node_agent": node_agent,
-        "node_chunk": node_chunk,
-        "lend": lend,
-        "lend_share": lend_share,
-        "borrow": borrow,
-        "verify": verify,
-        "prefetch": prefetch,
-        "eviction": eviction,
-        "io": io,
-        "direct_io": direct_io,
-        "close_timeout": close_timeout,
-        "event_log": None if event_log is None else os.fspath(event_log),
-    }
+    if tuning is not None:
+        given["tuning"] = _tuning_text(tuning)
     options = {key: _as_text(key, value) for key, value in given.items() if value is not None}
     store = Store.open_with(options, _tell)
     _open_stores.add(store)
@@ -210,47 +141,45 @@ def _tell(severity: str, text: str) -> None:
 def _unknown_option(name: str) -> str:
     import difflib  # for this message alone
 
-    near = difflib.get_close_matches(name, _OPTIONS, n=1, cutoff=0.0)
-    return f"unknown option {name}: did you mean {near[0]}? The options are {', '.join(_OPTIONS)}"
+    names = [key for key in _table() if "." not in key]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+    return f"unknown option {name}: did you mean {near[0]}? The options are {', '.join(names)}"
+
+
+@functools.cache
+def _table() -> dict[str, tuple[str, str]]:
+    """Of each option: its kind, and what is expected of it."""
+    return {name: (kind, expected) for name, kind, expected in option_table()}
+
+
+def _tuning_text(tuning: Mapping[str, bool | Size]) -> str:
+    if not isinstance(tuning, Mapping):
+        raise InvalidArgument(f"tuning={tuning!r} is not valid: expected {_table()['tuning'][1]}")
+    return ", ".join(f"{name}={_as_text(f'tuning.{name}', value)}" for name, value in tuning.items())
 
 
 def _as_text(key: str, value: object) -> str:
+    kind, expected = _table().get(key, ("number", "text"))  # what is unknown is refused where text is read
     if isinstance(value, bool):
-        if key in _FLAGS:
+        if kind == "flag":
             return "true" if value else "false"
     elif isinstance(value, str):
         return value
-    elif key == "close_timeout" and isinstance(value, (int, float)):
+    elif kind == "path" and isinstance(path := os.fspath(value) if isinstance(value, os.PathLike) else None, str):
+        return path
+    elif kind == "seconds" and isinstance(value, (int, float)):
         if value >= 0:
             return f"{min(value, _AS_LONG_AS_IT_TAKES):.9f}"
-    elif key == "lend_share" and isinstance(value, (int, float)):
+    elif kind == "share" and isinstance(value, (int, float)):
         if 0 < value <= 1:
             return repr(float(value))
-    elif hasattr(value, "__index__") and key not in _NAMES:
+    elif kind == "number" and hasattr(value, "__index__"):
         number: int = value.__index__()
         if number.bit_length() <= _LONGEST:
             return str(number)
-    right = _NAMES | {
-        "direct_io": "True or False",
-        "readonly": "True or False",
-        "node_agent": "True or False",
-        "warm": "True or False",
-        "node_pool": 'bytes as an int, or text such as "8GiB"',
-        "node_chunk": 'bytes as an int, or text such as "4MiB"',
-        "lend": 'bytes as an int, or text such as "8GiB"',
-        "lend_share": "a number above 0, at most 1, as in lend_share=0.25",
-        "borrow": '"auto", or bytes as an int, or text such as "8GiB"',
-        "keep_last": "a number of versions, or 0 for no limit",
-        "keep_every": "a number of versions, or 0 for no limit",
-        "close_timeout": 'seconds, not negative, or text such as "30s"',
-        "device_cache": 'bytes as an int, or text such as "4GiB"',
-        "host_cache": 'bytes as an int, or text such as "32GiB"',
-        "memory": 'bytes as an int, or text such as "32GiB"',
-        "disk": 'bytes as an int, or text such as "100GiB"',
-    }
     bits = value.bit_length() if isinstance(value, int) else 0
     shown = repr(value) if bits <= _LONGEST else f"an int of {bits} bits"  # Python may refuse to convert it
-    raise InvalidArgument(f"{key}={shown} is not valid: expected {right.get(key, 'text')}")
+    raise InvalidArgument(f"{key}={shown} is not valid: expected {expected}")
 
 
 def _close_all() -> None:

@@ -139,7 +139,7 @@ A history that was dropped whole uses no memory once nothing refers to it, as if
   bind_kept(history, store);
   bind_snapshot(store);
   bind_files(module, store);
-  bind_open(store);
+  bind_open(module, store);
 }
 
 }  // namespace ebb::python

@@ -124,7 +124,7 @@ void bind_inspect(nb::module_& module);
 void bind_files(nb::module_& module, nb::class_<StoreObject, HistoryObject>& store);
 void bind_snapshot(nb::class_<StoreObject, HistoryObject>& store);
 void bind_kept(nb::class_<HistoryObject>& history, nb::class_<StoreObject, HistoryObject>& store);
-void bind_open(nb::class_<StoreObject, HistoryObject>& store);
+void bind_open(nb::module_& module, nb::class_<StoreObject, HistoryObject>& store);
 void bind_machine(nb::module_& module);
 void bind_node(nb::module_& module);
 void bind_write_recorder(nb::module_& module);

@@ -60,7 +60,18 @@ StoreObject* open(nb::dict options, nb::object log) {
 
 }  // namespace
 
-void bind_open(nb::class_<StoreObject, HistoryObject>& store) {
+void bind_open(nb::module_& module, nb::class_<StoreObject, HistoryObject>& store) {
+  module.def(
+      "option_table",
+      [] {
+        nb::list table;
+        for (const OptionInfo& one : option_table())
+          table.append(
+              nb::make_tuple(one.name.c_str(), nb::str(one.kind.data(), one.kind.size()), one.expected.c_str()));
+        return table;
+      },
+      nb::sig("def option_table() -> list[tuple[str, str, str]]"),
+      "Name, kind and what is expected, of each option and of each of ``tuning``.");
   store.def_static(
       "open_with", &open, nb::arg("options"), nb::arg("log") = nb::none(), nb::rv_policy::take_ownership,
       nb::sig("def open_with(options: dict[str, str], "

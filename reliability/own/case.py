@@ -68,7 +68,7 @@ def options(run: Run) -> None:
         "directory": str(run.area / "store"), "device": "cpu",
         "device_cache": random.choice(["256KiB", "1MiB", "4MiB"]), "host_cache": random.choice([0, "512KiB", "2MiB"]),
         "disk": "1GiB", "durability": durability,
-        "verify": random.choice(["files", "files", "all"]), "io": random.choice(["auto", "threads"]),
+        "verify": random.choice(["files", "files", "all"]), "tuning": {"io": random.choice(["auto", "threads"])},
         "eviction": random.choice(["score", "score", "lru", "fifo"]),
     }  # fmt: skip
     if not run.kept:

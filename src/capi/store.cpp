@@ -34,7 +34,7 @@ ebb_status ebb_options_init(ebb_options* options) {
   *options = {};
   options->device_cache = options->host_cache = options->disk = EBB_UNSET;
   options->keep_last = options->keep_every = EBB_UNSET;
-  options->direct_io = options->readonly = options->node_agent = -1;
+  options->readonly = -1;
   options->close_timeout = -1.0;
   return EBB_OK;
 }
@@ -54,22 +54,15 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
       if (given->memory != 0) options.memory = given->memory;
       if (given->prefetch) set(options, "prefetch", given->prefetch);
       if (given->eviction) set(options, "eviction", given->eviction);
-      if (given->io) set(options, "io", given->io);
-      if (given->direct_io >= 0) options.direct_io = given->direct_io != 0;
       options.close_timeout = timeout_of(given->close_timeout);
       if (given->event_log) options.event_log = given->event_log;
-      if (given->device_arena) set(options, "device_arena", given->device_arena);
-      if (given->host_arena) set(options, "host_arena", given->host_arena);
+      if (given->tuning) set(options, "tuning", given->tuning);
       if (given->warm > 0) options.warm = true;
       if (given->durability) set(options, "durability", given->durability);
       if (given->readonly >= 0) options.readonly = given->readonly != 0;
       if (given->keep_last != EBB_UNSET) options.keep_last = given->keep_last;
       if (given->keep_every != EBB_UNSET) options.keep_every = given->keep_every;
-      if (given->node_pool != 0 && given->node_pool != EBB_UNSET) {
-        options.node_pool = given->node_pool;
-        if (given->node_chunk != 0 && given->node_chunk != EBB_UNSET) options.node_chunk = given->node_chunk;
-        if (given->node_agent >= 0) options.node_agent = given->node_agent != 0;
-      }
+      if (given->node_pool != 0 && given->node_pool != EBB_UNSET) options.node_pool = given->node_pool;
       if (given->lend != 0 && given->lend != EBB_UNSET) options.lend = given->lend;
       if (given->lend_share != 0) options.lend_share = given->lend_share;
       if (given->borrow) set(options, "borrow", given->borrow);

@@ -1,4 +1,5 @@
 // Options by name, and from the environment.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -20,70 +21,6 @@ struct Choice {
   std::string_view name;
   T value;
 };
-
-template <class T, std::size_t n>
-Result<void> choose(std::optional<T>& field, std::string_view key, std::string_view text,
-                    const std::array<Choice<T>, n>& choices) {
-  const std::string wanted = base::lower(base::trimmed(text));
-  std::string right;
-  for (const auto& choice : choices) {
-    if (choice.name == wanted) return field = choice.value, Result<void>{};
-    right += (right.empty() ? "\"" : ", \"") + std::string(choice.name) + "\"";
-  }
-  return base::wrong_value(key, text, "one of " + right);
-}
-
-template <class T>
-Result<void> store(std::optional<T>& field, Result<T> parsed) {
-  if (!parsed) return parsed.error();
-  field = *parsed;
-  return {};
-}
-
-// The system would cut the text at the NUL, and use another file.
-Result<void> refuse_nul(std::string_view key, std::string_view text) {
-  const auto at = text.find('\0');
-  if (at == text.npos) return {};
-  return Error{Errc::invalid_argument, std::string(key) + "=\"" + std::string(text.substr(0, at)) +
-                                           "\\0...\" is not valid: it has a NUL byte, which no option may have"};
-}
-
-Result<void> store_path(std::optional<std::filesystem::path>& field, std::string_view key, std::string_view text) {
-  if (base::trimmed(text).empty()) return base::wrong_value(key, text, "the path of a directory or file");
-  field = std::filesystem::path(std::string(text));
-  return {};
-}
-
-Result<std::uint64_t> parse_count(std::string_view key, std::string_view text) {
-  const std::string_view digits = base::trimmed(text);
-  std::uint64_t count = 0;
-  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-  const bool whole = failed == std::errc{} && end == digits.data() + digits.size() && count <= INT64_MAX;
-  if (!whole) return base::wrong_value(key, text, "a number of versions below 2**63, or 0 for no limit");
-  return count;
-}
-
-Result<std::uint64_t> parse_borrowed(std::string_view key, std::string_view text) {
-  if (base::lower(base::trimmed(text)) == "auto") return kBorrowAll;
-  if (auto bytes = parse_bytes(key, text)) return bytes;
-  return base::wrong_value(key, text, "\"auto\", or a size such as \"8GiB\"");
-}
-
-Result<double> parse_share(std::string_view key, std::string_view text) {
-  const std::string_view digits = base::trimmed(text);
-  double share = 0;
-  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), share);
-  const bool whole = failed == std::errc{} && end == digits.data() + digits.size();
-  if (!whole || !(share > 0 && share <= 1)) return base::wrong_value(key, text, options::kShares);
-  return share;
-}
-
-Result<void> store_device(std::optional<std::string>& field, std::string_view key, std::string_view text) {
-  const std::string wanted = base::lower(base::trimmed(text));
-  if (!options::parse_device(wanted)) return base::wrong_value(key, text, options::kDevices);
-  field = wanted;
-  return {};
-}
 
 constexpr std::array kDurability = {
     Choice<Durability>{"ephemeral", Durability::ephemeral}, Choice<Durability>{"process", Durability::process},
@@ -107,79 +44,221 @@ constexpr std::array kTrack = {
 constexpr std::array kBool = {Choice<bool>{"true", true}, Choice<bool>{"false", false}, Choice<bool>{"1", true},
                               Choice<bool>{"0", false},   Choice<bool>{"on", true},     Choice<bool>{"off", false},
                               Choice<bool>{"yes", true},  Choice<bool>{"no", false}};
-constexpr std::string_view kKeys =
-    "device, directory, device_cache, host_cache, memory, device_arena, host_arena, warm, disk, durability, readonly, "
-    "keep_last, keep_every, node_pool, node_agent, node_chunk, lend, lend_share, borrow, verify, prefetch, eviction, "
-    "io, "
-    "direct_io, "
-    "close_timeout, event_log";
+
+template <class Named>
+std::string names_of(const Named& all, std::string_view quote = "\"") {
+  std::string names;
+  for (const auto& one : all) {
+    names += (names.empty() ? "" : ", ") + std::string(quote) + std::string(one.name) + std::string(quote);
+  }
+  return names;
+}
+
+// The kinds of options: how text becomes a value, and what a caller who gives another type is told.
+template <const auto& choices>
+struct OneOf {
+  static constexpr std::string_view kind = "name";
+  static std::string expected() { return "one of " + names_of(choices); }
+  static auto parse(std::string_view key, std::string_view text) -> Result<decltype(choices[0].value)> {
+    const std::string wanted = base::lower(base::trimmed(text));
+    for (const auto& choice : choices) {
+      if (choice.name == wanted) return choice.value;
+    }
+    return base::wrong_value(key, text, expected());
+  }
+};
+
+struct Flag {
+  static constexpr std::string_view kind = "flag";
+  static std::string expected() { return "True or False"; }
+  static Result<bool> parse(std::string_view key, std::string_view text) { return OneOf<kBool>::parse(key, text); }
+};
+
+struct Size {
+  static constexpr std::string_view kind = "number";
+  static std::string expected() { return "bytes as an int, or text such as \"4GiB\""; }
+  static Result<std::uint64_t> parse(std::string_view key, std::string_view text) { return parse_bytes(key, text); }
+};
+
+struct Count {
+  static constexpr std::string_view kind = "number";
+  static std::string expected() { return "a number of versions, or 0 for no limit"; }
+  static Result<std::uint64_t> parse(std::string_view key, std::string_view text) {
+    const std::string_view digits = base::trimmed(text);
+    std::uint64_t count = 0;
+    const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+    const bool whole = failed == std::errc{} && end == digits.data() + digits.size() && count <= INT64_MAX;
+    if (!whole) return base::wrong_value(key, text, "a number of versions below 2**63, or 0 for no limit");
+    return count;
+  }
+};
+
+struct Borrowed {
+  static constexpr std::string_view kind = "number";
+  static std::string expected() { return "\"auto\", or bytes as an int, or text such as \"8GiB\""; }
+  static Result<std::uint64_t> parse(std::string_view key, std::string_view text) {
+    if (base::lower(base::trimmed(text)) == "auto") return kBorrowAll;
+    if (auto bytes = parse_bytes(key, text)) return bytes;
+    return base::wrong_value(key, text, "\"auto\", or a size such as \"8GiB\"");
+  }
+};
+
+struct Share {
+  static constexpr std::string_view kind = "share";
+  static std::string expected() { return "a number above 0, at most 1, as in lend_share=0.25"; }
+  static Result<double> parse(std::string_view key, std::string_view text) {
+    const std::string_view digits = base::trimmed(text);
+    double share = 0;
+    const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), share);
+    const bool whole = failed == std::errc{} && end == digits.data() + digits.size();
+    if (!whole || !(share > 0 && share <= 1)) return base::wrong_value(key, text, options::kShares);
+    return share;
+  }
+};
+
+struct Time {
+  static constexpr std::string_view kind = "seconds";
+  static std::string expected() { return "seconds, not negative, or text such as \"30s\""; }
+  static Result<Seconds> parse(std::string_view key, std::string_view text) { return parse_seconds(key, text); }
+};
+
+struct DeviceName {
+  static constexpr std::string_view kind = "name";
+  static std::string expected() { return "one of \"auto\", \"cpu\", \"cuda\", \"cuda:N\""; }
+  static Result<std::string> parse(std::string_view key, std::string_view text) {
+    std::string wanted = base::lower(base::trimmed(text));
+    if (!options::parse_device(wanted)) return base::wrong_value(key, text, options::kDevices);
+    return wanted;
+  }
+};
+
+struct Path {
+  static constexpr std::string_view kind = "path";
+  static std::string expected() { return "text"; }
+  static Result<std::filesystem::path> parse(std::string_view key, std::string_view text) {
+    if (base::trimmed(text).empty()) return base::wrong_value(key, text, "the path of a directory or file");
+    return std::filesystem::path(std::string(text));
+  }
+};
+
+// A row of the tables below: a field of Options or of Tuning.
+template <class Owner>
+struct Row {
+  std::string_view name, kind;
+  std::string (*expected)();
+  Result<void> (*set)(Owner& to, std::string_view shown, std::string_view text);
+  void (*prefer)(Owner& to, const Owner& given);
+};
+
+template <class Field>
+struct Member;
+template <class Class, class T>
+struct Member<std::optional<T> Class::*> {
+  using Owner = Class;
+};
+
+template <auto field, class Kind>
+constexpr auto row(std::string_view name) {
+  using Owner = typename Member<decltype(field)>::Owner;
+  return Row<Owner>{name, Kind::kind, Kind::expected,
+                    [](Owner& to, std::string_view shown, std::string_view text) -> Result<void> {
+                      auto value = Kind::parse(shown, text);
+                      if (!value) return value.error();
+                      to.*field = std::move(value).value();
+                      return {};
+                    },
+                    [](Owner& to, const Owner& given) {
+                      if (given.*field) to.*field = given.*field;
+                    }};
+}
+
+constexpr std::array kTuning = {
+    row<&Tuning::device_arena, OneOf<kDeviceArena>>("device_arena"),
+    row<&Tuning::host_arena, OneOf<kHostArena>>("host_arena"),
+    row<&Tuning::io, OneOf<kIo>>("io"),
+    row<&Tuning::direct_io, Flag>("direct_io"),
+    row<&Tuning::node_agent, Flag>("node_agent"),
+    row<&Tuning::node_chunk, Size>("node_chunk"),
+};
+
+std::string expected_tuning() { return "a dict such as {\"io\": \"threads\", \"direct_io\": False}"; }
+
+// Sets what "NAME=VALUE, NAME=VALUE" names.
+Result<void> set_tuning(Options& options, std::string_view shown, std::string_view text) {
+  Tuning tuning = options.tuning;
+  for (std::string_view rest = text; !base::trimmed(rest).empty();) {
+    const auto comma = std::min(rest.find(','), rest.size());
+    const std::string_view pair = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    const auto equals = pair.find('=');
+    if (equals == pair.npos) {
+      return base::wrong_value(shown, text, "NAME=VALUE, with commas between, as in \"io=threads, direct_io=false\"");
+    }
+    const std::string_view name = base::trimmed(pair.substr(0, equals)), value = base::trimmed(pair.substr(equals + 1));
+    const std::string full = std::string(shown) + "." + std::string(name);
+    const auto found = std::find_if(kTuning.begin(), kTuning.end(), [&](const auto& one) { return one.name == name; });
+    if (found == kTuning.end()) {
+      return Error{Errc::invalid_argument,
+                   "unknown option " + full + "=\"" + std::string(value) + "\": there are " + names_of(kTuning, "")};
+    }
+    if (auto set = found->set(tuning, full, value); !set) return set;
+  }
+  options.tuning = std::move(tuning);
+  return {};
+}
+
+void prefer_tuning(Options& to, const Options& given) {
+  for (const auto& one : kTuning) one.prefer(to.tuning, given.tuning);
+}
+
+// All options. The text of C, of Python and of the environment is read by this table alone.
+constexpr std::array kOptions = {
+    row<&Options::device, DeviceName>("device"),
+    row<&Options::directory, Path>("directory"),
+    row<&Options::device_cache, Size>("device_cache"),
+    row<&Options::host_cache, Size>("host_cache"),
+    row<&Options::memory, Size>("memory"),
+    row<&Options::warm, Flag>("warm"),
+    row<&Options::disk, Size>("disk"),
+    row<&Options::durability, OneOf<kDurability>>("durability"),
+    row<&Options::readonly, Flag>("readonly"),
+    row<&Options::keep_last, Count>("keep_last"),
+    row<&Options::keep_every, Count>("keep_every"),
+    row<&Options::node_pool, Size>("node_pool"),
+    row<&Options::lend, Size>("lend"),
+    row<&Options::lend_share, Share>("lend_share"),
+    row<&Options::borrow, Borrowed>("borrow"),
+    row<&Options::verify, OneOf<kVerify>>("verify"),
+    row<&Options::prefetch, OneOf<kPrefetch>>("prefetch"),
+    row<&Options::eviction, OneOf<kEviction>>("eviction"),
+    row<&Options::close_timeout, Time>("close_timeout"),
+    row<&Options::event_log, Path>("event_log"),
+    Row<Options>{"tuning", "tuning", expected_tuning, set_tuning, prefer_tuning},
+};
+
+// The system would cut the text at the NUL, and use another file.
+Result<void> refuse_nul(std::string_view key, std::string_view text) {
+  const auto at = text.find('\0');
+  if (at == text.npos) return {};
+  return Error{Errc::invalid_argument, std::string(key) + "=\"" + std::string(text.substr(0, at)) +
+                                           "\\0...\" is not valid: it has a NUL byte, which no option may have"};
+}
 
 // Sets the option called `key`, reporting errors about `shown` (an environment variable, perhaps).
 Result<void> set(Options& options, std::string_view key, std::string_view shown, std::string_view text) {
   if (auto whole = refuse_nul(shown, text); !whole) return whole;
-  if (key == "device") return store_device(options.device, shown, text);
-  if (key == "directory") return store_path(options.directory, shown, text);
-  if (key == "device_cache") return store(options.device_cache, parse_bytes(shown, text));
-  if (key == "host_cache") return store(options.host_cache, parse_bytes(shown, text));
-  if (key == "memory") return store(options.memory, parse_bytes(shown, text));
-  if (key == "device_arena") return choose(options.device_arena, shown, text, kDeviceArena);
-  if (key == "host_arena") return choose(options.host_arena, shown, text, kHostArena);
-  if (key == "warm") return choose(options.warm, shown, text, kBool);
-  if (key == "disk") return store(options.disk, parse_bytes(shown, text));
-  if (key == "durability") return choose(options.durability, shown, text, kDurability);
-  if (key == "readonly") return choose(options.readonly, shown, text, kBool);
-  if (key == "keep_last") return store(options.keep_last, parse_count(shown, text));
-  if (key == "keep_every") return store(options.keep_every, parse_count(shown, text));
-  if (key == "node_pool") return store(options.node_pool, parse_bytes(shown, text));
-  if (key == "node_agent") return choose(options.node_agent, shown, text, kBool);
-  if (key == "node_chunk") return store(options.node_chunk, parse_bytes(shown, text));
-  if (key == "lend") return store(options.lend, parse_bytes(shown, text));
-  if (key == "lend_share") return store(options.lend_share, parse_share(shown, text));
-  if (key == "borrow") return store(options.borrow, parse_borrowed(shown, text));
-  if (key == "verify") return choose(options.verify, shown, text, kVerify);
-  if (key == "prefetch") return choose(options.prefetch, shown, text, kPrefetch);
-  if (key == "eviction") return choose(options.eviction, shown, text, kEviction);
-  if (key == "io") return choose(options.io, shown, text, kIo);
-  if (key == "direct_io") return choose(options.direct_io, shown, text, kBool);
-  if (key == "close_timeout") return store(options.close_timeout, parse_seconds(shown, text));
-  if (key == "event_log") return store_path(options.event_log, shown, text);
+  for (const auto& one : kOptions) {
+    if (one.name == key) return one.set(options, shown, text);
+  }
   return Error{Errc::invalid_argument, "unknown option " + std::string(shown) + "=\"" + std::string(text) +
-                                           "\": the options are " + std::string(kKeys)};
+                                           "\": the options are " + names_of(kOptions, "")};
 }
 
 // What the caller gave takes precedence over the environment.
 void prefer(Options& base, const Options& given) {
-  const auto take = [](auto& to, const auto& from) {
-    if (from) to = from;
-  };
-  take(base.device, given.device);
-  take(base.directory, given.directory);
-  take(base.device_cache, given.device_cache);
-  take(base.host_cache, given.host_cache);
-  take(base.memory, given.memory);
-  take(base.device_arena, given.device_arena);
-  take(base.host_arena, given.host_arena);
-  take(base.warm, given.warm);
-  take(base.disk, given.disk);
-  take(base.durability, given.durability);
-  take(base.readonly, given.readonly);
-  take(base.keep_last, given.keep_last);
-  take(base.keep_every, given.keep_every);
-  take(base.node_pool, given.node_pool);
-  take(base.node_agent, given.node_agent);
-  take(base.node_chunk, given.node_chunk);
-  take(base.lend, given.lend);
-  take(base.lend_share, given.lend_share);
-  take(base.borrow, given.borrow);
-  take(base.verify, given.verify);
-  take(base.prefetch, given.prefetch);
-  take(base.eviction, given.eviction);
-  take(base.io, given.io);
-  take(base.direct_io, given.direct_io);
-  take(base.close_timeout, given.close_timeout);
-  take(base.event_log, given.event_log);
-  take(base.log, given.log);
-  take(base.log_with_severity, given.log_with_severity);
+  for (const auto& one : kOptions) one.prefer(base, given);
+  if (given.log) base.log = given.log;
+  if (given.log_with_severity) base.log_with_severity = given.log_with_severity;
 }
 
 void log_to_stderr(std::string_view line) {
@@ -193,14 +272,17 @@ void warn_on_stderr(std::string_view line) {
 
 }  // namespace
 
-Result<Track> parse_track(std::string_view text) {
-  std::optional<Track> track;
-  if (auto chosen = choose(track, "track", text, kTrack); !chosen) return chosen.error();
-  return *track;
-}
+Result<Track> parse_track(std::string_view text) { return OneOf<kTrack>::parse("track", text); }
 
 Result<void> set_option(Options& options, std::string_view key, std::string_view text) {
   return set(options, key, key, text);
+}
+
+std::vector<OptionInfo> option_table() {
+  std::vector<OptionInfo> table;
+  for (const auto& one : kOptions) table.push_back({std::string(one.name), one.kind, one.expected()});
+  for (const auto& one : kTuning) table.push_back({"tuning." + std::string(one.name), one.kind, one.expected()});
+  return table;
 }
 
 Result<Options> with_environment(Options options) {

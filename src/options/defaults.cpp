@@ -88,11 +88,11 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
                                "node_pool with it: the memory that the processes of the node share");
     }
     const char* const expected = "node_pool with it (0: no pool): it says something of that pool alone";
-    if (!options.node_pool && options.node_chunk) {
-      return base::wrong_value("node_chunk", std::to_string(*options.node_chunk), expected);
+    if (!options.node_pool && options.tuning.node_chunk) {
+      return base::wrong_value("tuning.node_chunk", std::to_string(*options.tuning.node_chunk), expected);
     }
-    if (!options.node_pool && options.node_agent) {
-      return base::wrong_value("node_agent", *options.node_agent ? "true" : "false", expected);
+    if (!options.node_pool && options.tuning.node_agent) {
+      return base::wrong_value("tuning.node_agent", *options.tuning.node_agent ? "true" : "false", expected);
     }
     return {};
   }
@@ -104,16 +104,16 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
     return base::wrong_value("host_cache", std::to_string(*options.host_cache),
                              "none with node_pool=" + shown + ": the host cache is this process's share of the pool");
   }
-  if (options.host_arena == HostArena::direct) {
-    return base::wrong_value("host_arena", "direct", "\"incremental\" with node_pool");
+  if (options.tuning.host_arena == HostArena::direct) {
+    return base::wrong_value("tuning.host_arena", "direct", "\"incremental\" with node_pool");
   }
   if (options.warm.value_or(false)) {
     return base::wrong_value("warm", "true", "false with node_pool: its memory is taken as it is used");
   }
   PoolSetup pool;
   pool.budget = *options.node_pool;
-  pool.chunk_bytes = options.node_chunk.value_or(pool.chunk_bytes);
-  pool.program = options.node_agent.value_or(true);
+  pool.chunk_bytes = options.tuning.node_chunk.value_or(pool.chunk_bytes);
+  pool.program = options.tuning.node_agent.value_or(true);
   const auto rank = rank_in_job(environment);
   if (!rank) return rank.error();
   pool.rank = *rank;
@@ -402,21 +402,21 @@ Result<EngineSetup> choose_setup(const Options& options, os::Files& files, devic
   machine.eviction = eviction_of(eviction);
   machine.manual_prefetch = options.prefetch == Prefetch::manual;
   machine.ephemeral = !kept;
-  setup.io = options.io.value_or(Io::automatic);
+  setup.io = options.tuning.io.value_or(Io::automatic);
   setup.event_log = options.event_log;
   const bool warm = options.warm.value_or(false);
-  setup.device_arena = options.device_arena.value_or(warm ? DeviceArena::direct : DeviceArena::mapped);
-  setup.host_arena = options.host_arena.value_or(warm ? HostArena::direct : HostArena::incremental);
+  setup.device_arena = options.tuning.device_arena.value_or(warm ? DeviceArena::direct : DeviceArena::mapped);
+  setup.host_arena = options.tuning.host_arena.value_or(warm ? HostArena::direct : HostArena::incremental);
   if (options.log_with_severity)
     setup.log = *options.log_with_severity;
   else if (options.log)
     setup.log = *options.log;
-  setup.direct_io = options.direct_io.value_or(!in_memory);
-  if (setup.direct_io && disk > 0 && !options.direct_io && refuses_direct_io(files, setup.directory)) {
+  setup.direct_io = options.tuning.direct_io.value_or(!in_memory);
+  if (setup.direct_io && disk > 0 && !options.tuning.direct_io && refuses_direct_io(files, setup.directory)) {
     setup.direct_io = false;
     setup.log.warning("the file system" + on_disk +
                       " refuses O_DIRECT: files are written and read through the page cache, which takes memory beside "
-                      "the caches (direct_io=False says so without this warning)");
+                      "the caches (tuning direct_io=false says so without this warning)");
   }
   const auto leased = [](const char* what, std::uint64_t bytes) {
     if (bytes == 0) return std::string();

@@ -35,8 +35,7 @@ static void test_opening(void) {
   options.disk = 16 << 20;
   options.prefetch = "manual";
   options.eviction = "lru";
-  options.io = "threads";
-  options.direct_io = 0;
+  options.tuning = "io=threads, direct_io=false";
   options.close_timeout = 5;
   OK(ebb_open(&options, &store));
   double capacity = 0;
@@ -112,30 +111,30 @@ static void test_arenas(void) {
   options.device = "cpu";
   options.device_cache = options.host_cache = 1 << 20;
   options.disk = 0;
-  options.device_arena = "direct";
+  options.tuning = "device_arena=direct";
   OK(ebb_open(&options, &store));
   CHECK(has_arena(store, "device", "direct") && has_arena(store, "host", "incremental"));
   OK(ebb_store_free(&store));
-  options.device_arena = NULL;
-  options.host_arena = "direct";
+  options.tuning = "host_arena=direct";
   OK(ebb_open(&options, &store));
   CHECK(has_arena(store, "device", "mapped") && has_arena(store, "host", "direct"));
   double ready = 0;
   OK(ebb_stat(store, "tier.host.arena.ready", &ready));
   CHECK(ready == 1 << 20);
   OK(ebb_store_free(&store));
-  options.host_arena = NULL;
+  options.tuning = NULL;
   options.warm = 1;
   OK(ebb_open(&options, &store));
   CHECK(has_arena(store, "device", "direct") && has_arena(store, "host", "direct"));
   OK(ebb_store_free(&store));
-  options.device_arena = "lazy";
+  options.tuning = "device_arena=lazy";
   CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
-  CHECK(strcmp(ebb_last_error(), "device_arena=\"lazy\" is not valid: expected one of \"mapped\", \"direct\"") == 0);
-  const char* const wrong[] = {"host_arena", "mapped", NULL};
-  CHECK_STATUS(ebb_open_text(wrong, &store), EBB_INVALID_ARGUMENT);
-  CHECK(strcmp(ebb_last_error(), "host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"") ==
+  CHECK(strcmp(ebb_last_error(), "tuning.device_arena=\"lazy\" is not valid: expected one of \"mapped\", \"direct\"") ==
         0);
+  const char* const wrong[] = {"tuning", "host_arena=mapped", NULL};
+  CHECK_STATUS(ebb_open_text(wrong, &store), EBB_INVALID_ARGUMENT);
+  CHECK(strcmp(ebb_last_error(),
+               "tuning.host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"") == 0);
   CHECK(!store);
 }
 

@@ -101,7 +101,7 @@ TEST(Defaults, UseThePageCacheWithOneWarningWhereODirectIsRefused) {
     for (const std::string& text : warnings)
       EXPECT_NE(text.find("/tmp (ext4) refuses O_DIRECT"), std::string::npos) << text;
     for (const bool given : {false, true}) {
-      options.direct_io = given;
+      options.tuning.direct_io = given;
       EXPECT_EQ(choose_setup(options, files, *kMemory, {}).value().direct_io, given);
     }
     EXPECT_EQ(warnings.size(), at == At::nowhere ? 0u : 1u) << "what was asked for needs no warning";
@@ -202,13 +202,13 @@ TEST(Defaults, ArenasAreThoseNamedElseThoseThatAreReadyAtOnce) {
   EXPECT_EQ(setup.host_arena, HostArena::incremental);
   EXPECT_NE(setup.settings.find("device_arena mapped, host_arena incremental"), std::string::npos) << setup.settings;
   Options options;
-  options.device_arena = DeviceArena::direct;
+  options.tuning.device_arena = DeviceArena::direct;
   setup = choose_setup(options, files, *kMemory, {}).value();
   EXPECT_EQ(setup.device_arena, DeviceArena::direct);
   EXPECT_EQ(setup.host_arena, HostArena::incremental);
   EXPECT_NE(setup.settings.find("device_arena direct, host_arena incremental"), std::string::npos) << setup.settings;
   options = {};
-  options.host_arena = HostArena::direct;
+  options.tuning.host_arena = HostArena::direct;
   setup = choose_setup(options, files, *kMemory, {}).value();
   EXPECT_EQ(setup.device_arena, DeviceArena::mapped);
   EXPECT_EQ(setup.host_arena, HostArena::direct);
@@ -299,9 +299,10 @@ TEST(Defaults, TheUsersOwnRankComesBeforeALaunchers) {
 TEST(Defaults, WhatSaysSomethingOfAPoolIsRefusedWithoutOne) {
   FakeFiles files;
   Options chunk, agent;
-  chunk.node_chunk = 1 << 20;
-  agent.node_agent = false;
-  for (const auto& [options, word] : {std::pair{chunk, "node_chunk=\"1048576\""}, {agent, "node_agent=\"false\""}}) {
+  chunk.tuning.node_chunk = 1 << 20;
+  agent.tuning.node_agent = false;
+  for (const auto& [options, word] :
+       {std::pair{chunk, "tuning.node_chunk=\"1048576\""}, {agent, "tuning.node_agent=\"false\""}}) {
     const auto refused = choose_setup(options, files, *kMemory, {});
     ASSERT_FALSE(refused) << word;
     EXPECT_EQ(refused.error().code, Errc::invalid_argument);
@@ -413,7 +414,7 @@ TEST(Defaults, AWarmStoreTakesItsMemoryAtOpenUnlessAnArenaSaysOtherwise) {
   options.warm = true;
   EXPECT_EQ(choose_setup(options, files, *kMemory, {}).value().device_arena, DeviceArena::direct);
   EXPECT_EQ(choose_setup(options, files, *kMemory, {}).value().host_arena, HostArena::direct);
-  options.host_arena = HostArena::incremental;
+  options.tuning.host_arena = HostArena::incremental;
   EXPECT_EQ(choose_setup(options, files, *kMemory, {}).value().host_arena, HostArena::incremental);
   options.node_pool = 1 << 30;
   EXPECT_NE(choose_setup(options, files, *kMemory, {}).error().message.find("warm=\"true\""), std::string::npos);

@@ -8,22 +8,20 @@ namespace {
 
 TEST(SetOption, KnowsEveryField) {
   Options options;
-  for (const auto& [key, text] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"directory", "/scratch"},
-                                                                  {"device_cache", "1GiB"},
-                                                                  {"host_cache", "2GiB"},
-                                                                  {"memory", "200MB"},
-                                                                  {"disk", "0"},
-                                                                  {"device_arena", "direct"},
-                                                                  {"host_arena", " Direct"},
-                                                                  {"warm", "on"},
-                                                                  {"durability", "ephemeral"},
-                                                                  {"prefetch", "manual"},
-                                                                  {"eviction", "LRU"},
-                                                                  {"io", "threads"},
-                                                                  {"direct_io", "off"},
-                                                                  {"close_timeout", "5s"},
-                                                                  {"event_log", "/tmp/events"}}) {
+  for (const auto& [key, text] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"directory", "/scratch"},
+           {"device_cache", "1GiB"},
+           {"host_cache", "2GiB"},
+           {"memory", "200MB"},
+           {"disk", "0"},
+           {"tuning", "device_arena=direct, host_arena = Direct"},
+           {"warm", "on"},
+           {"durability", "ephemeral"},
+           {"prefetch", "manual"},
+           {"eviction", "LRU"},
+           {"tuning", "io=threads,direct_io=off"},
+           {"close_timeout", "5s"},
+           {"event_log", "/tmp/events"}}) {
     ASSERT_TRUE(set_option(options, key, text)) << key;
   }
   EXPECT_EQ(options.directory, "/scratch");
@@ -31,33 +29,38 @@ TEST(SetOption, KnowsEveryField) {
   EXPECT_EQ(options.host_cache, 2ull << 30);
   EXPECT_EQ(options.memory, 200'000'000u);
   EXPECT_EQ(options.disk, 0u);
-  EXPECT_EQ(options.device_arena, DeviceArena::direct);
-  EXPECT_EQ(options.host_arena, HostArena::direct);
+  EXPECT_EQ(options.tuning.device_arena, DeviceArena::direct);
+  EXPECT_EQ(options.tuning.host_arena, HostArena::direct);
   EXPECT_EQ(options.warm, true);
   EXPECT_EQ(options.durability, Durability::ephemeral);
   EXPECT_EQ(options.prefetch, Prefetch::manual);
   EXPECT_EQ(options.eviction, Eviction::lru);
-  EXPECT_EQ(options.io, Io::threads);
-  EXPECT_EQ(options.direct_io, false);
+  EXPECT_EQ(options.tuning.io, Io::threads);
+  EXPECT_EQ(options.tuning.direct_io, false);
   EXPECT_EQ(options.close_timeout, Seconds(5));
   EXPECT_EQ(options.event_log, "/tmp/events");
 }
 
-TEST(SetOption, ArenasByName) {
+TEST(SetOption, TuningByName) {
   Options options;
-  ASSERT_TRUE(set_option(options, "device_arena", "mapped"));
-  ASSERT_TRUE(set_option(options, "host_arena", "incremental"));
-  EXPECT_EQ(options.device_arena, DeviceArena::mapped);
-  EXPECT_EQ(options.host_arena, HostArena::incremental);
+  ASSERT_TRUE(set_option(options, "tuning", "device_arena=mapped,node_chunk=1MiB"));
+  ASSERT_TRUE(set_option(options, "tuning", "host_arena=incremental"));
+  EXPECT_EQ(options.tuning.device_arena, DeviceArena::mapped);
+  EXPECT_EQ(options.tuning.host_arena, HostArena::incremental);
+  EXPECT_EQ(options.tuning.node_chunk, 1u << 20);
+  EXPECT_TRUE(set_option(options, "tuning", " "));
+  const auto message = [&](const char* text) { return set_option(options, "tuning", text).error().message; };
   // Each has names of its own.
-  EXPECT_EQ(set_option(options, "device_arena", "incremental").error().message,
-            "device_arena=\"incremental\" is not valid: expected one of \"mapped\", \"direct\"");
-  EXPECT_EQ(set_option(options, "host_arena", "mapped").error().message,
-            "host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"");
-  EXPECT_EQ(options.device_arena, DeviceArena::mapped) << "what is refused changes nothing";
-  EXPECT_EQ(options.host_arena, HostArena::incremental);
-  const std::string known = set_option(options, "arena", "direct").error().message;
-  EXPECT_NE(known.find("device_arena, host_arena"), std::string::npos) << known;
+  EXPECT_EQ(message("host_arena=direct, device_arena=incremental"),
+            "tuning.device_arena=\"incremental\" is not valid: expected one of \"mapped\", \"direct\"");
+  EXPECT_EQ(message("host_arena=mapped"),
+            "tuning.host_arena=\"mapped\" is not valid: expected one of \"incremental\", \"direct\"");
+  EXPECT_EQ(options.tuning.host_arena, HostArena::incremental) << "what is refused changes nothing";
+  EXPECT_EQ(message("iO=threads"),
+            "unknown option tuning.iO=\"threads\": there are device_arena, host_arena, io, direct_io, node_agent, "
+            "node_chunk");
+  EXPECT_EQ(message("threads").substr(0, 26), "tuning=\"threads\" is not va");
+  EXPECT_FALSE(set_option(options, "io", "threads")) << "it is in tuning alone";
 }
 
 TEST(SetOption, NamesWhatIsWrongAndWhatWouldBeRight) {
@@ -67,7 +70,7 @@ TEST(SetOption, NamesWhatIsWrongAndWhatWouldBeRight) {
   };
   EXPECT_EQ(message("eviction", "best"),
             "eviction=\"best\" is not valid: expected one of \"score\", \"score_paper\", \"lru\", \"fifo\"");
-  EXPECT_EQ(message("direct_io", "maybe").substr(0, 21), "direct_io=\"maybe\" is ");
+  EXPECT_EQ(message("tuning", "direct_io=maybe").substr(0, 28), "tuning.direct_io=\"maybe\" is ");
   EXPECT_NE(message("hostcache", "1GiB").find("host_cache"), std::string::npos);
   EXPECT_NE(message("directory", " ").find("directory"), std::string::npos);
 }
@@ -97,19 +100,18 @@ TEST(Environment, OfTheHostCacheAndTheBudgetTheCallersGoesFirst) {
   EXPECT_EQ(options::with_environment({}, {{"EBBTIDE_MEMORY", "2MiB"}})->memory, 2u << 20);
 }
 
-TEST(Environment, ArenasAndWhatTheCallerSaysOfThem) {
-  const options::Environment both{{"EBBTIDE_DEVICE_ARENA", "direct"}, {"EBBTIDE_HOST_ARENA", "direct"}};
-  EXPECT_EQ(options::with_environment({}, both)->device_arena, DeviceArena::direct);
-  EXPECT_EQ(options::with_environment({}, both)->host_arena, HostArena::direct);
+TEST(Environment, TuningAndWhatTheCallerSaysOfIt) {
+  const options::Environment both{{"EBBTIDE_TUNING", "device_arena=direct, host_arena=direct"}};
+  EXPECT_EQ(options::with_environment({}, both)->tuning.device_arena, DeviceArena::direct);
+  EXPECT_EQ(options::with_environment({}, both)->tuning.host_arena, HostArena::direct);
   Options given;
-  given.device_arena = DeviceArena::mapped;
-  given.host_arena = HostArena::incremental;
-  EXPECT_EQ(options::with_environment(given, both)->device_arena, DeviceArena::mapped);
-  EXPECT_EQ(options::with_environment(given, both)->host_arena, HostArena::incremental);
-  const auto wrong = options::with_environment({}, {{"EBBTIDE_HOST_ARENA", "at_once"}});
+  given.tuning.device_arena = DeviceArena::mapped;
+  EXPECT_EQ(options::with_environment(given, both)->tuning.device_arena, DeviceArena::mapped);
+  EXPECT_EQ(options::with_environment(given, both)->tuning.host_arena, HostArena::direct) << "each by itself";
+  const auto wrong = options::with_environment({}, {{"EBBTIDE_TUNING", "host_arena=at_once"}});
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().message,
-            "EBBTIDE_HOST_ARENA=\"at_once\" is not valid: expected one of \"incremental\", \"direct\"");
+            "EBBTIDE_TUNING.host_arena=\"at_once\" is not valid: expected one of \"incremental\", \"direct\"");
 }
 
 TEST(Environment, TheFullNameOfTheDirectoryGoesFirst) {

@@ -40,7 +40,7 @@ def arenas(store: ebbtide.Store) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("device", ["mapped", "direct"])
 @pytest.mark.parametrize("host", ["incremental", "direct"])
 def test_each_is_chosen_by_name_and_told(disk: Path, device: str, host: str) -> None:
-    with small(disk, device_arena=device, host_arena=host) as store:
+    with small(disk, tuning={"device_arena": device, "host_arena": host}) as store:
         found = arenas(store)
         assert {tier: arena["strategy"] for tier, arena in found.items()} == {
             "device": device,
@@ -63,19 +63,18 @@ def test_each_is_chosen_by_name_and_told(disk: Path, device: str, host: str) -> 
 
 
 def test_what_is_direct_is_ready_when_open_returns(disk: Path) -> None:
-    with small(disk, device_arena="direct", host_arena="direct") as store:
+    with small(disk, tuning={"device_arena": "direct", "host_arena": "direct"}) as store:
         found = arenas(store)
         assert found["device"]["ready"] == 1 << 20
         assert found["host"]["ready"] == 2 << 20
 
 
 def test_the_environment_fills_what_is_left_out(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EBBTIDE_DEVICE_ARENA", "direct")
-    monkeypatch.setenv("EBBTIDE_HOST_ARENA", "direct")
-    with small(disk, device_arena="mapped") as store:
+    monkeypatch.setenv("EBBTIDE_TUNING", "device_arena=direct, host_arena=direct")
+    with small(disk, tuning={"device_arena": "mapped"}) as store:
         assert [arena["strategy"] for arena in arenas(store).values()] == ["mapped", "direct", ""]
-    monkeypatch.setenv("EBBTIDE_HOST_ARENA", "lazy")
-    with pytest.raises(ebbtide.InvalidArgument, match='EBBTIDE_HOST_ARENA="lazy".*"incremental", "direct"'):
+    monkeypatch.setenv("EBBTIDE_TUNING", "host_arena=lazy")
+    with pytest.raises(ebbtide.InvalidArgument, match='EBBTIDE_TUNING.host_arena="lazy".*"incremental", "direct"'):
         small(disk)
 
 

@@ -68,9 +68,9 @@ def test_the_series_ends_once_it_is_enough(tmp_path, measured, remeasure):
 
 
 def test_the_store_gets_its_options(tmp_path, opened):
-    shots([shot()], CACHES | {"directory": tmp_path, "eviction": "lru", "io": "threads", "disk": "8MiB"})
+    shots([shot()], CACHES | {"directory": tmp_path, "eviction": "lru", "tuning": {"io": "threads"}, "disk": "8MiB"})
     (options,) = opened
-    assert (options["eviction"], options["io"], options["disk"]) == ("lru", "threads", 8 << 20)
+    assert (options["eviction"], options["tuning"], options["disk"]) == ("lru", {"io": "threads"}, 8 << 20)
     with pytest.raises(ebbtide.InvalidArgument, match="colour"):
         shots([shot()], CACHES | {"directory": tmp_path, "colour": "red"})
 

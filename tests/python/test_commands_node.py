@@ -21,7 +21,7 @@ import numpy as np
 import ebbtide
 
 directory, end = sys.argv[1:]
-store = ebbtide.open(directory, durability="node", node_pool="32MiB", node_chunk="1MiB", node_agent=False, device="cpu",
+store = ebbtide.open(directory, durability="node", node_pool="32MiB", tuning={"node_chunk": "1MiB", "node_agent": False}, device="cpu",
                      device_cache="4MiB", disk="512MiB")
 history = store.history("h", order="reverse")
 for version in range(9):

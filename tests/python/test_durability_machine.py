@@ -43,7 +43,7 @@ class KeptMachine(RuleBasedStateMachine):
             device_cache=device * KIB,
             host_cache=host * KIB,
             disk=8 << 20,
-            io=self.io,
+            tuning={"io": self.io},
             **more,
         )
 

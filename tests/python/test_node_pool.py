@@ -21,7 +21,7 @@ import numpy as np
 import ebbtide
 
 directory, rank, versions, end, agent = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "program"
-store = ebbtide.open(directory, durability="node", node_pool="32MiB", node_chunk="1MiB", node_agent=agent, device="cpu",
+store = ebbtide.open(directory, durability="node", node_pool="32MiB", tuning={"node_chunk": "1MiB", "node_agent": agent}, device="cpu",
                      device_cache="4MiB", disk="512MiB")
 history = store.history("h", order="reverse")
 for version in range(versions):
@@ -218,7 +218,7 @@ def fill():
         store.checkpoint(version, np.full(1 << 17, float(version)), timeout=1)
         written.append(version)
 
-options = {"durability": "node", "node_pool": "8MiB", "node_chunk": "256KiB", "device_cache": "2MiB", "disk": "64MiB"}
+options = {"durability": "node", "node_pool": "8MiB", "device_cache": "2MiB", "disk": "64MiB"}
 store = ebbtide.open(sys.argv[1], device="cpu", close_timeout=1, **options)
 store.checkpoint(0, np.full(1000, 0.0))
 store.wait("storage")
@@ -313,7 +313,8 @@ def test_the_agent_leaves_no_child_and_no_descriptor_behind(tmp_path, job):
 
 def test_an_ephemeral_store_keeps_its_memory_when_the_agent_is_killed(tmp_path, job, monkeypatch):
     monkeypatch.setenv("EBBTIDE_JOB", job)
-    sizes = {"node_pool": "16MiB", "node_chunk": "1MiB", "device": "cpu", "device_cache": "4MiB", "disk": "256MiB"}
+    sizes = {"node_pool": "16MiB", "device": "cpu", "device_cache": "4MiB", "disk": "256MiB"}
+    sizes["tuning"] = {"node_chunk": "1MiB"}
     with ebbtide.open(tmp_path, **sizes) as store:
         history = store.history("h", order="reverse")
         for version in range(80):
@@ -337,7 +338,7 @@ def test_mistakes_are_refused_by_name(tmp_path, monkeypatch):
     with pytest.raises(ebbtide.InvalidArgument, match="host_cache.*node_pool"):
         ebbtide.open(tmp_path / "a", durability="node", node_pool="64MiB", host_cache="8MiB")
     with pytest.raises(ebbtide.InvalidArgument, match="power of two"):
-        ebbtide.open(tmp_path / "a", durability="node", node_pool="64MiB", node_chunk=3 << 20)
+        ebbtide.open(tmp_path / "a", durability="node", node_pool="64MiB", tuning={"node_chunk": 3 << 20})
     with pytest.raises(ebbtide.InvalidArgument, match="two chunks"):
         ebbtide.open(tmp_path / "a", durability="node", node_pool="256KiB")
     with ebbtide.open(
@@ -353,7 +354,13 @@ def test_every_wait_ends_when_pool_and_disk_are_full_and_the_next_succeeds_once_
     tmp_path, job, monkeypatch, program
 ):
     monkeypatch.setenv("EBBTIDE_JOB", job)
-    sizes = {"node_pool": "16MiB", "device_cache": "2MiB", "disk": "16MiB", "device": "cpu", "node_agent": program}
+    sizes = {
+        "node_pool": "16MiB",
+        "device_cache": "2MiB",
+        "disk": "16MiB",
+        "device": "cpu",
+        "tuning": {"node_agent": program},
+    }
     with ebbtide.open(tmp_path / "run", durability="node", **sizes) as store:
         written = []
         with pytest.raises(ebbtide.NoSpace):

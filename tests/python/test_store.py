@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
+import re
 import threading
 import weakref
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import ebbtide
+from ebbtide import _core
 
 KIB = 1024
 
@@ -309,15 +312,19 @@ def test_a_full_store_names_its_tiers_and_waits_for_another_thread(disk: Path) -
         ({"host_cache": -1}, 'host_cache="-1"'),
         ({"host_cache": 1.5}, "host_cache=1.5"),
         ({"disk": True}, "disk=True"),
-        ({"host_arena": "mapped"}, 'host_arena="mapped".*"incremental", "direct"'),
-        ({"device_arena": "incremental"}, 'device_arena="incremental".*"mapped", "direct"'),
-        ({"host_arena": True}, 'host_arena=True.*"incremental", "direct"'),
-        ({"device_arena": 1}, 'device_arena=1 .*"mapped", "direct"'),
-        ({"arena": "direct"}, "unknown option arena.*device_arena, host_arena"),
+        ({"tuning": {"host_arena": "mapped"}}, 'tuning.host_arena="mapped".*"incremental", "direct"'),
+        ({"tuning": {"device_arena": "incremental"}}, 'tuning.device_arena="incremental".*"mapped", "direct"'),
+        ({"tuning": {"host_arena": True}}, 'tuning.host_arena=True.*"incremental", "direct"'),
+        ({"tuning": {"device_arena": 1}}, 'tuning.device_arena=1 .*"mapped", "direct"'),
+        ({"tuning": {"arena": "direct"}}, 'unknown option tuning.arena="direct": there are device_arena, host_arena'),
+        ({"tuning": {"arena": 1}}, 'unknown option tuning.arena="1": there are device_arena'),
+        ({"tuning": "io=threads"}, "tuning='io=threads' is not valid: expected a dict"),
+        ({"arena": "direct"}, "unknown option arena: did you mean.* prefetch, eviction, .*tuning"),
+        ({"io": "threads"}, "unknown option io"),
         ({"eviction": "random"}, "score"),
         ({"prefetch": "never"}, "manual"),
-        ({"io": "paper"}, "uring"),
-        ({"direct_io": 3}, "direct_io"),
+        ({"tuning": {"io": "paper"}}, "uring"),
+        ({"tuning": {"direct_io": 3}}, "tuning.direct_io=3 .*True or False"),
         ({"durability": "forever"}, "ephemeral"),
         ({"close_timeout": "soon"}, "close_timeout"),
     ],
@@ -325,6 +332,15 @@ def test_a_full_store_names_its_tiers_and_waits_for_another_thread(disk: Path) -
 def test_a_wrong_option_names_key_value_and_what_would_be_right(disk: Path, options: dict, words: str) -> None:
     with pytest.raises(ebbtide.InvalidArgument, match=words):
         ebbtide.open(disk, **options)
+
+
+def test_open_has_each_option_of_the_table_and_says_what_it_is() -> None:
+    table = [name for name, _, _ in _core.option_table()]
+    assert sorted(inspect.signature(ebbtide.open).parameters) == sorted(
+        [name for name in table if "." not in name] + ["unknown"]
+    )
+    said = str(ebbtide.open.__doc__).partition("Raises")[0]
+    assert [name for name in table if not re.search(rf"\b{name.removeprefix('tuning.')}\b", said)] == []
 
 
 def test_the_environment_fills_what_is_left_out(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

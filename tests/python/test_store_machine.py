@@ -40,7 +40,7 @@ class StoreMachine(RuleBasedStateMachine):
             disk=8 << 20,
             eviction=eviction,
             prefetch=prefetch,
-            io=io,
+            tuning={"io": io},
         )
         self.device = device * KIB
         self.views = [self.store, self.store.history("other")]

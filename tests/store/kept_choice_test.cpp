@@ -13,7 +13,7 @@ ebb::Options options_of(const std::filesystem::path& directory, std::optional<Du
   ebb::Options options{.device = "cpu", .directory = directory, .device_cache = 1 << 20, .host_cache = 1 << 20};
   options.disk = 64 << 20;
   options.durability = durability;
-  options.direct_io = false;
+  options.tuning.direct_io = false;
   return options;
 }
 
@@ -142,7 +142,7 @@ TEST(KeptChoice, AStoreInMemoryByThePublicCalls) {
   if (!files.describe("/dev/shm", found) || !found.in_memory) GTEST_SKIP() << "no tmpfs at /dev/shm";
   const OwnDirectory at("/dev/shm");
   auto options = options_of(at.path(), Durability::storage);
-  options.direct_io = {};
+  options.tuning.direct_io = {};
   expect_refused(options, Errc::unsupported, {at.path().c_str(), found.kind.c_str()});
   options.durability = Durability::process;
   {

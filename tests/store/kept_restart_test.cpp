@@ -34,7 +34,7 @@ TEST(KeptRestart, ByThePublicCalls) {
   Lines lines;
   ebb::Options options{.device = "cpu", .directory = at.path(), .device_cache = 1 << 20, .host_cache = 1 << 20};
   options.durability = Durability::storage;
-  options.direct_io = false;
+  options.tuning.direct_io = false;
   options.log.emplace(lines.sink());
   {
     Store store = Store::open(options).value();

@@ -37,9 +37,9 @@ class StoreInAPool : public ::testing::Test {
     if (!options.device_cache) options.device_cache = 4 * kMiB;
     if (!options.disk) options.disk = 512 * kMiB;
     if (!options.node_pool) options.node_pool = 16 * kMiB;
-    if (!options.node_chunk) options.node_chunk = kMiB;
+    if (!options.tuning.node_chunk) options.tuning.node_chunk = kMiB;
     if (!options.durability) options.durability = Durability::node;
-    options.node_agent = false;
+    options.tuning.node_agent = false;
     return Engine::open_store(std::move(seams), options,
                               {{"EBBTIDE_JOB", "test"},
                                {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(ranks)},
@@ -287,10 +287,10 @@ TEST_F(StoreInAPool, mistakes_are_refused_with_what_was_given_and_what_would_be_
     return opened ? std::string("opened") : opened.error().message;
   };
   EXPECT_NE(said([](Options& o) { o.node_pool = 3 * kMiB; }, 2).find("two chunks"), std::string::npos);
-  EXPECT_NE(said([](Options& o) { o.node_chunk = 3 << 20; }).find("power of two"), std::string::npos);
+  EXPECT_NE(said([](Options& o) { o.tuning.node_chunk = 3 << 20; }).find("power of two"), std::string::npos);
   EXPECT_NE(said([](Options& o) { o.host_cache = kMiB; }).find("host_cache=\"1048576\""), std::string::npos);
   EXPECT_NE(said([](Options& o) { o.node_pool = 0; }).find("node_pool"), std::string::npos);
-  EXPECT_NE(said([](Options& o) { o.host_arena = HostArena::direct; }).find("incremental"), std::string::npos);
+  EXPECT_NE(said([](Options& o) { o.tuning.host_arena = HostArena::direct; }).find("incremental"), std::string::npos);
   Options persistent;
   persistent.durability = Durability::storage;
   persistent.node_pool = 0;
