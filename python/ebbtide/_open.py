@@ -173,7 +173,7 @@ def _as_text(key: str, value: object) -> str:
     elif kind == "share" and isinstance(value, (int, float)):
         if 0 < value <= 1:
             return repr(float(value))
-    elif kind == "number" and hasattr(value, "__index__"):
+    elif kind in ("number", "flag") and hasattr(value, "__index__"):
         number: int = value.__index__()
         if number.bit_length() <= _LONGEST:
             return str(number)
