@@ -135,6 +135,15 @@ def torch_page() -> str:
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 
 
+def defer_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import defer_figures
+
+    measured = json.loads((ROOT / "benches/results/defer_fsync.json").read_text())
+    return last_chapter("docs/defer-fsync.md", "What was measured", defer_figures.page(measured))
+
+
 def jax_page() -> str:
     """Its last chapter is made of what was measured."""
     sys.path.insert(0, str(ROOT / "benches"))
@@ -417,6 +426,7 @@ PAGES = {
     "docs/cluster.svg": cluster_picture,
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
+    "docs/defer-fsync.md": defer_page,
     "docs/jax.md": jax_page,
     "docs/recompute-or-store.md": recompute_page,
     "docs/design/peers.md": peers_page,
