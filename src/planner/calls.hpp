@@ -19,6 +19,7 @@ struct Request {
   Time since = 0, deadline = kNever;
   Time fallback = kNever;  // when waiting for room gives way to a direct path
   bool keep = false, waiting = false, cancelled = false, hint_taken = false;
+  bool file_tried = false;  // what the file had refused was tried again for it
   bool ordered = false, ready = false;
   std::uint32_t excluded = 0;  // tiers (bits) that failed it
   Bytes restored = 0;          // bytes that earlier sources delivered

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ebb::planner {
@@ -36,7 +37,7 @@ void Placing::serve_waiting() {
 bool Placing::refuse_waiting() {
   bool changed = false;
   calls_.for_waiting([&](Request& r) {
-    if (place(r, false, true)) {
+    if (place(r, false, true) || (!room_may_come() && try_file_again(r))) {
       changed = true;
     } else if (!room_may_come() && context_.now >= r.deadline &&
                !(r.kind == Request::Kind::borrow && table_[r.checkpoint].at[0].filler != kNoMove)) {
@@ -132,6 +133,26 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   }
   flush_planner_.urge(best, best_room, rights, r.since);
   return false;
+}
+
+// A read tries once more what the file has refused: caches that are full of that have no other way to give it room.
+// True: something is tried.
+bool Placing::try_file_again(Request& r) {
+  if (r.kind != Request::Kind::borrow || context_.machine.ephemeral || std::exchange(r.file_tried, true)) return false;
+  bool any = false;
+  for (Slot s = 0; s < table_.size(); ++s) {
+    Checkpoint& c = table_[s];
+    if (!c.live) continue;
+    bool refused = c.flush_failures > 0 && std::exchange(c.flush_retry, 0) > context_.now;
+    for (MoveIndex i : c.moves) {
+      if (!transfers_[i].delayed) continue;
+      transfers_.undelay(transfers_[i]);
+      context_.out->commit = refused = true;
+    }
+    if (refused) replicas_.refresh(s);
+    any |= refused;
+  }
+  return any;
 }
 
 // No tier that may take it is as large, since memory has ended early: it would never get room.

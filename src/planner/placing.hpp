@@ -22,6 +22,7 @@ class Placing : Part {
   bool place_borrow(Request& request);
   bool place_write(Request& request, bool fastest_taken, bool at_any_cost);
   bool outgrown(const Request& request) const;
+  bool try_file_again(Request& request);
 
   RoomFinder& rooms_;
   FlushPlanner& flush_planner_;

@@ -327,5 +327,25 @@ TEST(PlannerKept, WhatTheFileCannotTakeDoesNotHoldUpTheOthers) {
   EXPECT_EQ(d.read(0), Reason::ok);
 }
 
+TEST(PlannerKept, ABorrowTriesTheFileOnceMoreBeforeItIsRefused) {
+  Driver d(kept(8, 0, 64));
+  d.adopt(1, 4);
+  for (Version v : {2, 3}) {
+    d.checkpoint(v, 4);
+    d.finish(d.under_way.size() - 1);
+  }
+  const auto fail = [&] {
+    while (!d.under_way.empty()) d.finish(0, true, true);
+  };
+  fail();
+  const RequestId refused = d.borrow(1);
+  ASSERT_FALSE(d.under_way.empty()) << "the flushes that failed are not tried again";
+  fail();
+  EXPECT_EQ(d.reason(refused), Reason::no_space);
+  const RequestId granted = d.borrow(1);
+  for (int i = 0; !d.answered(granted) && i < 100; ++i) d.step();
+  EXPECT_EQ(d.reason(granted), Reason::ok) << "the file had room";
+}
+
 }  // namespace
 }  // namespace ebb::planner
