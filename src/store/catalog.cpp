@@ -255,7 +255,8 @@ bool Catalog::name_object(const Locked& /*locked*/, Record& record) {
   return true;
 }
 
-void Catalog::set_pending(const Locked& /*locked*/, const Record& record) {
+void Catalog::set_pending(const Locked& /*locked*/, Record& record) {
+  record.durability = Record::Durability::pending;  // also after an attempt that failed
   pending_objects_.emplace(record.object.id, record.checkpoint);
 }
 

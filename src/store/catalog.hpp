@@ -127,7 +127,7 @@ class Catalog {
   /// Gives the record an object if it has none. True: it has a new one.
   bool name_object(const Locked& locked, Record& record);
   /// The record's object is on its way to becoming durable; take_pending() finds it.
-  void set_pending(const Locked& locked, const Record& record);
+  void set_pending(const Locked& locked, Record& record);
   bool any_pending(const Locked& /*locked*/) const { return !pending_objects_.empty(); }
   /// The object is in the node's pool, or is there no more.
   void set_listed(const Locked& locked, storage::ObjectId object, bool listed);
