@@ -16,36 +16,26 @@ void BackgroundWorker::join() {
 void BackgroundWorker::run() {
   Locked locked = port_.lock();
   for (;;) {
-    EBB_WAIT(worker_sleeps, wake_.wait(locked.native(), [&] {
-      return lifetime_.closed(locked) || !copies_to_make_.empty() || !checks_.empty();
-    }));
-    if (lifetime_.closed(locked)) return;
     try {
-      if (checks_.empty())
-        copy_next(locked);
-      else
-        check_next(locked);
+      const auto work = calls_.next_work(locked);
+      if (!work) return;
+      if (work->check) {
+        check(locked, *work->request);
+      } else {
+        copies_.copy_next(locked, *work->request);
+        queues_.drain(locked);
+      }
     } catch (const std::exception& error) {
       port_.poison(locked, error);
     }
   }
 }
 
-void BackgroundWorker::check_next(Locked& locked) {
-  const std::shared_ptr<Request> request = calls_.background(locked, checks_.front());
-  checks_.pop_front();
-  if (auto right = verifier_.check_handed_out(locked, *request, request->pieces, true); !right) {
-    request->wrong = right.error();
+void BackgroundWorker::check(Locked& locked, Request& request) {
+  if (auto right = verifier_.check_handed_out(locked, request, request.pieces, true); !right) {
+    request.wrong = right.error();
   }
-  if (!lifetime_.closed(locked)) calls_.end_background(locked, *request);  // else close() ends its future
-}
-
-void BackgroundWorker::copy_next(Locked& locked) {
-  const planner::RequestId id = copies_to_make_.at(0);
-  copies_to_make_.pop_front();
-  const std::shared_ptr<Request> request = calls_.background(locked, id);
-  copies_.copy_next(locked, *request);
-  queues_.drain(locked);
+  if (!lifetime_.closed(locked)) calls_.end_background(locked, request);  // else close() ends its future
 }
 
 }  // namespace ebb::store

@@ -3,15 +3,14 @@
 #include <stdexcept>
 
 #include "base/wait_points.hpp"
-#include "store/call_table.hpp"
 #include "store/lifetime.hpp"
-#include "store/link_queues.hpp"
+#include "store/request.hpp"
 
 namespace ebb::store {
 
-Result<void> CacheMemory::create(const options::Seams& seams, const options::EngineSetup& setup,
+Result<void> CacheMemory::create(const options::Seams& seams, const options::EngineSetup& setup, Tiers::Changed changed,
                                  const std::shared_ptr<trace::ProvisionLog>& log) {
-  auto tiers = Tiers::create(seams, setup, [this] { changed(); }, log);
+  auto tiers = Tiers::create(seams, setup, std::move(changed), log);
   if (!tiers) return tiers.error();
   tiers_ = std::move(*tiers);
   for (const planner::TierSpec& tier : setup.machine.tiers) {
@@ -123,19 +122,6 @@ void CacheMemory::lose(const Locked& locked, planner::TierIndex tier, planner::S
   tiers_->lose(tier, segment);
   port_.submit(locked, 0, planner::event::Lost{tier, segment});
   returned_.notify_all();
-}
-
-// Called by a thread of the tiers: more memory can be used, or less will ever be.
-void CacheMemory::changed() {
-  Locked locked = port_.lock();
-  if (!lifetime_.opened(locked) || !lifetime_.running(locked)) return;
-  try {
-    submit_limits(locked);
-    calls_.wake_requests(locked);
-    queues_.drain(locked);
-  } catch (const std::exception& error) {
-    port_.poison(locked, error);
-  }
 }
 
 bool CacheMemory::usable(const planner::Command& command) const {

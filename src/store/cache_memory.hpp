@@ -27,11 +27,11 @@ struct LentBy {
 ///    stays mapped (Tiers).
 class CacheMemory {
  public:
-  CacheMemory(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, LinkQueues& queues, CallTable& calls)
-      : port_(port), lifetime_(lifetime), catalog_(catalog), queues_(queues), calls_(calls) {}
-  /// Called before any thread is there. What is provisioned is recorded in `log`, if there is one. Error out_of_memory
-  /// naming the tier.
-  Result<void> create(const options::Seams& seams, const options::EngineSetup& setup,
+  CacheMemory(PlannerPort& port, Lifetime& lifetime, Catalog& catalog)
+      : port_(port), lifetime_(lifetime), catalog_(catalog) {}
+  /// Called before any thread is there. `changed` is called on a thread of the tiers once more memory can be used, or
+  /// less will ever be. What is provisioned is recorded in `log`, if there is one. Error out_of_memory naming the tier.
+  Result<void> create(const options::Seams& seams, const options::EngineSetup& setup, Tiers::Changed changed,
                       const std::shared_ptr<trace::ProvisionLog>& log);
   /// No memory comes any more.
   void stop();
@@ -88,13 +88,10 @@ class CacheMemory {
     device::Device* owner = nullptr;
   };
   Segment* segment_of(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment);
-  void changed();
 
   PlannerPort& port_;
   Lifetime& lifetime_;
   Catalog& catalog_;
-  LinkQueues& queues_;
-  CallTable& calls_;
   std::shared_ptr<Tiers> tiers_;                // constant between create() and free()
   std::vector<std::vector<Segment>> segments_;  // by tier; by the port's mutex
   std::condition_variable returned_;            // with the port's mutex

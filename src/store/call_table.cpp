@@ -3,14 +3,8 @@
 #include <stdexcept>
 
 #include "base/wait_points.hpp"
-#include "store/application_copies.hpp"
-#include "store/background_worker.hpp"
-#include "store/cache_memory.hpp"
 #include "store/call_statistics.hpp"
 #include "store/lifetime.hpp"
-#include "store/link_queues.hpp"
-#include "store/pump_thread.hpp"
-#include "store/tokens.hpp"
 
 namespace ebb::store {
 
@@ -68,7 +62,7 @@ void CallTable::end_background(const Locked& locked, Request& request) {
     catalog_.forget_if_gone(locked, request.history, request.version);
   }
   if (request.waitable) request.waitable->ended = true;
-  ended_.notify_all();
+  port_.ended().notify_all();
   streams_.put(locked, request.own);
   const planner::RequestId id = request.id;
   leave(id);
@@ -84,20 +78,19 @@ void CallTable::end_all(const Locked& locked) {
     request->waitable->error = lifetime_.closed_error();
   }
   background_.clear();
-  ended_.notify_all();
+  port_.ended().notify_all();
 }
 
 // --- what the planner gives ----------------------------------------------------------------------------------------
 
-void CallTable::take_command(const Locked& locked, const planner::Command& command) {
+void CallTable::take_command(const Locked& /*locked*/, const planner::Command& command) {
   const auto found = requests_.find(command.request);
   if (found == requests_.end()) throw std::logic_error("a copy was ordered for a call that has ended");
   Request& request = *found->second;
   request.add(command);
-  if (request.background)
-    worker_.add_copy(locked, request.id);
-  else
-    request.changed.notify_one();
+  if (!request.background) return request.changed.notify_one();
+  copies_to_make_.push_back(request.id);
+  work_.notify_one();
 }
 
 void CallTable::take_answer(const Locked& locked, planner::Answer& answer) {
@@ -113,84 +106,12 @@ void CallTable::take_answer(const Locked& locked, planner::Answer& answer) {
   }
   if (!request.background) return;
   if (!request.sums || !request.info) return end_background(locked, request);
-  worker_.add_check(locked, request.id);
+  checks_.push_back(request.id);
+  work_.notify_one();
 }
 
 void CallTable::take_spoiled(const Locked& /*locked*/, planner::RequestId id) {
   if (const auto found = requests_.find(id); found != requests_.end()) found->second->spoiled = true;
-}
-
-// --- waiting -------------------------------------------------------------------------------------------------------
-
-bool CallTable::has_work(const Locked& locked, const Request& request) const {
-  if (lifetime_.closed(locked) || request.next == request.commands.size()) return false;
-  const planner::Command& next = request.commands[request.next];
-  return !unsent_.contains(next.after) && memory_.usable(next);
-}
-
-void CallTable::run_until_answered(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted) {
-  bool cancelled = false, stop = false;
-  const auto stopped = [&] { return !cancelled && (stop || request.refused || (timer != nullptr && timer->fired())); };
-  const auto ready = [&] {
-    return has_work(locked, request) || request.answered || !lifetime_.running(locked) || stopped();
-  };
-  while (!request.answered && !lifetime_.closed(locked) && !request.all_enqueued()) {
-    port_.throw_if_poisoned(locked);
-    if (has_work(locked, request)) {
-      copies_.copy_next(locked, request);
-      continue;
-    }
-    queues_.drain(locked);
-    if (has_work(locked, request) || request.answered) continue;
-    if (request.stream && !request.asks_ready) {
-      ask_ready(locked, request);
-      continue;
-    }
-    if (stopped()) {
-      cancelled = true;
-      cancel(locked, request);
-      continue;
-    }
-    locked.wake_pump();
-    if (!interrupted) {
-      EBB_WAIT(request_answered, request.changed.wait(locked.native(), ready));
-      continue;
-    }
-    bool woken = false;
-    EBB_WAIT(request_polled, woken = request.changed.wait_for(locked.native(), kInterruptEvery, ready));
-    if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
-  }
-}
-
-void CallTable::cancel(const Locked& locked, Request& request) {
-  if (!request.wrong) port_.submit(locked, request.history, planner::event::Cancel{request.id});  // else it was
-  if (request.copies && !request.answered && request.next == request.commands.size()) {
-    // Transfers between tiers may still be under way in its name, perhaps for ever; none of them knows the caller's
-    // memory, so that the caller need not stay for them.
-    abandoned_.insert(request.id);
-    request.answer.reason = planner::Reason::cancelled;
-    request.answered = true;
-  }
-  // Those for which there is no memory yet it never begins.
-  while (!request.answered && request.next < request.commands.size() &&
-         !memory_.usable(request.commands[request.next])) {
-    queues_.complete(locked, request.commands[request.next++].id,
-                     Error{Errc::timed_out, "its memory did not come in time"});
-  }
-}
-
-// Asks whether the stream has done what it held before the call, since the caller is about to wait anyway.
-void CallTable::ask_ready(Locked& locked, Request& request) {
-  request.asks_ready = true;
-  const device::StreamId stream = *request.stream;
-  const transfer::Token token = kReady | request.id;
-  lifetime_.begin(locked);
-  locked.unlock();
-  const Result<void> followed = queues_.copies().follow(stream, token);
-  locked.lock();
-  if (followed) return;
-  lifetime_.end(locked);
-  request.refused = followed.error();  // nothing can be ordered on it: the call is given up
 }
 
 void CallTable::stream_ready(const Locked& locked, planner::RequestId id) {
@@ -215,13 +136,28 @@ void CallTable::wake_requests(const Locked& /*locked*/) {
   for (auto& [id, request] : requests_) request->changed.notify_one();
 }
 
-void CallTable::wake_everyone(const Locked& locked) {
+void CallTable::wake_everyone(const Locked& /*locked*/) {
   for (auto& [id, request] : requests_) request->changed.notify_all();
-  memory_.wake_lenders(locked);
-  worker_.wake(locked);
-  ended_.notify_all();
-  lifetime_.wake(locked);
-  pump_.wake(locked);
+  work_.notify_all();
+  port_.ended().notify_all();
+}
+
+std::optional<CallTable::Work> CallTable::next_work(Locked& locked) {
+  EBB_WAIT(worker_sleeps, work_.wait(locked.native(), [&] {
+    return lifetime_.closed(locked) || !copies_to_make_.empty() || !checks_.empty();
+  }));
+  if (lifetime_.closed(locked)) return {};
+  const bool check = !checks_.empty();
+  auto& from = check ? checks_ : copies_to_make_;
+  const planner::RequestId id = from.front();
+  from.pop_front();
+  return Work{background_.at(id), check};
+}
+
+void CallTable::abandon(const Locked& /*locked*/, Request& request) {
+  abandoned_.insert(request.id);
+  request.answer.reason = planner::Reason::cancelled;
+  request.answered = true;
 }
 
 }  // namespace ebb::store

@@ -1,7 +1,9 @@
 #pragma once
 // The calls under way: who waits for the planner's answer, and how they are woken.
 #include <condition_variable>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -15,24 +17,18 @@ namespace ebb::store {
 /// Thread safety: every method takes the port's Locked.
 /// 1. A request is here from before its event is submitted until it was answered and its call has returned. Those of
 ///    calls that have returned are shared, and end with their answer.
-/// 2. A request is woken through its `changed`, a wait for a Future or for durability through ended().
+/// 2. A request is woken through its `changed`, a wait for a Future or for durability through the port's ended().
 /// 3. A request that was given up before its answer is in `abandoned_` until that comes: nothing of its caller's is
 ///    touched any more.
 class CallTable {
  public:
   CallTable(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Streams& streams, CallStatistics& statistics,
-            CacheMemory& memory, LinkQueues& queues, ApplicationCopies& copies, PumpThread& pump,
-            BackgroundWorker& worker, bool verify_all)
+            bool verify_all)
       : port_(port),
         lifetime_(lifetime),
         catalog_(catalog),
         streams_(streams),
         statistics_(statistics),
-        memory_(memory),
-        queues_(queues),
-        copies_(copies),
-        pump_(pump),
-        worker_(worker),
         verify_all_(verify_all) {}
 
   /// A request's place in the table, for as long as its call lasts.
@@ -52,20 +48,22 @@ class CallTable {
   };
   /// Adds a request whose call does not wait.
   void add_background(const Locked& locked, std::shared_ptr<Request> request);
-  /// Throws std::out_of_range if the request has ended.
-  const std::shared_ptr<Request>& background(const Locked& /*locked*/, planner::RequestId id) const {
-    return background_.at(id);
-  }
-  /// Returns when the planner has answered, every copy is on the application's stream, or the store is closed. Throws
-  /// std::logic_error when the planner's contract is broken.
-  void run_until_answered(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted);
+
+  // What there is to do for requests whose caller does not wait. Copies of one request come in the order in which they
+  // were ordered.
+  struct Work {
+    std::shared_ptr<Request> request;
+    bool check = false;  // it was answered, and what it was handed is to be checked before it ends; else: its next copy
+  };
+  /// Waits for the next. Nothing: the store is closed.
+  std::optional<Work> next_work(Locked& locked);
 
   /// Takes a command that copies from or to the application.
   void take_command(const Locked& locked, const planner::Command& command);
   void take_answer(const Locked& locked, planner::Answer& answer);
   /// The request fails: a copy that its own come after has failed.
   void take_spoiled(const Locked& locked, planner::RequestId id);
-  /// The target's owner may use it, or free it, from here on; the worker does not touch the request again.
+  /// The target's owner may use it, or free it, from here on; no other thread touches the request again.
   void end_background(const Locked& locked, Request& request);
   /// Ends all requests: the store is closed.
   void end_all(const Locked& locked);
@@ -79,33 +77,28 @@ class CallTable {
   /// There may be memory for the requests that wait for it.
   void wake_requests(const Locked& locked);
   void wake_everyone(const Locked& locked);
-  /// Notified when a Future has ended, something became durable or never will, a timer fired.
-  std::condition_variable& ended() { return ended_; }
+  /// The copy that the command comes after is ordered, and on no stream yet.
+  bool unsent(const Locked& /*locked*/, planner::CommandId command) const { return unsent_.contains(command); }
+  /// The caller returns before the planner has answered, which then concerns nobody.
+  void abandon(const Locked& locked, Request& request);
 
  private:
   void enter(Request& request);
   void leave(planner::RequestId id) { spare_ = requests_.extract(id); }
-  /// Whether the request has a copy that can be made now: its memory is there, and the copies before it are made.
-  bool has_work(const Locked& locked, const Request& request) const;
-  void ask_ready(Locked& locked, Request& request);
-  void cancel(const Locked& locked, Request& request);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
   Catalog& catalog_;
   Streams& streams_;
   CallStatistics& statistics_;
-  CacheMemory& memory_;
-  LinkQueues& queues_;
-  ApplicationCopies& copies_;
-  PumpThread& pump_;
-  BackgroundWorker& worker_;
   const bool verify_all_;
-  std::condition_variable ended_;
+  std::condition_variable work_;  // for next_work()
   // All below by the port's mutex.
   std::unordered_map<planner::RequestId, Request*> requests_;
   decltype(requests_)::node_type spare_;  // a node of requests_ for the next call
   std::unordered_map<planner::RequestId, std::shared_ptr<Request>> background_;
+  std::deque<planner::RequestId> copies_to_make_;  // one entry for each command
+  std::deque<planner::RequestId> checks_;
   std::unordered_set<planner::RequestId> abandoned_;  // given up and returned from before the planner answered
   std::unordered_set<planner::CommandId> unsent_;     // ordered, and on no stream yet: nothing can come after them
   planner::RequestId next_request_ = 1;

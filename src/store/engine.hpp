@@ -11,7 +11,9 @@
 #include "store/cache_memory.hpp"
 #include "store/call_statistics.hpp"
 #include "store/call_table.hpp"
+#include "store/callers.hpp"
 #include "store/catalog.hpp"
+#include "store/dispatcher.hpp"
 #include "store/hand_backs.hpp"
 #include "store/handles.hpp"
 #include "store/lending.hpp"
@@ -26,6 +28,7 @@
 #include "store/snapshot_reader.hpp"
 #include "store/streams.hpp"
 #include "store/suspender.hpp"
+#include "store/timers.hpp"
 #include "store/verifier.hpp"
 #include "store/waits.hpp"
 
@@ -189,8 +192,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   ApplicationCopies copies_;
   HandBacks hand_backs_;
   CallTable calls_;
+  Callers callers_;
+  Timers timers_;
   PumpThread pump_;
   BackgroundWorker worker_;
+  Dispatcher dispatcher_;
   Waits waits_;
   Lending lending_;
   ZoneScratches zone_scratches_;

@@ -16,23 +16,24 @@ constexpr std::chrono::nanoseconds kRecall = std::chrono::seconds(10);  // what 
 Engine::Engine(options::Seams seams, options::EngineSetup setup)
     : seams_(std::move(seams)),
       setup_(std::move(setup)),
-      port_(seams_.clock, setup_.machine, {catalog_, memory_, files_, queues_, calls_, pump_}),
+      port_(seams_.clock, setup_.machine, dispatcher_),
       lifetime_(port_),
       streams_(seams_.device, setup_.log),
       statistics_(port_),
       catalog_(port_, setup_.durability != Durability::ephemeral || setup_.readonly),
-      memory_(port_, lifetime_, catalog_, queues_, calls_),
-      files_(port_, lifetime_, catalog_, queues_, calls_, seams_, setup_),
+      memory_(port_, lifetime_, catalog_),
+      files_(port_, lifetime_, catalog_, calls_, seams_, setup_),
       recovery_(port_, lifetime_, catalog_, files_, setup_),
       verifier_(port_, lifetime_, catalog_, streams_, memory_, files_, setup_, seams_.device),
       queues_(port_, lifetime_, catalog_, memory_, files_, verifier_, calls_, hand_backs_),
       copies_(port_, lifetime_, streams_, memory_, queues_, calls_, verifier_, catalog_),
-      hand_backs_(port_, lifetime_, catalog_, streams_, queues_),
-      calls_(port_, lifetime_, catalog_, streams_, statistics_, memory_, queues_, copies_, pump_, worker_,
-             setup_.verify_all),
-      pump_(port_, lifetime_, queues_, calls_),
+      hand_backs_(port_, lifetime_, catalog_, streams_),
+      calls_(port_, lifetime_, catalog_, streams_, statistics_, setup_.verify_all),
+      callers_(port_, lifetime_, memory_, calls_, queues_, copies_),
+      pump_(port_, lifetime_, queues_, timers_),
       worker_(port_, lifetime_, queues_, copies_, calls_, verifier_),
-      waits_(port_, lifetime_, catalog_, statistics_, files_, calls_, pump_, setup_),
+      dispatcher_(port_, lifetime_, catalog_, memory_, files_, queues_, calls_, pump_),
+      waits_(port_, lifetime_, catalog_, statistics_, files_, calls_, callers_, timers_, setup_),
       lending_(port_, lifetime_, memory_, queues_, calls_),
       neighbours_(lending_, seams_, setup_),
       suspender_(*this) {}
@@ -60,10 +61,13 @@ Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::Engi
 Result<void> Engine::start() {
   setup_.machine = port_.machine();
   const auto memory_log = setup_.event_log ? std::make_shared<trace::ProvisionLog>() : nullptr;
-  if (auto joined = files_.join_pool(); !joined) return joined;
-  if (auto made = memory_.create(seams_, setup_, memory_log); !made) return made;
+  const Persistence::Reports reports{
+      .done = [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
+      .carried = [this](transfer::Token token) { queues_.on_carried(token); }};
+  if (auto joined = files_.join_pool(reports); !joined) return joined;
+  if (auto made = memory_.create(seams_, setup_, [this] { queues_.on_memory(); }, memory_log); !made) return made;
   if (auto made = queues_.create(seams_); !made) return made;
-  if (auto opened = files_.open(); !opened) return opened;
+  if (auto opened = files_.open(reports); !opened) return opened;
   if (setup_.event_log) {
     auto log = trace::EventLog::create(*seams_.files, *setup_.event_log);
     if (!log) return log.error();
@@ -139,7 +143,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   lifetime_.set_closed(locked);
   attached_.reset();
   queues_.clear(locked);
-  calls_.wake_everyone(locked);
+  dispatcher_.wake_everyone(locked);
   files_.leave(locked);
   if (!lifetime_.await(locked, until, [&] { return lifetime_.idle(locked); })) return leave_stuck(locked, result);
   files_.drop_unreferenced(locked);

@@ -93,12 +93,12 @@ Result<bool> Engine::restore_once(planner::HistoryId history, Version version, s
   if (auto ready = prepare_restore(locked, request, record, targets); !ready) return ready.error();
   const bool hint = reading == Reading::look && port_.planner(locked).hinted(history, version);
   CallTable::Entered entered(calls_, locked, request);
-  const Timer timer(pump_, locked, options.timeout, request.changed);
+  const Timer timer(timers_, locked, port_.now(), options.timeout, request.changed);
   port_.submit(locked, history,
                planner::event::Restore{request.id, version, options.keep || reading == Reading::look,
                                        request.stream.has_value()});
   if (hint) port_.submit(locked, history, planner::event::HintFront{version});
-  calls_.run_until_answered(locked, request, &timer, options.interrupted);
+  callers_.run_until_answered(locked, request, &timer, options.interrupted);
   if (request.refused) return *request.refused;
   if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
@@ -200,11 +200,11 @@ Result<Loan> Engine::borrow_once(planner::HistoryId history, Version version, co
     request.info = record->info;
   }
   const CallTable::Entered entered(calls_, locked, request);
-  const Timer timer(pump_, locked, options.timeout, request.changed);
+  const Timer timer(timers_, locked, port_.now(), options.timeout, request.changed);
   // Without a limit it is refused as soon as no transfer can make room for it in the device cache.
   const planner::Time timeout = options.timeout ? nanoseconds(*options.timeout) : 0;
   port_.submit(locked, history, planner::event::Borrow{request.id, version, timeout});
-  calls_.run_until_answered(locked, request, &timer, options.interrupted);
+  callers_.run_until_answered(locked, request, &timer, options.interrupted);
   if (!request.answered) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
   if (request.answer.reason != Reason::ok) {
@@ -241,7 +241,7 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   }
   const planner::event::Release release{hold.request, keep || hold.keep};
   const bool lost = hold.data != nullptr && hold.tiers->lost(hold.place);
-  auto handed = hand_backs_.hand_back(locked, hold, *stream, release, how.hold);
+  auto handed = hand_backs_.hand_back(locked, queues_.copies(), hold, *stream, release, how.hold);
   if (handed && lost) {
     handed = Error{Errc::lost, catalog_.key_text(locked, hold.history, hold.version) +
                                    " was lost while it was borrowed: what was read of it may be wrong"};
@@ -260,7 +260,7 @@ void Engine::release_unordered(Loan::State& hold) {
   Locked locked = port_.lock();
   if (!lifetime_.running(locked) || !finished) return;
   const planner::event::Release release{hold.request, hold.keep};
-  static_cast<void>(static_cast<bool>(hand_backs_.hand_back(locked, hold, {}, release, false)));
+  static_cast<void>(static_cast<bool>(hand_backs_.hand_back(locked, queues_.copies(), hold, {}, release, false)));
 }
 
 void Engine::end_hold(Hold& hold) {

@@ -78,7 +78,7 @@ Result<Future> Engine::checkpoint(planner::HistoryId history, Version version, s
     record.future = waitable;
     record.sums = std::move(*sums);
     waitable->checkpoint = record.checkpoint;
-    calls_.run_until_answered(locked, request, nullptr, interrupted);
+    callers_.run_until_answered(locked, request, nullptr, interrupted);
   }
   if (request.refused) return *request.refused;
   if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
@@ -124,7 +124,7 @@ Result<Reservation> Engine::reserve(planner::HistoryId history, Version version,
     record.info = hold->info;
     record.reserved = true;
     hold->checkpoint = record.checkpoint;
-    calls_.run_until_answered(locked, request, nullptr, interrupted);
+    callers_.run_until_answered(locked, request, nullptr, interrupted);
   }
   if (!request.answered) return lifetime_.closed_error();
   statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
@@ -175,7 +175,8 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   hold.ended = true;
   const HandBacks::End end =
       there ? HandBacks::End(planner::event::Commit{.request = hold.request}) : planner::event::Abandon{hold.request};
-  auto handed = hand_backs_.hand_back(locked, hold, *stream, end, how.hold && there, std::move(check));
+  auto handed =
+      hand_backs_.hand_back(locked, queues_.copies(), hold, *stream, end, how.hold && there, std::move(check));
   if (!there) {
     return Error{Errc::dropped,
                  catalog_.key_text(locked, hold.history, hold.version) + " was dropped while it was reserved"};

@@ -2,7 +2,6 @@
 
 #include "store/catalog.hpp"
 #include "store/lifetime.hpp"
-#include "store/link_queues.hpp"
 #include "store/tokens.hpp"
 
 namespace ebb::store {
@@ -19,8 +18,9 @@ bool keeps(const HandBacks::End& end) {
 
 }  // namespace
 
-Result<void> HandBacks::hand_back(Locked& locked, Hold& hold, std::optional<device::StreamId> stream, End end,
-                                  bool held, std::shared_ptr<Check> check) {
+Result<void> HandBacks::hand_back(Locked& locked, transfer::CopyEngine& engine, Hold& hold,
+                                  std::optional<device::StreamId> stream, End end, bool held,
+                                  std::shared_ptr<Check> check) {
   const std::uint64_t key = next_++;
   handed_back_.emplace(key, HandedBack{hold.history, hold.version, end, false, held, std::move(check)});
   if (held) hold.handed_back = key;
@@ -33,7 +33,7 @@ Result<void> HandBacks::hand_back(Locked& locked, Hold& hold, std::optional<devi
   if (stream) {
     lifetime_.begin(locked);
     locked.unlock();
-    followed = queues_.copies().follow(*stream, kHandedBack | key);
+    followed = engine.follow(*stream, kHandedBack | key);
     if (!followed) streams_.finish_everything();
     locked.lock();
     if (followed) return {};

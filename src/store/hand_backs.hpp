@@ -10,6 +10,7 @@
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 #include "store/streams.hpp"
+#include "transfer/copy_engine.hpp"
 
 namespace ebb::store {
 
@@ -20,13 +21,13 @@ namespace ebb::store {
 class HandBacks {
  public:
   using End = std::variant<planner::event::Commit, planner::event::Release, planner::event::Abandon>;
-  HandBacks(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Streams& streams, LinkQueues& queues)
-      : port_(port), lifetime_(lifetime), catalog_(catalog), streams_(streams), queues_(queues) {}
+  HandBacks(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, Streams& streams)
+      : port_(port), lifetime_(lifetime), catalog_(catalog), streams_(streams) {}
 
-  /// Submits `end` once `stream` (if any) has done what it holds now. `held`: the memory is in use until end_hold().
-  /// `check`: of a commit, whose digest comes with the stream.
-  Result<void> hand_back(Locked& locked, Hold& hold, std::optional<device::StreamId> stream, End end, bool held,
-                         std::shared_ptr<Check> check = {});
+  /// Submits `end` once `stream` (if any) has done what it holds now, which `engine` follows. `held`: the memory is in
+  /// use until end_hold(). `check`: of a commit, whose digest comes with the stream.
+  Result<void> hand_back(Locked& locked, transfer::CopyEngine& engine, Hold& hold,
+                         std::optional<device::StreamId> stream, End end, bool held, std::shared_ptr<Check> check = {});
   /// The memory that was handed back with `held` is in use no longer.
   void end_hold(const Locked& locked, Hold& hold);
   /// The stream has got there.
@@ -45,7 +46,6 @@ class HandBacks {
   Lifetime& lifetime_;
   Catalog& catalog_;
   Streams& streams_;
-  LinkQueues& queues_;
   // By the port's mutex.
   std::unordered_map<std::uint64_t, HandedBack> handed_back_;
   std::uint64_t next_ = 1;

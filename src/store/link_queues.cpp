@@ -92,12 +92,7 @@ void LinkQueues::stop() {
   owners_.clear();
 }
 
-void LinkQueues::dispatch(const Locked& locked, const planner::Command& command) {
-  using planner::Endpoint;
-  calls_.set_unsent(locked, command.id);
-  memory_.want(command);
-  if (command.from.at.kind == Endpoint::application || command.to.at.kind == Endpoint::application)
-    return calls_.take_command(locked, command);
+void LinkQueues::add(const Locked& /*locked*/, const planner::Command& command) {
   lanes_.at(static_cast<std::size_t>(command.link)).queue.push_back(command);
   ++queued_;
 }
@@ -139,7 +134,7 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
   }
   lane.draining = true;
   lifetime_.begin(locked, lane.orders.size() + 1);
-  locked.native().unlock();
+  locked.unlock(Locked::Wake::nothing);
   Failures refused;
   std::optional<std::string> broken;
   std::map<storage::ObjectId, Error> not_begun;
@@ -154,7 +149,7 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
       broken = error.what();
     }
   }
-  locked.native().lock();
+  locked.lock();
   if (broken) port_.poison(locked, *broken);
   lifetime_.end(locked, refused.size() + 1);
   lane.draining = false;
@@ -328,6 +323,18 @@ void LinkQueues::on_done(transfer::Token token, const Result<void>& result) {
       const bool compare = digested != nullptr && digested->place;
       complete(locked, token, compare ? Verifier::compared(*digested->check, digested->place) : result);
     }
+    drain(locked);
+  } catch (const std::exception& error) {
+    port_.poison(locked, error);
+  }
+}
+
+void LinkQueues::on_memory() {
+  Locked locked = port_.lock();
+  if (!lifetime_.opened(locked) || !lifetime_.running(locked)) return;
+  try {
+    memory_.submit_limits(locked);
+    calls_.wake_requests(locked);
     drain(locked);
   } catch (const std::exception& error) {
     port_.poison(locked, error);

@@ -49,8 +49,8 @@ class LinkQueues {
   /// The engine of the application's device.
   transfer::CopyEngine& copies() { return *engines_.front(); }
 
-  /// A command of the planner's: to its link's queue, or to the call whose copy it is.
-  void dispatch(const Locked& locked, const planner::Command& command);
+  /// A command of the planner's between tiers.
+  void add(const Locked& locked, const planner::Command& command);
   void clear(const Locked& locked);
   /// Something can be handed over, and no thread is at it.
   bool has_ready(const Locked& locked) const;
@@ -67,6 +67,8 @@ class LinkQueues {
   void on_done(transfer::Token token, const Result<void>& result);
   /// On the file engine's thread, as the end of a write: the disk has its next work at once, while this is checked.
   void on_carried(transfer::Token token);
+  /// On a thread of the tiers: more memory can be used, or less will ever be.
+  void on_memory();
 
  private:
   struct Moving {

@@ -10,7 +10,7 @@ namespace ebb::store {
 /// Asks the planner, for one checkpoint after the other, whether anything under way will still bring it to the file.
 ///
 /// Thread safety: none of its own; the mutex is held whenever a method is called. Its answers notify
-/// CallTable::ended().
+/// PlannerPort::ended().
 class OnTheWay {
  public:
   OnTheWay(PlannerPort& port, const Lifetime& lifetime, CallTable& calls, const Locked& locked)

@@ -7,8 +7,10 @@ class ApplicationCopies;  // copies from and to the application's memory
 class BackgroundWorker;   // the thread that serves restore_async
 class CacheMemory;        // the memory of the tiers, which comes while the store is in use
 class CallStatistics;     // counts of calls
-class CallTable;          // calls under way, and who waits
+class CallTable;          // calls under way
+class Callers;            // the application's threads, in their calls
 class Catalog;            // checkpoints and histories
+class Dispatcher;         // where the planner's output goes
 class HandBacks;          // memory given back in stream order
 class Lending;            // memory that others lend
 class Lifetime;           // phases, and what is in flight
@@ -24,6 +26,7 @@ class Verifier;           // whether bytes are what was given
 class Waits;              // calls that only wait
 
 class Timer;
+class Timers;  // time limits
 struct FileObject;
 struct Request;
 

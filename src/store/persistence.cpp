@@ -6,11 +6,9 @@
 #include "base/wait_points.hpp"
 #include "storage/scan/store_directory.hpp"
 #include "storage/scratch/scratch_file.hpp"
-#include "store/call_table.hpp"
 #include "store/lifetime.hpp"
-#include "store/link_queues.hpp"
 #include "store/on_the_way.hpp"
-#include "store/pump_thread.hpp"
+#include "store/timers.hpp"
 
 namespace ebb::store {
 namespace {
@@ -42,7 +40,7 @@ std::uint64_t longest_put(const planner::Machine& machine) {
 
 // --- opening and closing -------------------------------------------------------------------------------------------
 
-Result<void> Persistence::open() {
+Result<void> Persistence::open(const Reports& reports) {
   const auto& tiers = setup_.machine.tiers;
   const auto files = std::ranges::count(tiers, planner::Medium::file, &planner::TierSpec::medium);
   if (files == 0) return {};
@@ -52,17 +50,17 @@ Result<void> Persistence::open() {
     return {};
   }
   const bool scratch = setup_.durability == Durability::ephemeral && !setup_.readonly;
-  if (auto opened = scratch ? open_scratch() : open_persistent(); !opened) return opened;
+  if (auto opened = scratch ? open_scratch(reports) : open_persistent(reports); !opened) return opened;
   setup_.settings += ", " + storage_->describe();
   return {};
 }
 
-Result<void> Persistence::open_scratch() {
+Result<void> Persistence::open_scratch(const Reports& reports) {
   if (auto refused = refuse_persistent_store(); !refused) return refused;
   auto storage = storage::open_scratch_file(
       *seams_.files,
       {setup_.directory, setup_.machine.tiers.back().capacity, setup_.direct_io, {.kind = kind_of(setup_.io)}},
-      [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); });
+      reports.done);
   if (!storage) return storage.error();
   storage_ = std::move(*storage);
   return {};
@@ -81,7 +79,7 @@ storage::PersistentOptions Persistence::persistent_options() const {
   return options;
 }
 
-Result<void> Persistence::join_pool() {
+Result<void> Persistence::join_pool(const Reports& reports) {
   if (!setup_.pool) return {};
   options::PoolSetup& pool = *setup_.pool;
   const node::NodeSeams seams = seams_.node ? *seams_.node : node::NodeSeams::usual();
@@ -95,12 +93,10 @@ Result<void> Persistence::join_pool() {
     return {};
   }
   auto storage = node::open_node_storage(
-      seams, *seams_.files, *seams_.clock, {options, persistent_options(), longest_put(setup_.machine)},
-      [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
+      seams, *seams_.files, *seams_.clock, {options, persistent_options(), longest_put(setup_.machine)}, reports.done,
       [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
       [this](storage::ObjectId id, bool listed) { on_listed(id, listed); },
-      [this](storage::ObjectId id, const Error& error) { on_delayed(id, error); },
-      [this](transfer::Token token) { queues_.on_carried(token); });
+      [this](storage::ObjectId id, const Error& error) { on_delayed(id, error); }, reports.carried);
   if (!storage) return storage.error();
   pooled_ = storage->get();
   persistent_ = pooled_;
@@ -115,12 +111,10 @@ void Persistence::use(node::NodeMemory& memory) {
   setup_.pool->claim = [&memory](std::uint64_t end) { return memory.claim(end); };
 }
 
-Result<void> Persistence::open_persistent() {
+Result<void> Persistence::open_persistent(const Reports& reports) {
   auto storage = storage::open_persistent_storage(
-      *seams_.files, *seams_.clock, persistent_options(),
-      [this](transfer::Token token, const Result<void>& result) { queues_.on_done(token, result); },
-      [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
-      [this](transfer::Token token) { queues_.on_carried(token); },
+      *seams_.files, *seams_.clock, persistent_options(), reports.done,
+      [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); }, reports.carried,
       [this] {
         Locked locked = port_.lock();
         try {
@@ -260,7 +254,7 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint)
                                                                   " could not be written: " + begun.error().message});
   if (const auto future = now->future.lock()) future->error = *now->not_durable;
   submit_durable(locked, checkpoint, false);
-  calls_.ended().notify_all();
+  port_.ended().notify_all();
 }
 
 // --- durability ----------------------------------------------------------------------------------------------------
@@ -268,7 +262,7 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint)
 void Persistence::on_listed(storage::ObjectId object, bool listed) {
   const Locked locked = port_.lock();
   catalog_.set_listed(locked, object, listed);
-  calls_.ended().notify_all();
+  port_.ended().notify_all();
 }
 
 Interrupt Persistence::limited(Seconds timeout, Interrupt interrupted) const {
@@ -297,7 +291,7 @@ void Persistence::on_delayed(storage::ObjectId object, const Error& error) {
   } catch (const std::exception& broken) {
     port_.poison(locked, broken);
   }
-  calls_.ended().notify_all();
+  port_.ended().notify_all();
 }
 
 void Persistence::set_not_durable(const Locked& locked, Record& record, const Error& error) {
@@ -362,7 +356,7 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
       port_.poison(locked, error);
     }
   }
-  calls_.ended().notify_all();
+  port_.ended().notify_all();
   if (part.empty()) return;
   const auto& act = on_part_durable_;
   locked.unlock();
@@ -431,11 +425,11 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
     const auto changed = [&] { return over() || (listed && !way.asked(waited.back())); };
     locked.wake_pump();
     if (!interrupted) {
-      EBB_WAIT(kept_awaited, calls_.ended().wait(locked.native(), changed));
+      EBB_WAIT(kept_awaited, port_.ended().wait(locked.native(), changed));
       continue;
     }
     bool woken = false;
-    EBB_WAIT(kept_polled, woken = calls_.ended().wait_for(locked.native(), kInterruptEvery, changed));
+    EBB_WAIT(kept_polled, woken = port_.ended().wait_for(locked.native(), kInterruptEvery, changed));
     if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
   port_.throw_if_poisoned(locked);

@@ -24,21 +24,20 @@ namespace ebb::store {
 /// 2. The planner, the Future and those who wait learn of durability in one step, with the mutex held.
 class Persistence {
  public:
-  Persistence(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, LinkQueues& queues, CallTable& calls,
-              const options::Seams& seams, options::EngineSetup& setup)
-      : port_(port),
-        lifetime_(lifetime),
-        catalog_(catalog),
-        queues_(queues),
-        calls_(calls),
-        seams_(seams),
-        setup_(setup) {}
+  /// What a storage reports of transfers, on its threads.
+  struct Reports {
+    std::function<void(transfer::Token, const Result<void>&)> done;
+    std::function<void(transfer::Token)> carried;
+  };
+  Persistence(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, CallTable& calls, const options::Seams& seams,
+              options::EngineSetup& setup)
+      : port_(port), lifetime_(lifetime), catalog_(catalog), seams_(seams), setup_(setup) {}
   /// Called before any thread is there. Opens the storage of the file tier, if there is one, and completes the setup by
   /// what it says of itself.
-  Result<void> open();
+  Result<void> open(const Reports& reports);
   /// Called before open(), and before the tiers have memory, which for the host cache is the pool's: joins a node's
   /// pool, and opens the storage there of a store that outlives the process. Does nothing for a store in no pool.
-  Result<void> join_pool();
+  Result<void> join_pool(const Reports& reports);
   /// Logs the damage that was found when the files were opened.
   void warn_of_damage() const;
   /// Drops the objects of checkpoints that were dropped while they were being written, which ended too late for the
@@ -99,8 +98,8 @@ class Persistence {
  private:
   void use(node::NodeMemory& memory);
   std::optional<node::NodeCounters> node_counters() const;
-  Result<void> open_scratch();
-  Result<void> open_persistent();
+  Result<void> open_scratch(const Reports& reports);
+  Result<void> open_persistent(const Reports& reports);
   storage::PersistentOptions persistent_options() const;
   void on_listed(storage::ObjectId object, bool listed);
   void on_delayed(storage::ObjectId object, const Error& error);
@@ -112,7 +111,6 @@ class Persistence {
   PlannerPort& port_;
   Lifetime& lifetime_;
   Catalog& catalog_;
-  LinkQueues& queues_;
   CallTable& calls_;
   const options::Seams& seams_;
   options::EngineSetup& setup_;  // constant after open()

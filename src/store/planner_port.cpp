@@ -3,12 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "store/cache_memory.hpp"
-#include "store/call_table.hpp"
-#include "store/catalog.hpp"
-#include "store/link_queues.hpp"
-#include "store/persistence.hpp"
-#include "store/pump_thread.hpp"
 #include "trace/event_text.hpp"
 
 namespace ebb::store {
@@ -27,7 +21,7 @@ void PlannerPort::submit(const Locked& locked, planner::HistoryId client, planne
     planner_.on(event, output_);
     wakeup_ = output_.wakeup;
     if (log_) trace::append_text(log_->text(), output_);
-    deliver(locked);
+    receiver_.take(locked, output_);
   } catch (const std::logic_error& error) {
     // The planner can no longer be relied on: every call throws from now on.
     poison(locked, std::string(error.what()));
@@ -35,29 +29,9 @@ void PlannerPort::submit(const Locked& locked, planner::HistoryId client, planne
   }
 }
 
-void PlannerPort::deliver(const Locked& locked) {
-  const auto& [catalog, memory, files, queues, calls, pump] = receivers_;
-  for (const planner::Retired& one : output_.retired) catalog.forget_written(locked, one.history, one.version);
-  bool in_file = false;
-  for (const planner::Freed& freed : output_.freed) {  // before the room is used again
-    if (in_memory(freed.tier))
-      memory.discard(locked, freed);
-    else
-      in_file = true, files.release(locked, freed);
-  }
-  for (const planner::Command& command : output_.commands) queues.dispatch(locked, command);
-  if (output_.commit) files.commit(locked);
-  for (const planner::Failure& failure : output_.failures) catalog.take_failure(locked, failure);
-  if (!output_.failures.empty()) calls.ended().notify_all();
-  for (const planner::RequestId id : output_.spoiled) calls.take_spoiled(locked, id);
-  for (const planner::Returned& returned : output_.returned) memory.take_returned(locked, returned);
-  for (planner::Answer& answer : output_.answers) calls.take_answer(locked, answer);
-  if (in_file) files.report_unreleased(locked);
-}
-
 void PlannerPort::poison(const Locked& locked, std::string error) {
   poisoned_ = std::move(error);
-  receivers_.calls.wake_everyone(locked);
+  receiver_.wake_everyone(locked);
 }
 
 void PlannerPort::poison(Locked& locked, const std::exception& error) {
@@ -65,15 +39,14 @@ void PlannerPort::poison(Locked& locked, const std::exception& error) {
   if (!poisoned_) poison(locked, std::string(error.what()));
 }
 
-void PlannerPort::Locked::unlock() {
-  PumpThread& pump = port_.receivers_.pump;
-  const bool wake = pump.wanted(*this);
+void PlannerPort::Locked::unlock(Wake wake) {
+  const bool wanted = wake == Wake::pump && port_.receiver_.pump_wanted(*this);
   lock_.unlock();
-  if (wake) pump.notify();
+  if (wanted) port_.receiver_.wake_pump();
 }
 
 void PlannerPort::Locked::wake_pump() {
-  if (PumpThread& pump = port_.receivers_.pump; pump.wanted(*this)) pump.notify();
+  if (port_.receiver_.pump_wanted(*this)) port_.receiver_.wake_pump();
 }
 
 void PlannerPort::begin_log(std::unique_ptr<trace::EventLog> log, std::shared_ptr<trace::ProvisionLog> memory) {
@@ -85,9 +58,9 @@ void PlannerPort::begin_log(std::unique_ptr<trace::EventLog> log, std::shared_pt
 void PlannerPort::write_log(Locked& locked) {
   std::string text;
   text.swap(log_->text());
-  locked.native().unlock();
+  locked.unlock(Locked::Wake::nothing);
   log_->write(text);
-  locked.native().lock();
+  locked.lock();
 }
 
 Result<void> PlannerPort::end_log(const Locked& /*locked*/) {

@@ -1,5 +1,6 @@
 #pragma once
 // The only way to the planner: its mutex, its clock and its event log.
+#include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -9,30 +10,21 @@
 
 #include "os/clock.hpp"
 #include "planner/planner.hpp"
-#include "store/parts.hpp"
 #include "trace/event_log.hpp"
 #include "trace/provision_text.hpp"
 
 namespace ebb::store {
 
-/// Who takes what the planner gives.
-struct Receivers {
-  Catalog& catalog;
-  CacheMemory& memory;
-  Persistence& files;
-  LinkQueues& queues;
-  CallTable& calls;
-  PumpThread& pump;
-};
+class Receiver;
 
-/// Owns the planner. Events go in one at a time, each with its time; what the planner gives goes to its receivers.
+/// Owns the planner. Events go in one at a time, each with its time; what the planner gives goes to its receiver.
 ///
 /// Thread safety: lock(), now() and machine() may be called from any thread; everything else takes the Locked that
 /// lock() makes.
 /// 1. A Locked holds the mutex, and only lock() makes one. A method that takes a `const Locked&` holds the mutex
 ///    throughout; one that takes a `Locked&` may release it meanwhile, and holds it again when it returns.
 /// 2. Only submit() changes the planner. Event times never go back.
-/// 3. Everything that the planner gives for an event has been taken by its receivers when submit() returns.
+/// 3. Everything that the planner gives for an event has been taken by its receiver when submit() returns.
 /// 4. Once the planner's contract was broken the port is poisoned: submit() throws from then on, and every call that
 ///    waits ends by throwing.
 class PlannerPort {
@@ -46,10 +38,11 @@ class PlannerPort {
       if (lock_.owns_lock()) unlock();
     }
     void lock() { lock_.lock(); }
-    void unlock();
+    enum class Wake { pump, nothing };
+    void unlock(Wake wake = Wake::pump);
     /// Before a wait: wakes the pump thread if that has work.
     void wake_pump();
-    /// For waits, and for a release that wakes nothing.
+    /// For waits.
     std::unique_lock<std::mutex>& native() { return lock_; }
 
    private:
@@ -59,8 +52,8 @@ class PlannerPort {
     std::unique_lock<std::mutex> lock_;
   };
 
-  PlannerPort(std::shared_ptr<os::Clock> clock, const planner::Machine& machine, const Receivers& receivers)
-      : clock_(std::move(clock)), planner_(machine), receivers_(receivers) {}
+  PlannerPort(std::shared_ptr<os::Clock> clock, const planner::Machine& machine, Receiver& receiver)
+      : clock_(std::move(clock)), planner_(machine), receiver_(receiver) {}
 
   Locked lock() { return Locked(*this); }
   planner::Time now() const { return clock_->now(); }
@@ -86,6 +79,9 @@ class PlannerPort {
     if (poisoned_) throw std::logic_error(*poisoned_);
   }
 
+  /// Notified when a Future has ended, something became durable or never will, a timer fired.
+  std::condition_variable& ended() { return ended_; }
+
   /// Called before the store has any threads but those of its memory, which write to `memory`.
   void begin_log(std::unique_ptr<trace::EventLog> log, std::shared_ptr<trace::ProvisionLog> memory);
   bool log_full(const Locked& /*locked*/) const { return log_ && log_->full(); }
@@ -94,9 +90,8 @@ class PlannerPort {
   Result<void> end_log(const Locked& locked);
 
  private:
-  void deliver(const Locked& locked);
-
   std::mutex mutex_;
+  std::condition_variable ended_;
   const std::shared_ptr<os::Clock> clock_;
   planner::Planner planner_;                // by mutex_, but for its machine, which is constant
   planner::Output output_;                  // by mutex_
@@ -106,9 +101,20 @@ class PlannerPort {
   std::unique_ptr<trace::EventLog> log_;    // its text by mutex_; the pump thread writes
   // With log_. The memory writes to it without mutex_.
   std::shared_ptr<trace::ProvisionLog> memory_log_;
-  const Receivers receivers_;
+  Receiver& receiver_;
 };
 
 using Locked = PlannerPort::Locked;
+
+/// What stands behind the port: it takes the planner's output, and wakes who waits.
+class Receiver {
+ public:
+  virtual ~Receiver() = default;
+  virtual void take(const Locked& locked, planner::Output& output) = 0;
+  /// Whether the pump thread sleeps though there is work: wake_pump() follows.
+  virtual bool pump_wanted(const Locked& locked) = 0;
+  virtual void wake_pump() = 0;  // without the mutex, or with it
+  virtual void wake_everyone(const Locked& locked) = 0;
+};
 
 }  // namespace ebb::store

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/wait_points.hpp"
-#include "store/call_table.hpp"
 #include "store/lifetime.hpp"
 #include "store/link_queues.hpp"
+#include "store/timers.hpp"
 
 namespace ebb::store {
 namespace {
@@ -25,8 +25,7 @@ void PumpThread::join() {
 
 planner::Time PumpThread::due(const Locked& locked) const {
   if (port_.poisoned(locked)) return planner::kNever;
-  const planner::Time wakeup = port_.wakeup(locked);
-  return timers_.empty() ? wakeup : std::min(wakeup, timers_.begin()->first);
+  return std::min(port_.wakeup(locked), timers_.next(locked));
 }
 
 bool PumpThread::wanted(const Locked& locked) {
@@ -43,15 +42,8 @@ void PumpThread::wake(const Locked& /*locked*/) {
 }
 
 void PumpThread::run_timers(const Locked& locked) {
-  bool fired = false;
-  while (!timers_.empty() && timers_.begin()->first <= port_.now()) {
-    Timer* const timer = timers_.begin()->second;
-    timers_.erase(timers_.begin());
-    fired = timer->fired_ = true;
-    timer->wake_.notify_all();
-  }
   // A wait for durability waits for its request first, then there.
-  if (fired) calls_.ended().notify_all();
+  if (timers_.fire(locked, port_.now())) port_.ended().notify_all();
   if (port_.wakeup(locked) <= port_.now()) port_.submit(locked, 0, planner::event::Tick{});
 }
 
@@ -92,18 +84,6 @@ void PumpThread::run() {
     }
     sleeps_ = false;
   }
-}
-
-Timer::Timer(PumpThread& pump, const Locked& /*locked*/, std::optional<Seconds> timeout, std::condition_variable& wake)
-    : pump_(pump), wake_(wake) {
-  if (!timeout) return;
-  at_ = later(pump_.port_.now(), *timeout);
-  fired_ = *timeout <= Seconds(0);
-  if (at_ != planner::kNever && !fired_) pump_.timers_.emplace(at_, this);
-}
-
-Timer::~Timer() {
-  if (!fired_) pump_.timers_.erase({at_, this});
 }
 
 }  // namespace ebb::store

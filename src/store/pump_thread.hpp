@@ -1,10 +1,7 @@
 #pragma once
 // The thread that hands over what calls have left behind, and runs the timers.
 #include <condition_variable>
-#include <optional>
-#include <set>
 #include <thread>
-#include <utility>
 
 #include "ebbtide/store.hpp"
 #include "store/parts.hpp"
@@ -21,8 +18,8 @@ namespace ebb::store {
 /// 2. A thread that makes work for it wakes it as it releases the port's Locked, and before it waits.
 class PumpThread {
  public:
-  PumpThread(PlannerPort& port, const Lifetime& lifetime, LinkQueues& queues, CallTable& calls)
-      : port_(port), lifetime_(lifetime), queues_(queues), calls_(calls) {}
+  PumpThread(PlannerPort& port, const Lifetime& lifetime, LinkQueues& queues, Timers& timers)
+      : port_(port), lifetime_(lifetime), queues_(queues), timers_(timers) {}
   void start() {
     thread_ = std::thread([this] { run(); });
   }
@@ -37,7 +34,6 @@ class PumpThread {
   std::uint64_t rounds(const Locked& /*locked*/) const { return rounds_; }
 
  private:
-  friend class Timer;
   void run();
   void run_timers(const Locked& locked);
   planner::Time due(const Locked& locked) const;
@@ -45,32 +41,14 @@ class PumpThread {
   PlannerPort& port_;
   const Lifetime& lifetime_;
   LinkQueues& queues_;
-  CallTable& calls_;
+  Timers& timers_;
   std::condition_variable wake_;
   std::thread thread_;
   // All below by the port's mutex.
-  std::set<std::pair<planner::Time, Timer*>> timers_;  // not yet fired
-  bool sleeps_ = false;                                // false again as soon as it is to wake
-  bool napping_ = false;                               // it will soon look for work by itself
-  planner::Time armed_ = planner::kNever;              // until when it sleeps
+  bool sleeps_ = false;                    // false again as soon as it is to wake
+  bool napping_ = false;                   // it will soon look for work by itself
+  planner::Time armed_ = planner::kNever;  // until when it sleeps
   std::uint64_t rounds_ = 0;
-};
-
-/// A time limit of a thread that waits: the pump thread wakes it, for the clock is a seam. Made and destroyed with the
-/// mutex held.
-class Timer {
- public:
-  Timer(PumpThread& pump, const Locked& locked, std::optional<Seconds> timeout, std::condition_variable& wake);
-  Timer(const Timer&) = delete;
-  ~Timer();
-  bool fired() const { return fired_; }
-
- private:
-  friend class PumpThread;
-  PumpThread& pump_;
-  std::condition_variable& wake_;
-  planner::Time at_ = planner::kNever;
-  bool fired_ = false;
 };
 
 }  // namespace ebb::store

@@ -8,9 +8,10 @@
 #include "options/defaults.hpp"
 #include "store/call_statistics.hpp"
 #include "store/call_table.hpp"
+#include "store/callers.hpp"
 #include "store/lifetime.hpp"
 #include "store/persistence.hpp"
-#include "store/pump_thread.hpp"
+#include "store/timers.hpp"
 
 namespace ebb::store {
 namespace {
@@ -73,7 +74,7 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   request.history = history;
   request.version = version.value_or(0);
   const CallTable::Entered entered(calls_, locked, request);
-  const Timer timer(pump_, locked, timeout, request.changed);
+  const Timer timer(timers_, locked, port_.now(), timeout, request.changed);
   if (files_.pooled() != nullptr && !port_.in_memory(*tier)) {  // what the disk has refused is tried once more
     catalog_.set_tried_again(locked, history, version);
     files_.commit(locked);
@@ -82,7 +83,7 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
     port_.submit(locked, history, planner::event::Wait{request.id, *version, *tier});
   else
     port_.submit(locked, history, planner::event::WaitAll{request.id, *tier});
-  calls_.run_until_answered(locked, request, &timer, interrupted);
+  callers_.run_until_answered(locked, request, &timer, interrupted);
   if (!request.answered) return lifetime_.closed_error();
   const bool reached = request.answer.reason == Reason::ok;
   if (const auto wrong = catalog_.overwritten(locked, history, version); reached && wrong) return *wrong;
@@ -202,10 +203,10 @@ Result<void> Waits::wait(const Waitable& waitable, std::optional<std::string_vie
 }
 
 Result<void> Waits::wait_restored(Locked& locked, const Waitable& waitable, std::optional<Seconds> timeout) {
-  const Timer timer(pump_, locked, timeout, calls_.ended());
+  const Timer timer(timers_, locked, port_.now(), timeout, port_.ended());
   const auto over = [&] { return waitable.ended || timer.fired() || port_.poisoned(locked); };
   if (!over()) locked.wake_pump();
-  EBB_WAIT(future_ended, calls_.ended().wait(locked.native(), over));
+  EBB_WAIT(future_ended, port_.ended().wait(locked.native(), over));
   port_.throw_if_poisoned(locked);
   if (waitable.error) return *waitable.error;
   if (waitable.ended) return {};

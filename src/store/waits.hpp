@@ -15,14 +15,15 @@ namespace ebb::store {
 class Waits {
  public:
   Waits(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, CallStatistics& statistics, Persistence& files,
-        CallTable& calls, PumpThread& pump, const options::EngineSetup& setup)
+        CallTable& calls, Callers& callers, Timers& timers, const options::EngineSetup& setup)
       : port_(port),
         lifetime_(lifetime),
         catalog_(catalog),
         statistics_(statistics),
         files_(files),
         calls_(calls),
-        pump_(pump),
+        callers_(callers),
+        timers_(timers),
         setup_(setup) {}
 
   Result<void> wait(planner::HistoryId history, std::optional<Version> version, std::string_view level,
@@ -51,7 +52,8 @@ class Waits {
   CallStatistics& statistics_;
   Persistence& files_;
   CallTable& calls_;
-  PumpThread& pump_;
+  Callers& callers_;
+  Timers& timers_;
   const options::EngineSetup& setup_;
 };
 

@@ -160,6 +160,18 @@ def test_no_header_includes_itself_by_way_of_others():
     assert [str(path.relative_to(ROOT)) for path in graph if path in all_included(path, graph)] == []
 
 
+def test_units_form_no_large_knot():
+    """A unit is a header with its source. Units of a knot can only be understood together: five at most."""
+    units = {path: path.with_suffix("") for path in ours() if path.is_relative_to(ROOT / "src")}
+    graph: dict[pathlib.Path, set[pathlib.Path]] = {unit: set() for unit in units.values()}
+    for path, included in ours().items():
+        if path in units:
+            graph[units[path]] |= {units[one] for one in included if one in units} - {units[path]}
+    reached = {unit: all_included(unit, {one: list(to) for one, to in graph.items()}) for unit in graph}
+    knots = {frozenset(one for one in reached[unit] if unit in reached[one]) for unit in graph}
+    assert [sorted(str(one.relative_to(ROOT / "src")) for one in knot) for knot in knots if len(knot) > 5] == []
+
+
 def test_rooms_form_no_circle():
     list(graphlib.TopologicalSorter(BELOW).static_order())  # of what is allowed; raises CycleError
     rooms: dict[str, set[str]] = {room: set() for room in BELOW}  # of what is so

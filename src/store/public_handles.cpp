@@ -1,8 +1,7 @@
-#include "store/handles.hpp"
-
 #include <stdexcept>
 
 #include "store/engine.hpp"
+#include "store/handles.hpp"
 
 namespace ebb {
 namespace {
