@@ -30,6 +30,8 @@ namespace ebb {
 
 namespace store {
 class Engine;
+class Reads;
+class Writes;
 struct InHand;
 struct Waitable;
 }  // namespace store
@@ -54,6 +56,8 @@ class Future {
 
  private:
   friend class store::Engine;
+  friend class store::Reads;
+  friend class store::Writes;
   friend class History;
   explicit Future(std::shared_ptr<store::Waitable> state);
   std::shared_ptr<store::Waitable> state_;
@@ -79,6 +83,7 @@ class Reservation {
 
  private:
   friend class store::Engine;
+  friend class store::Writes;
   friend class History;
   struct State;
   explicit Reservation(std::unique_ptr<State> state);
@@ -101,6 +106,7 @@ class Loan {
 
  private:
   friend class store::Engine;
+  friend class store::Reads;
   friend class History;
   struct State;
   explicit Loan(std::unique_ptr<State> state);

@@ -54,7 +54,7 @@ Result<FileRecord> Directory::record_of(const FileName& file) const {
 }
 
 Result<Directory::Parts> Directory::parts(const std::optional<std::string>& name) const {
-  const auto names = engine_->names(name ? *name + std::string(kMark) : "");
+  const auto names = engine_->histories().names(name ? *name + std::string(kMark) : "");
   if (!names) return names.error();
   Parts found;
   for (const std::string& each : *names) {
@@ -102,7 +102,7 @@ void Directory::begin_retention() const {
     if (!parts) return;
     if (part) {
       const auto file = parts->find({part->file.name, part->file.version});
-      if (file == parts->end() || !engine.standing(histories(*file)).safe) return;
+      if (file == parts->end() || !engine.histories().standing(histories(*file)).safe) return;
     }
     Parts of_one_name;
     for (auto at = parts->begin(); at != parts->end();) {
@@ -116,18 +116,18 @@ void Directory::begin_retention() const {
 // Drops what newer files make up for. What is not safe yet makes up for nothing.
 void Directory::retire(const Parts& of_one_name) const {
   std::vector<planner::Retained> newest_first;
-  std::vector<std::pair<std::vector<std::string>, store::Engine::Standing>> files;
+  std::vector<std::pair<std::vector<std::string>, store::Histories::Standing>> files;
   std::uint64_t last_write = 0;
   for (auto at = of_one_name.rbegin(); at != of_one_name.rend(); ++at) {
     if (!has_record(at->second)) continue;
     auto names = histories(*at);
-    const auto standing = engine_->standing(names);
+    const auto standing = engine_->histories().standing(names);
     newest_first.push_back({at->first.second, standing.safe, standing.ours && standing.order >= last_write});
     last_write = std::max(last_write, standing.order);
     files.emplace_back(std::move(names), standing);
   }
   for (const auto& [place, goes] : planner::dispensable(engine_->retention(), newest_first))
-    if (goes) engine_->drop_unchanged(files[place].first, files[place].second);
+    if (goes) engine_->histories().drop_unchanged(files[place].first, files[place].second);
 }
 
 }  // namespace ebb::files

@@ -166,7 +166,7 @@ Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {
   const std::vector<std::byte> map = storage::encode(made.map), places = encode(layout);
   const std::array<Source, 2> sources{Source{storage::kMapRegion, map.data(), map.size()},
                                       Source{storage::kLayoutRegion, places.data(), places.size()}};
-  auto written = engine->checkpoint(0, cut.version, sources, waiting(cut.metadata));
+  auto written = engine->writes().checkpoint(engine, 0, cut.version, sources, waiting(cut.metadata));
   if (!written) return written.error();
   const std::lock_guard lock(mutex_);
   std::erase_if(shared_, [&](const auto& one) { return one.first == cut.id; });
@@ -206,7 +206,7 @@ void Archive::tidy(std::span<const SnapshotId> in_flight) {
   }
   if (gone.empty()) return;
   // A crash may undo the drop of a map, which must then find its pieces.
-  if (!engine->wait_for_drops(kRoomTimeout, [this] { return stopping_.load(); })) {
+  if (!engine->histories().wait_for_drops(kRoomTimeout, [this] { return stopping_.load(); })) {
     const std::lock_guard lock(mutex_);
     stored_.insert(stored_.end(), gone.begin(), gone.end());
     return;
@@ -217,7 +217,7 @@ void Archive::tidy(std::span<const SnapshotId> in_flight) {
 Result<void> Archive::know_left() {
   const auto engine = engine_.lock();
   if (!engine) return engine_gone();
-  const auto names = engine->names(storage::PieceName::prefix(""));
+  const auto names = engine->histories().names(storage::PieceName::prefix(""));
   if (!names) return names.error();
   if (names->empty()) return {};
   const auto versions = engine->view("").versions();
@@ -239,7 +239,7 @@ Result<void> Archive::know_left() {
 }
 
 void Archive::drop_pieces(Engine& engine, const std::string& prefix) {
-  const auto names = engine.names(prefix);
+  const auto names = engine.histories().names(prefix);
   if (!names) return;
   for (const std::string& name : *names) static_cast<void>(engine.view(name).drop());
 }

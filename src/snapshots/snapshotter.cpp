@@ -86,7 +86,7 @@ Result<std::shared_ptr<Snapshotter>> Snapshotter::make_for(const std::shared_ptr
 
 Result<std::shared_ptr<Snapshotter>> Snapshotter::of(const std::shared_ptr<Engine>& engine) {
   if (auto there = std::dynamic_pointer_cast<Snapshotter>(engine->attached())) return there;
-  if (auto open = engine->versions(0); !open) return open.error();
+  if (auto open = engine->histories().versions(0); !open) return open.error();
   return Error{Errc::invalid_argument, "no memory is protected: call protect first"};
 }
 
@@ -485,8 +485,9 @@ Result<std::shared_ptr<Cut>> Snapshotter::store_everything(Engine& engine, Versi
     sources.push_back({one.region, one.memory, one.bytes});
   }
   if (auto waited = device_.wait(options); !waited) return waited.error();
-  auto stored = engine.checkpoint(
-      0, version, sources, {.metadata = options.metadata, .timeout = kRoomTimeout, .interrupted = options.interrupted});
+  auto stored = engine.writes().checkpoint(
+      engine.shared_from_this(), 0, version, sources,
+      {.metadata = options.metadata, .timeout = kRoomTimeout, .interrupted = options.interrupted});
   if (!stored && stored.error().code == Errc::invalid_argument) return Error{Errc::lost, stored.error().message};
   if (!stored) return stored.error();
   ++untracked_;

@@ -100,7 +100,7 @@ void CallTable::take_answer(const Locked& locked, planner::Answer& answer) {
   Request& request = *found->second;
   request.answer = std::move(answer);
   request.answered = true;
-  request.by_ended ? ended_.notify_all() : request.changed.notify_one();
+  request.by_ended ? port_.ended().notify_all() : request.changed.notify_one();
   if (verify_all_ && request.answer.reason == planner::Reason::ok) {
     if (const Record* const record = catalog_.find(locked, request.answer.checkpoint)) request.sums = record->sums;
   }

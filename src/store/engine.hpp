@@ -4,33 +4,17 @@
 
 #include "ebbtide/store.hpp"
 #include "options/defaults.hpp"
-#include "store/application_copies.hpp"
 #include "store/attached.hpp"
-#include "store/background_worker.hpp"
 #include "store/borrower.hpp"
-#include "store/cache_memory.hpp"
-#include "store/call_statistics.hpp"
-#include "store/call_table.hpp"
-#include "store/callers.hpp"
-#include "store/catalog.hpp"
-#include "store/dispatcher.hpp"
-#include "store/hand_backs.hpp"
-#include "store/handles.hpp"
+#include "store/histories.hpp"
 #include "store/lending.hpp"
-#include "store/lifetime.hpp"
-#include "store/link_queues.hpp"
+#include "store/machinery.hpp"
 #include "store/neighbours.hpp"
-#include "store/persistence.hpp"
-#include "store/planner_port.hpp"
-#include "store/pump_thread.hpp"
-#include "store/recovery.hpp"
+#include "store/reads.hpp"
 #include "store/snapshot_delivery.hpp"
 #include "store/snapshot_reader.hpp"
-#include "store/streams.hpp"
 #include "store/suspender.hpp"
-#include "store/timers.hpp"
-#include "store/verifier.hpp"
-#include "store/waits.hpp"
+#include "store/writes.hpp"
 
 namespace ebb::store {
 
@@ -71,80 +55,35 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<void> drain(std::string_view level, planner::Time until, const Interrupt& interrupted);
   void log_suspension(const Result<void>& done) const;
 
-  // engine_write.cpp
-  Result<Future> checkpoint(planner::HistoryId history, Version version, std::span<const Source> sources,
-                            const CheckpointOptions& options);
-  Result<Reservation> reserve(planner::HistoryId history, Version version, std::span<const Source> regions,
-                              const CheckpointOptions& options);
-  Result<void> commit(Reservation::State& hold, const HandBack& how);
-  void abandon(Reservation::State& hold);
+  Histories& histories() { return histories_; }
+  Writes& writes() { return writes_; }
+  Reads& reads() { return reads_; }
+  Waits& waits() { return parts_.waits; }
+  Suspender& suspender() { return suspender_; }
+  Lending& lending() { return lending_; }
 
-  // engine_read.cpp
+  // engine_snapshots.cpp: of a checkpoint, or of the snapshot whose map it is
   Result<void> restore(planner::HistoryId history, Version version, std::span<const Target> targets,
                        const RestoreOptions& options, const Restored& restored = {});
-  /// The checkpoint itself, also where that is the map of a snapshot. `look`: it stays, and so do its hints (the first
-  /// one is put to the front).
-  Result<void> restore_stored(planner::HistoryId history, Version version, std::span<const Target> targets,
-                              const RestoreOptions& options, bool look);
-  Result<Future> restore_async(planner::HistoryId history, Version version, std::span<const Target> targets,
-                               const RestoreOptions& options);
-  Result<Loan> borrow(planner::HistoryId history, Version version, const RestoreOptions& options);
-  Result<void> release(Loan::State& hold, bool keep, const HandBack& how);
-  /// The loan's handle has ended, and no stream was named on which it is still read.
-  void release_unordered(Loan::State& hold);
-  /// Memory that was handed back with `hold` is looked at no longer.
-  void end_hold(Hold& hold);
-
-  // engine_histories.cpp
-  History view(std::string name, Order order = Order::none);
-  std::pair<planner::HistoryId, std::shared_ptr<const InHand>> history(const std::string& name, Order order);
-  /// Hint, HintFront, Unhint, UnhintAll, StartPrefetch.
-  Result<void> hint(planner::HistoryId history, planner::event::Any hint);
-  bool hinted(planner::HistoryId history, Version version);
-  std::optional<Version> next_hinted(planner::HistoryId history);
-  Result<void> drop(planner::HistoryId history, std::optional<Version> version);
-  /// Waits until a kill, or where the store promises it a loss of power, undoes none of the drops so far. False: the
-  /// time is over, or `interrupted`.
-  bool wait_for_drops(Seconds limit, const Interrupt& interrupted);
   Result<CheckpointInfo> info(planner::HistoryId history, Version version);
-  /// As info(), of the checkpoint itself where that is the map of a snapshot.
-  Result<CheckpointInfo> stored_info(planner::HistoryId history, Version version);
-  Result<std::vector<Version>> versions(planner::HistoryId history);
   Result<std::optional<Version>> latest(planner::HistoryId history, std::optional<Version> at_most,
                                         const Interrupt& interrupted);
-  /// Names that begin with `prefix` and have versions, ascending.
-  Result<std::vector<std::string>> names(std::string_view prefix);
-  /// What is in several histories that belong together.
-  struct Standing {
-    bool safe = false;        // there is something, as durable as promised, that this process wrote or read whole
-    bool ours = false;        // this process wrote some of it
-    std::uint64_t order = 0;  // of its last write; 0: there is nothing
-    bool operator==(const Standing&) const = default;
-  };
-  Standing standing(std::span<const std::string> names);
-  /// Drops all that is in these histories, in their order, unless something was written there since `known`.
-  void drop_unchanged(std::span<const std::string> names, const Standing& known);
+  History view(std::string name, Order order = Order::none);
   /// `act` is called with the name of a history of a file, once something in it has become durable, and with none when
   /// all is and the store closes. It may not wait, nor keep the engine: the threads are those of the storage.
   using OnFilesDurable = void (*)(Engine& engine, const std::optional<std::string>& history);
   void on_files_durable(OnFilesDurable act);
-  const planner::Retention& retention() const { return setup_.machine.retention; }
+  const planner::Retention& retention() const { return parts_.setup.machine.retention; }
   /// The first cache's, without what others lend to it.
-  std::uint64_t first_cache_bytes() const { return setup_.machine.tiers.front().capacity; }
-  Durability durability() const { return setup_.durability; }
-  bool read_only() const { return setup_.readonly; }
-  std::string name_of(planner::HistoryId history);
-  /// "version 3 of history "x"", for messages.
-  std::string key_text(planner::HistoryId history, Version version);
-  planner::Time now() const { return port_.now(); }
-  const std::shared_ptr<device::Device>& device() const { return seams_.device; }
-  const Streams& streams() const { return streams_; }
+  std::uint64_t first_cache_bytes() const { return parts_.setup.machine.tiers.front().capacity; }
+  Durability durability() const { return parts_.setup.durability; }
+  bool read_only() const { return parts_.setup.readonly; }
+  planner::Time now() const { return parts_.port.now(); }
+  const std::shared_ptr<device::Device>& device() const { return parts_.seams.device; }
+  const Streams& streams() const { return parts_.streams; }
   ZoneScratches& zone_scratches() { return zone_scratches_; }
   Stats stats();
 
-  Waits& waits() { return waits_; }
-  Suspender& suspender() { return suspender_; }
-  Lending& lending() { return lending_; }
   Result<void> lend(std::uint64_t bytes, Seconds within, const Interrupt& interrupted);
 
   /// Tests with a clock of their own: looks at the time again.
@@ -153,51 +92,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t pump_rounds();
 
  private:
-  using Blocked = CallStatistics::Blocked;
-
   Engine(options::Seams seams, options::EngineSetup setup);
   Result<void> start();
   Result<void> leave_stuck(const Locked& locked, const Result<void>& why);
 
-  void count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes);
-  Result<void> prepare_restore(const Locked& locked, Request& request, const Record* record,
-                               std::span<const Target> targets);
-  template <class Call>
-  auto until_settled(planner::HistoryId history, Version version, const RestoreOptions& options, Call&& call);
-  enum class Reading { whole, stored, look };  // as restore(), and as restore_stored() without and with `look`
-  /// False: it is a snapshot, which was not asked for `stored`. Nothing was done.
-  Result<bool> restore_once(planner::HistoryId history, Version version, std::span<const Target> targets,
-                            const RestoreOptions& options, Reading reading);
-  Result<Loan> borrow_once(planner::HistoryId history, Version version, const RestoreOptions& options);
-  /// Why nothing can be written now; none: it can.
-  std::optional<Error> not_writable(const Locked& locked, planner::HistoryId history) const;
-  Error readonly_error() const;
-  Standing standing(const Locked& locked, std::span<const std::string> names);
-  void drop(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
-  void warn_beneath(Locked& locked, planner::HistoryId history, Version version);
-
   std::shared_ptr<Engine> self_;  // of one that was left open
-  const options::Seams seams_;
-  options::EngineSetup setup_;  // constant after open()
-  PlannerPort port_;
-  Lifetime lifetime_;
-  Streams streams_;
-  CallStatistics statistics_;
-  Catalog catalog_;
-  CacheMemory memory_;
-  Persistence files_;
-  Recovery recovery_;
-  Verifier verifier_;
-  LinkQueues queues_;
-  ApplicationCopies copies_;
-  HandBacks hand_backs_;
-  CallTable calls_;
-  Callers callers_;
-  Timers timers_;
-  PumpThread pump_;
-  BackgroundWorker worker_;
-  Dispatcher dispatcher_;
-  Waits waits_;
+  Machinery parts_;
+  Histories histories_;
+  Writes writes_;
+  Reads reads_;
   Lending lending_;
   ZoneScratches zone_scratches_;
   std::unique_ptr<Borrower> borrower_;  // of a store in a node's pool

@@ -14,7 +14,8 @@ class Engine;
 /// left. It holds nothing.
 struct InHand {};
 
-/// What a Future looks at. The port's mutex guards everything but `engine`; CallTable::ended() is notified of changes.
+/// What a Future looks at. The port's mutex guards everything but `engine`; PlannerPort::ended() is notified of
+/// changes.
 struct Waitable {
   std::shared_ptr<Engine> engine;
   planner::HistoryId history = 0;

@@ -31,7 +31,7 @@ class Persistence {
   };
   Persistence(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, CallTable& calls, const options::Seams& seams,
               options::EngineSetup& setup)
-      : port_(port), lifetime_(lifetime), catalog_(catalog), seams_(seams), setup_(setup) {}
+      : port_(port), lifetime_(lifetime), catalog_(catalog), calls_(calls), seams_(seams), setup_(setup) {}
   /// Called before any thread is there. Opens the storage of the file tier, if there is one, and completes the setup by
   /// what it says of itself.
   Result<void> open(const Reports& reports);

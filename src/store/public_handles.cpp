@@ -61,7 +61,7 @@ std::span<std::byte> Reservation::region(std::uint32_t id) const {
 
 Result<void> Reservation::commit(const HandBack& how) {
   if (!state_ || state_->ended) return empty_handle();
-  auto done = state_->engine->commit(*state_, how);
+  auto done = state_->engine->writes().commit(*state_, how);
   if (state_->ended && !how.hold) state_.reset();
   return done;
 }
@@ -70,9 +70,9 @@ void Reservation::abandon() {
   if (!state_) return;
   const auto state = std::move(state_);
   if (state->ended)
-    state->engine->end_hold(*state);
+    state->engine->reads().end_hold(*state);
   else
-    state->engine->abandon(*state);
+    state->engine->writes().abandon(*state);
 }
 
 Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -98,7 +98,7 @@ std::span<const std::byte> Loan::region(std::uint32_t id) const {
 
 Result<void> Loan::release(bool keep, const HandBack& how) {
   if (!state_ || state_->ended) return empty_handle();
-  auto done = state_->engine->release(*state_, keep, how);
+  auto done = state_->engine->reads().release(*state_, keep, how);
   if (state_->ended && !how.hold) state_.reset();
   return done;
 }
@@ -107,9 +107,9 @@ void Loan::leave() {
   if (!state_) return;
   const auto state = std::move(state_);
   if (state->ended)
-    state->engine->end_hold(*state);
+    state->engine->reads().end_hold(*state);
   else
-    state->engine->release_unordered(*state);
+    state->engine->reads().release_unordered(*state);
 }
 
 }  // namespace ebb

@@ -40,7 +40,7 @@ struct Request {
   bool answered = false;
   planner::Answer answer;
   std::condition_variable changed;
-  bool by_ended = false;  // its caller waits for CallTable::ended() in place of `changed`
+  bool by_ended = false;  // its caller waits for PlannerPort::ended() in place of `changed`
 
   bool background = false;             // no caller serves it (any more)
   std::shared_ptr<Waitable> waitable;  // restore_async, a checkpoint in stream order

@@ -70,15 +70,16 @@ SnapshotReader::~SnapshotReader() = default;
 Result<std::optional<StoredSnapshot>> SnapshotReader::load() { return load(version_, read_); }
 
 Result<std::optional<StoredSnapshot>> SnapshotReader::load(Version version, std::unique_ptr<Read>& read) {
-  const auto stored = engine_.stored_info(history_, version);
+  const auto stored = engine_.histories().info(history_, version);
   if (!stored) return stored.error();
   if (!storage::is_snapshot(*stored)) return std::optional<StoredSnapshot>();
   read = std::make_unique<Read>(*stored);
   const RestoreOptions options{.keep = true, .interrupted = stop_};
-  if (auto done = engine_.restore_stored(history_, version, read->targets(), options, true); !done) return done.error();
+  if (auto done = engine_.reads().restore(history_, version, read->targets(), options, Reads::Reading::look); !done)
+    return done.error();
 
   const auto damaged = [&](const std::string& what) {
-    return Error{Errc::damaged, engine_.key_text(history_, version) + " is damaged: " + what};
+    return Error{Errc::damaged, engine_.histories().key_text(history_, version) + " is damaged: " + what};
   };
   auto found =
       storage::parse_snapshot(read->region(storage::kMapRegion), read->region(storage::kLayoutRegion), *stored);
@@ -90,7 +91,8 @@ Result<StoredSnapshot> SnapshotReader::demand() {
   auto found = load();
   if (!found) return found.error();
   if (*found) return std::move(**found);
-  return Error{Errc::dropped, engine_.key_text(history_, version_) + " was written anew while the call read it"};
+  return Error{Errc::dropped,
+               engine_.histories().key_text(history_, version_) + " was written anew while the call read it"};
 }
 
 Result<CheckpointInfo> SnapshotReader::info() {
@@ -116,7 +118,8 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   if (!snapshot) return snapshot.error();
   const auto regions = pieces_of(snapshot->info, targets);
   if (!regions) {
-    return Error{regions.error().code, engine_.key_text(history_, version_) + ": " + regions.error().message};
+    return Error{regions.error().code,
+                 engine_.histories().key_text(history_, version_) + ": " + regions.error().message};
   }
   const auto zones = zones_to_read(*snapshot);
   if (!zones) return zones.error();
@@ -126,8 +129,8 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   if (!done) return done;
   if (restored) restored(*snapshot, *zones);
   // A restore uses up a hint of the version.
-  done = options_.keep ? engine_.hint(history_, planner::event::Unhint{{version_}}) : consume();
-  if (const auto next = engine_.next_hinted(history_)) {
+  done = options_.keep ? engine_.histories().hint(history_, planner::event::Unhint{{version_}}) : consume();
+  if (const auto next = engine_.histories().next_hinted(history_)) {
     SnapshotReader reader(engine_, history_, *next, {.keep = true, .interrupted = stop_});
     if (const auto found = reader.load(); found && *found) reader.hint_pieces(**found, true);
   }
@@ -141,12 +144,13 @@ void SnapshotReader::hint_pieces(const StoredSnapshot& of, bool wanted) {
 }
 
 void SnapshotReader::hint_piece(const StoredSnapshot& of, const ZonesInPiece& chunk, bool wanted) {
-  const auto [piece, in_hand] = engine_.history(piece_name(of, chunk), Order::none);
-  if (engine_.hinted(piece, storage::kPieceVersion) == wanted) return;
+  const auto [piece, in_hand] = engine_.histories().history(piece_name(of, chunk), Order::none);
+  if (engine_.histories().hinted(piece, storage::kPieceVersion) == wanted) return;
   if (wanted)
-    static_cast<void>(static_cast<bool>(engine_.hint(piece, planner::event::Hint{false, {storage::kPieceVersion}})));
+    static_cast<void>(
+        static_cast<bool>(engine_.histories().hint(piece, planner::event::Hint{false, {storage::kPieceVersion}})));
   else
-    static_cast<void>(static_cast<bool>(engine_.hint(piece, planner::event::UnhintAll{})));
+    static_cast<void>(static_cast<bool>(engine_.histories().hint(piece, planner::event::UnhintAll{})));
 }
 
 // On a GPU the next few pieces come while one is checked and placed.
@@ -173,7 +177,7 @@ Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<c
 
 Result<std::uint64_t> SnapshotReader::bytes_of_piece(planner::HistoryId piece, const StoredSnapshot& from,
                                                      std::span<const ZonesInPiece> chunks) {
-  const auto stored = engine_.stored_info(piece, storage::kPieceVersion);
+  const auto stored = engine_.histories().info(piece, storage::kPieceVersion);
   if (!stored) return failed(from, chunks.front(), 0, stored.error());
   const bool whole = stored->regions.size() == 1 && stored->regions[0].id == 0;
   const std::uint64_t bytes = whole ? stored->regions[0].bytes : 0;
@@ -188,7 +192,7 @@ Result<void> SnapshotReader::restore_piece(const StoredSnapshot& from, std::span
                                            SnapshotDelivery& delivery) {
   const std::string name = piece_name(from, chunks.front());
   History history = engine_.view(name);  // its number stays, for as long as this is held
-  const auto bytes = bytes_of_piece(engine_.history(name, Order::none).first, from, chunks);
+  const auto bytes = bytes_of_piece(engine_.histories().history(name, Order::none).first, from, chunks);
   if (!bytes) return bytes.error();
   const bool host = engine_.device()->host_memory();
   auto loaded = LoadedPiece::load(history, storage::kPieceVersion, *bytes, host || delivery.on_device(chunks), stop_);
@@ -205,8 +209,10 @@ Result<void> SnapshotReader::restore_piece(const StoredSnapshot& from, std::span
 
 // Another call may have consumed or dropped the version since this one began, which is no error of this one.
 Result<void> SnapshotReader::consume() {
-  const auto done = engine_.restore_stored(history_, version_, read_->targets(), {.interrupted = stop_}, false);
-  return done || is_missing(done.error().code) ? Result<void>() : done;
+  const auto done =
+      engine_.reads().restore(history_, version_, read_->targets(), {.interrupted = stop_}, Reads::Reading::stored);
+  if (done || is_missing(done.error().code)) return {};
+  return done.error();
 }
 
 Result<void> SnapshotReader::check() {
@@ -220,7 +226,7 @@ Result<void> SnapshotReader::check() {
     History history = engine_.view(name);
     const auto intact = history.latest(storage::kPieceVersion, stop_);
     if (!intact) return failed(*snapshot, *at, 0, intact.error());
-    const auto bytes = bytes_of_piece(engine_.history(name, Order::none).first, *snapshot, {at, end});
+    const auto bytes = bytes_of_piece(engine_.histories().history(name, Order::none).first, *snapshot, {at, end});
     if (!bytes) return bytes.error();
     at = end;
   }
@@ -228,12 +234,12 @@ Result<void> SnapshotReader::check() {
 }
 
 std::string SnapshotReader::piece_name(const StoredSnapshot& of, const ZonesInPiece& chunk) {
-  return storage::PieceName{engine_.name_of(history_), of.map.sources[chunk.source].id, chunk.piece}.text();
+  return storage::PieceName{engine_.histories().name_of(history_), of.map.sources[chunk.source].id, chunk.piece}.text();
 }
 
 Error SnapshotReader::failed(const StoredSnapshot& of, const ZonesInPiece& chunk, std::uint32_t zone,
                              const Error& why) {
-  const std::string key = engine_.key_text(history_, version_);
+  const std::string key = engine_.histories().key_text(history_, version_);
   const ZoneRange& zones = chunk.zones.zones;
   const storage::SnapshotLayout::Part& part = of.layout.parts[zones.region];
   const std::uint64_t from = part.at + of.map.regions[zones.region].begin(zones.first + zone);
@@ -242,7 +248,7 @@ Error SnapshotReader::failed(const StoredSnapshot& of, const ZonesInPiece& chunk
                            std::to_string(of.map.sources[chunk.source].version) + " stored: " + why.message;
   if (why.code == Errc::damaged) return {Errc::damaged, key + " is damaged: " + what};
   if (!is_missing(why.code)) return {why.code, key + " could not be read: " + what};
-  if (const auto there = engine_.stored_info(history_, version_); !there && is_missing(there.error().code)) {
+  if (const auto there = engine_.histories().info(history_, version_); !there && is_missing(there.error().code)) {
     return {Errc::dropped, key + " was dropped or consumed while a call read it"};
   }
   return {Errc::lost, key + " is lost: " + what};
@@ -253,8 +259,8 @@ std::optional<Error> SnapshotReader::asked_to_stop() {
   if (!stop_ || engine_.now() - asked_ < std::chrono::nanoseconds(kInterruptEvery).count()) return {};
   asked_ = engine_.now();
   if (!stop_()) return {};
-  return Error{Errc::timed_out,
-               "the time limit passed, or the call was interrupted, at " + engine_.key_text(history_, version_)};
+  return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, at " +
+                                    engine_.histories().key_text(history_, version_)};
 }
 
 }  // namespace ebb::store

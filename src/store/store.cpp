@@ -76,7 +76,7 @@ Result<Future> History::checkpoint(Version version, std::span<const Source> sour
   if (read_only_) return reserved(name_);
   if (auto error = like_a_map(sources)) return *error;
   if (auto error = in_flight(*engine_, id_, version)) return *error;
-  return engine_->checkpoint(id_, version, sources, options);
+  return engine_->writes().checkpoint(engine_, id_, version, sources, options);
 }
 Result<Future> History::checkpoint(Version version, std::initializer_list<Source> sources,
                                    const CheckpointOptions& options) {
@@ -95,7 +95,7 @@ Result<void> History::restore(Version version, std::initializer_list<Target> tar
 Result<Future> History::restore_async(Version version, std::span<const Target> targets, const RestoreOptions& options) {
   if (auto refused = refusal()) return *refused;
   if (auto settled = settle(*engine_, id_, version); !settled) return settled.error();
-  return engine_->restore_async(id_, version, targets, options);
+  return engine_->reads().restore_async(engine_, id_, version, targets, options);
 }
 
 Result<CheckpointInfo> History::info(Version version, std::optional<Seconds> timeout,
@@ -106,7 +106,7 @@ Result<CheckpointInfo> History::info(Version version, std::optional<Seconds> tim
 }
 Result<std::vector<Version>> History::versions() const {
   if (!engine_) return no_store();
-  return engine_->versions(id_);
+  return engine_->histories().versions(id_);
 }
 
 Result<std::optional<Version>> History::latest(std::optional<Version> at_most, const Interrupt& interrupted) {
@@ -116,26 +116,26 @@ Result<std::optional<Version>> History::latest(std::optional<Version> at_most, c
 
 Result<void> History::hint(std::span<const Version> order, bool replace) {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, planner::event::Hint{replace, {order.begin(), order.end()}});
+  return engine_->histories().hint(id_, planner::event::Hint{replace, {order.begin(), order.end()}});
 }
 Result<void> History::hint(std::initializer_list<Version> order, bool replace) {
   return hint(std::span(order.begin(), order.size()), replace);
 }
 Result<void> History::hint_front(Version version) {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, planner::event::HintFront{version});
+  return engine_->histories().hint(id_, planner::event::HintFront{version});
 }
 Result<void> History::unhint(std::span<const Version> versions) {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, planner::event::Unhint{{versions.begin(), versions.end()}});
+  return engine_->histories().hint(id_, planner::event::Unhint{{versions.begin(), versions.end()}});
 }
 Result<void> History::unhint() {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, planner::event::UnhintAll{});
+  return engine_->histories().hint(id_, planner::event::UnhintAll{});
 }
 Result<void> History::start_prefetch() {
   if (auto refused = refusal()) return *refused;
-  return engine_->hint(id_, planner::event::StartPrefetch{});
+  return engine_->histories().hint(id_, planner::event::StartPrefetch{});
 }
 
 Result<void> History::wait(std::string_view level, std::optional<Seconds> timeout, const Interrupt& interrupted) {
@@ -154,16 +154,16 @@ Result<void> History::drop(Version version) {
   // One that failed is no more there.
   if (auto settled = settle(*engine_, id_, version); !settled && in_flight(*engine_, id_, version)) return settled;
   if (const auto attached = id_ == 0 ? engine_->attached() : nullptr) attached->dropped(version);
-  return engine_->drop(id_, version);
+  return engine_->histories().drop(id_, version);
 }
 Result<void> History::drop() {
   if (auto refused = refusal()) return *refused;
   if (!settle(*engine_, id_, {})) {  // what is in flight may be held up until the others make room
-    if (auto made_room = engine_->drop(id_, {}); !made_room) return made_room;
+    if (auto made_room = engine_->histories().drop(id_, {}); !made_room) return made_room;
     static_cast<void>(static_cast<bool>(settle(*engine_, id_, {})));
   }
   if (const auto attached = id_ == 0 ? engine_->attached() : nullptr) attached->dropped({});
-  return engine_->drop(id_, {});
+  return engine_->histories().drop(id_, {});
 }
 
 Result<Reservation> History::reserve(Version version, std::span<const Source> regions,
@@ -172,18 +172,18 @@ Result<Reservation> History::reserve(Version version, std::span<const Source> re
   if (read_only_) return reserved(name_);
   if (auto error = like_a_map(regions)) return *error;
   if (auto error = in_flight(*engine_, id_, version)) return *error;
-  return engine_->reserve(id_, version, regions, options);
+  return engine_->writes().reserve(engine_, id_, version, regions, options);
 }
 Result<Loan> History::borrow(Version version, const RestoreOptions& options) {
   if (auto refused = refusal(options.interrupted)) return *refused;
   if (auto settled = settle(*engine_, id_, version, options.timeout, options.interrupted); !settled)
     return settled.error();
-  return engine_->borrow(id_, version, options);
+  return engine_->reads().borrow(engine_, id_, version, options);
 }
 
 Result<std::vector<std::string>> Store::histories() const {
   if (!engine_) return no_store();
-  auto names = engine_->names("");
+  auto names = engine_->histories().names("");
   if (names) std::erase_if(*names, is_reserved);
   return names;
 }

@@ -86,7 +86,8 @@ Result<void> Suspender::suspend(const Plan& plan) {
   const planner::Time until = plan.within ? later(engine_.now(), *plan.within) : planner::kNever;
   Result<void> done;
   try {
-    const auto before = engine_.versions(engine_.history(std::string(kReservedForSuspension), Order::none).first);
+    const auto before = engine_.histories().versions(
+        engine_.histories().history(std::string(kReservedForSuspension), Order::none).first);
     if (!before) done = before.error();
     if (done && !before->empty()) done = drop_marks(until);  // of an earlier process: if this fails, there is none
     if (done) done = engine_.drain(plan.level, until, [this] { return stopping(); });
@@ -104,15 +105,16 @@ bool Suspender::stopping() {
 }
 
 Result<void> Suspender::write_mark(const std::string& level, planner::Time until) {
-  const auto [history, in_hand] = engine_.history(std::string(kReservedForSuspension), Order::none);
+  const auto [history, in_hand] = engine_.histories().history(std::string(kReservedForSuspension), Order::none);
   if (!in_hand) return not_open();
   const Version version = since_1970();
   const Interrupt stopped = [this] { return stopping(); };
   const auto written =
-      engine_.checkpoint(history, version, {}, {.timeout = left_until(engine_.now(), until), .interrupted = stopped});
+      engine_.writes().checkpoint(engine_.shared_from_this(), history, version, {},
+                                  {.timeout = left_until(engine_.now(), until), .interrupted = stopped});
   if (!written) return written.error();
   auto durable = engine_.waits().wait(history, version, level, left_until(engine_.now(), until), stopped);
-  if (!durable) static_cast<void>(static_cast<bool>(engine_.drop(history, version)));
+  if (!durable) static_cast<void>(static_cast<bool>(engine_.histories().drop(history, version)));
   return durable;
 }
 
@@ -151,13 +153,13 @@ std::optional<Error> Suspender::refusal(const Interrupt& interrupted) {
 }
 
 Result<std::optional<std::int64_t>> Suspender::mark() {
-  const auto [history, in_hand] = engine_.history(std::string(kReservedForSuspension), Order::none);
+  const auto [history, in_hand] = engine_.histories().history(std::string(kReservedForSuspension), Order::none);
   if (!in_hand) return not_open();
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return std::optional<std::int64_t>();  // a mark is being written, and may not be durable yet
   }
-  const auto versions = engine_.versions(history);
+  const auto versions = engine_.histories().versions(history);
   if (!versions) return versions.error();
   return versions->empty() ? std::nullopt : std::optional<std::int64_t>(versions->back());
 }
@@ -170,11 +172,11 @@ Error Suspender::not_open() const {
 }
 
 Result<void> Suspender::drop_marks(planner::Time until) {
-  const auto [history, in_hand] = engine_.history(std::string(kReservedForSuspension), Order::none);
+  const auto [history, in_hand] = engine_.histories().history(std::string(kReservedForSuspension), Order::none);
   if (!in_hand) return not_open();
-  if (auto dropped = engine_.drop(history, {}); !dropped) return dropped;
+  if (auto dropped = engine_.histories().drop(history, {}); !dropped) return dropped;
   const Seconds left = until == planner::kNever ? kDropTimeout : left_until(engine_.now(), until);
-  if (engine_.wait_for_drops(left, [this] { return stopping(); })) return {};
+  if (engine_.histories().wait_for_drops(left, [this] { return stopping(); })) return {};
   return Error{Errc::timed_out, "the mark was dropped, but the disk has not answered yet: a later process may find it"};
 }
 

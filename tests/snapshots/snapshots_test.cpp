@@ -148,7 +148,7 @@ TEST(Deduplication, StoresEqualZonesOfASnapshotOnce) {
   ASSERT_TRUE(store.snapshot(1, {.dedup = true}).value().wait("ephemeral"));
   const auto in_pieces = [&] {
     std::uint64_t bytes = 0;
-    for (const std::string& name : rig.engine().names(storage::PieceName::prefix("")).value())
+    for (const std::string& name : rig.engine().histories().names(storage::PieceName::prefix("")).value())
       bytes += rig.engine().view(name).info(storage::kPieceVersion).value().bytes;
     return bytes;
   };
@@ -224,11 +224,11 @@ TEST(SnapshotPieces, OfAnotherProcessGoWhenNoMapNamesThem) {
   Rig rig(Backend::uring, {.device = 4 * kMiB, .host = 0, .disk = 256 * kMiB});
   const auto engine = engine_of(rig);
   ASSERT_TRUE(write(*std::make_unique<History>(engine->view(orphan)), storage::kPieceVersion, 100));
-  ASSERT_EQ(engine->names(orphan).value().size(), 1u);
-  const std::size_t pieces = engine->names(storage::PieceName::prefix("")).value().size();
+  ASSERT_EQ(engine->histories().names(orphan).value().size(), 1u);
+  const std::size_t pieces = engine->histories().names(storage::PieceName::prefix("")).value().size();
   rig.store().protect(0, memory.data(), memory.bytes()).value();
-  EXPECT_EQ(engine->names(orphan).value().size(), 0u);
-  EXPECT_EQ(engine->names(storage::PieceName::prefix("")).value().size(), pieces - 1);
+  EXPECT_EQ(engine->histories().names(orphan).value().size(), 0u);
+  EXPECT_EQ(engine->histories().names(storage::PieceName::prefix("")).value().size(), pieces - 1);
   EXPECT_TRUE(stored(rig.store(), 1, 0) == memory.copy());
   ASSERT_TRUE(rig.store().drop(1));
   ASSERT_TRUE(rig.store().snapshot(2).value().wait("process"));

@@ -182,7 +182,7 @@ TEST(Failures, AfterABrokenContractHandlesEndQuietlyAndEveryCallSaysSo) {
     Loan loan = store.borrow(1).value(), other = store.borrow(2).value();
     Reservation room = store.reserve(3, std::vector<Source>{{0, nullptr, kSize}}).value();
     const planner::event::Finished never_ordered{1'000'000};
-    EXPECT_THROW(static_cast<void>(rig.engine().hint(0, never_ordered)), std::logic_error);
+    EXPECT_THROW(static_cast<void>(rig.engine().histories().hint(0, never_ordered)), std::logic_error);
     loan = std::move(other);
   }
   EXPECT_THROW(static_cast<void>(write(store, 4, kSize)), std::logic_error);

@@ -82,7 +82,7 @@ TEST(KeptClose, WhoClosesBesideAnInterruptedOneClosesIt) {
 
 void break_contract(Engine& engine) {
   const planner::event::Finished never_ordered{1'000'000};
-  EXPECT_THROW(static_cast<void>(engine.hint(0, never_ordered)), std::logic_error);
+  EXPECT_THROW(static_cast<void>(engine.histories().hint(0, never_ordered)), std::logic_error);
 }
 
 /// A store of which another thread drains what cannot be written yet.

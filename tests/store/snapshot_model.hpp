@@ -115,7 +115,8 @@ class SnapshotModel {
                         const std::string& metadata = "m") {
     const std::vector<Source> regions{{storage::kMapRegion, map.data(), map.size()},
                                       {storage::kLayoutRegion, layout.data(), layout.size()}};
-    const auto done = engine.checkpoint(0, version, regions, {.metadata = metadata, .timeout = Seconds(60)});
+    const auto done = engine.writes().checkpoint(engine.shared_from_this(), 0, version, regions,
+                                                 {.metadata = metadata, .timeout = Seconds(60)});
     ASSERT_TRUE(done) << done.error().message;
   }
   static std::string name(const Written& of, std::size_t source, std::uint64_t piece) {

@@ -41,7 +41,7 @@ class Chain {
     for (const auto& [version, one] : live_) {
       for (const auto& source : one.map.sources) named.insert(storage::PieceName{"", source.id, 0}.text());
     }
-    for (const std::string& name : engine_->names(storage::PieceName::prefix("")).value()) {
+    for (const std::string& name : engine_->histories().names(storage::PieceName::prefix("")).value()) {
       storage::PieceName piece = storage::parse_piece_name(name).value();
       piece.piece = 0;
       if (!named.contains(piece.text())) engine_->view(name).drop().value();

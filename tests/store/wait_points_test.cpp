@@ -231,7 +231,7 @@ TEST(WaitPoints, ALenderWaitsNoLongerThanTheStoreRuns) {
   auto returned = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 0, Seconds{20}); });
   EXPECT_TRUE(still_waits(returned));
   const planner::event::Finished never_ordered{1'000'000};
-  EXPECT_THROW(static_cast<void>(engine.hint(0, never_ordered)), std::logic_error);
+  EXPECT_THROW(static_cast<void>(engine.histories().hint(0, never_ordered)), std::logic_error);
   EXPECT_EQ(returned.wait_for(10s), std::future_status::ready);
   EXPECT_FALSE(returned.get());
 }

@@ -1,9 +1,8 @@
-// Calls that bring checkpoints back.
+#include "store/reads.hpp"
+
 #include <algorithm>
 
-#include "store/engine.hpp"
 #include "store/layout.hpp"
-#include "store/snapshot_reader.hpp"
 
 namespace ebb::store {
 
@@ -23,8 +22,8 @@ Error only_restored(const std::string& key, const std::string& call) {
 
 // Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
 // that is not there: the planner refuses it, by its name.
-Result<void> Engine::prepare_restore(const Locked& locked, Request& request, const Record* record,
-                                     std::span<const Target> targets) {
+Result<void> Reads::prepare_restore(const Locked& locked, Request& request, const Record* record,
+                                    std::span<const Target> targets) {
   if (record == nullptr || !record->info) return {};
   auto pieces = pieces_of(*record->info, targets);
   if (!pieces) {
@@ -38,44 +37,8 @@ Result<void> Engine::prepare_restore(const Locked& locked, Request& request, con
   return {};
 }
 
-// `call` again, where it met bytes that another process was just replacing: what is durable is given, as of the call.
-template <class Call>
-auto Engine::until_settled(planner::HistoryId history, Version version, const RestoreOptions& options, Call&& call) {
-  if (!setup_.readonly) return call(options);
-  RestoreOptions left = options;
-  const planner::Time begun = port_.now();
-  for (;;) {
-    const storage::ObjectId before = recovery_.object_of(port_.lock(), history, version);
-    auto result = call(left);
-    if (result) return result;
-    Locked locked = port_.lock();
-    if (auto error = recovery_.settle(locked, history, version, result.error(), before)) {
-      return decltype(result)(std::move(*error));
-    }
-    const Seconds passed(static_cast<double>(port_.now() - begun) * 1e-9);
-    if (options.timeout) left.timeout = std::max(Seconds(0), *options.timeout - passed);
-  }
-}
-
-Result<void> Engine::restore(planner::HistoryId history, Version version, std::span<const Target> targets,
-                             const RestoreOptions& options, const Restored& restored) {
-  if (auto error = lifetime_.forked()) return *error;
-  return until_settled(history, version, options, [&](const RestoreOptions& left) -> Result<void> {
-    const auto done = restore_once(history, version, targets, left, Reading::whole);
-    if (!done) return done.error();
-    return *done ? Result<void>() : SnapshotReader(*this, history, version, left).restore(targets, restored);
-  });
-}
-
-Result<void> Engine::restore_stored(planner::HistoryId history, Version version, std::span<const Target> targets,
-                                    const RestoreOptions& options, bool look) {
-  if (auto error = lifetime_.forked()) return *error;
-  const auto done = restore_once(history, version, targets, options, look ? Reading::look : Reading::stored);
-  return done ? Result<void>() : done.error();
-}
-
-Result<bool> Engine::restore_once(planner::HistoryId history, Version version, std::span<const Target> targets,
-                                  const RestoreOptions& options, Reading reading) {
+Result<bool> Reads::restore(planner::HistoryId history, Version version, std::span<const Target> targets,
+                            const RestoreOptions& options, Reading reading) {
   const auto stream = streams_.resolve(options.stream);
   if (!stream) return stream.error();
   // In stream order it outlives the call.
@@ -101,7 +64,8 @@ Result<bool> Engine::restore_once(planner::HistoryId history, Version version, s
   callers_.run_until_answered(locked, request, &timer, options.interrupted);
   if (request.refused) return *request.refused;
   if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
-  statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
+  statistics_.count_blocked(locked, CallStatistics::Blocked::transfer, request.started, request.copying,
+                            port_.last_event(locked));
   if (!request.answered) {
     entered.detach(shared, nullptr);
     port_.submit(locked, history, planner::event::Submit{.request = request.id});
@@ -121,8 +85,8 @@ Result<bool> Engine::restore_once(planner::HistoryId history, Version version, s
   return true;
 }
 
-Result<Future> Engine::restore_async(planner::HistoryId history, Version version, std::span<const Target> targets,
-                                     const RestoreOptions& options) {
+Result<Future> Reads::restore_async(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
+                                    std::span<const Target> targets, const RestoreOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
   if (options.stream) {
     return Error{Errc::invalid_argument,
@@ -134,7 +98,7 @@ Result<Future> Engine::restore_async(planner::HistoryId history, Version version
   request->history = history;
   request->version = version;
   auto waitable = std::make_shared<Waitable>();
-  waitable->engine = shared_from_this();
+  waitable->engine = std::move(engine);
   waitable->history = history;
   waitable->version = version;
   waitable->background = true;
@@ -171,20 +135,22 @@ Result<Future> Engine::restore_async(planner::HistoryId history, Version version
   return Future(std::move(waitable));
 }
 
-Result<Loan> Engine::borrow(planner::HistoryId history, Version version, const RestoreOptions& options) {
+Result<Loan> Reads::borrow(const std::shared_ptr<Engine>& engine, planner::HistoryId history, Version version,
+                           const RestoreOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
   return until_settled(history, version, options,
-                       [&](const RestoreOptions& left) { return borrow_once(history, version, left); });
+                       [&](const RestoreOptions& left) { return borrow_once(engine, history, version, left); });
 }
 
-Result<Loan> Engine::borrow_once(planner::HistoryId history, Version version, const RestoreOptions& options) {
+Result<Loan> Reads::borrow_once(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
+                                const RestoreOptions& options) {
   if (auto usable = streams_.check(options.stream); !usable) return usable.error();
   Request request;
   request.history = history;
   request.version = version;
   auto hold = std::make_unique<Loan::State>();
   hold->keep = options.keep;
-  hold->engine = shared_from_this();
+  hold->engine = std::move(engine);
   hold->history = history;
   hold->version = version;
 
@@ -206,7 +172,8 @@ Result<Loan> Engine::borrow_once(planner::HistoryId history, Version version, co
   port_.submit(locked, history, planner::event::Borrow{request.id, version, timeout});
   callers_.run_until_answered(locked, request, &timer, options.interrupted);
   if (!request.answered) return lifetime_.closed_error();
-  statistics_.count_blocked(locked, Blocked::transfer, request.started, request.copying, port_.last_event(locked));
+  statistics_.count_blocked(locked, CallStatistics::Blocked::transfer, request.started, request.copying,
+                            port_.last_event(locked));
   if (request.answer.reason != Reason::ok) {
     return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
@@ -227,7 +194,7 @@ Result<Loan> Engine::borrow_once(planner::HistoryId history, Version version, co
   return right.error();
 }
 
-Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) {
+Result<void> Reads::release(Loan::State& hold, bool keep, const HandBack& how) {
   if (auto error = lifetime_.forked()) return *error;
   const auto stream = streams_.resolve_hand_back(how.stream);
   if (!stream) return stream.error();
@@ -250,7 +217,7 @@ Result<void> Engine::release(Loan::State& hold, bool keep, const HandBack& how) 
   return handed;
 }
 
-void Engine::release_unordered(Loan::State& hold) {
+void Reads::release_unordered(Loan::State& hold) {
   if (lifetime_.forked()) return;
   if (streams_.host_memory()) {
     static_cast<void>(static_cast<bool>(release(hold, false, {})));
@@ -263,7 +230,7 @@ void Engine::release_unordered(Loan::State& hold) {
   static_cast<void>(static_cast<bool>(hand_backs_.hand_back(locked, queues_.copies(), hold, {}, release, false)));
 }
 
-void Engine::end_hold(Hold& hold) {
+void Reads::end_hold(Hold& hold) {
   if (hold.handed_back == 0 || lifetime_.forked()) return;
   const Locked locked = port_.lock();
   hand_backs_.end_hold(locked, hold);

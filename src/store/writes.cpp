@@ -1,32 +1,28 @@
-// Calls that bring checkpoints in.
-#include "store/engine.hpp"
+#include "store/writes.hpp"
+
+#include "store/histories.hpp"
 #include "store/layout.hpp"
 
 namespace ebb::store {
 
 using planner::Reason;
 
-Error Engine::readonly_error() const {
-  return {Errc::unsupported,
-          "the store in " + setup_.directory.string() + " was opened with readonly: nothing can be written"};
-}
-
-std::optional<Error> Engine::not_writable(const Locked& locked, planner::HistoryId history) const {
+std::optional<Error> Writes::not_writable(const Locked& locked, planner::HistoryId history) const {
   if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
-  if (setup_.readonly) return readonly_error();
+  if (setup_.readonly) return readonly_error(setup_);
   if (auto named = catalog_.check_name(locked, history); !named) return named.error();
   return {};
 }
 
 // All of its bytes are in the store.
-void Engine::count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes) {
+void Writes::count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes) {
   statistics_.count_checkpoint(locked, bytes);
   if (!lifetime_.closed(locked)) memory_.tiers().produced(bytes);
   catalog_.set_written(locked, checkpoint);
 }
 
 // Releases the mutex to warn.
-void Engine::warn_beneath(Locked& locked, planner::HistoryId history, Version version) {
+void Writes::warn_beneath(Locked& locked, planner::HistoryId history, Version version) {
   const auto text = recovery_.beneath(locked, history, version);
   if (!text || !setup_.log) return;
   locked.unlock();
@@ -34,8 +30,8 @@ void Engine::warn_beneath(Locked& locked, planner::HistoryId history, Version ve
   locked.lock();
 }
 
-Result<Future> Engine::checkpoint(planner::HistoryId history, Version version, std::span<const Source> sources,
-                                  const CheckpointOptions& options) {
+Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
+                                  std::span<const Source> sources, const CheckpointOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
   auto info = lay_out(sources, options.metadata, false);
   if (!info) return info.error();
@@ -53,9 +49,9 @@ Result<Future> Engine::checkpoint(planner::HistoryId history, Version version, s
   request.copies = true;
   auto laid_out = std::make_shared<const CheckpointInfo>(std::move(*info));
   auto sums = verifier_.sums_of(*laid_out, request.pieces);
-  if (!sums) return prefixed(key_text(history, version), sums.error());
+  if (!sums) return prefixed(catalog_.key_text(port_.lock(), history, version), sums.error());
   auto waitable = std::make_shared<Waitable>();
-  waitable->engine = shared_from_this();
+  waitable->engine = std::move(engine);
   waitable->history = history;
   waitable->version = version;
   waitable->ended = true;  // when this call returns
@@ -82,7 +78,8 @@ Result<Future> Engine::checkpoint(planner::HistoryId history, Version version, s
   }
   if (request.refused) return *request.refused;
   if (!request.answered && (lifetime_.closed(locked) || !request.all_enqueued())) return lifetime_.closed_error();
-  statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
+  statistics_.count_blocked(locked, CallStatistics::Blocked::room, request.started, request.copying,
+                            port_.last_event(locked));
   if (request.answered && request.answer.reason != Reason::ok) {
     if (request.wrong) return *request.wrong;
     return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
@@ -95,8 +92,8 @@ Result<Future> Engine::checkpoint(planner::HistoryId history, Version version, s
   return Future(std::move(waitable));
 }
 
-Result<Reservation> Engine::reserve(planner::HistoryId history, Version version, std::span<const Source> regions,
-                                    const CheckpointOptions& options) {
+Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
+                                    std::span<const Source> regions, const CheckpointOptions& options) {
   if (auto error = lifetime_.forked()) return *error;
   if (auto usable = streams_.check(options.stream); !usable) return usable.error();
   auto info = lay_out(regions, options.metadata, true);
@@ -106,7 +103,7 @@ Result<Reservation> Engine::reserve(planner::HistoryId history, Version version,
   request.version = version;
   request.bytes = info->bytes;
   auto hold = std::make_unique<Reservation::State>();
-  hold->engine = shared_from_this();
+  hold->engine = std::move(engine);
   hold->history = history;
   hold->version = version;
   hold->info = std::make_shared<const CheckpointInfo>(std::move(*info));
@@ -127,7 +124,8 @@ Result<Reservation> Engine::reserve(planner::HistoryId history, Version version,
     callers_.run_until_answered(locked, request, nullptr, interrupted);
   }
   if (!request.answered) return lifetime_.closed_error();
-  statistics_.count_blocked(locked, Blocked::room, request.started, request.copying, port_.last_event(locked));
+  statistics_.count_blocked(locked, CallStatistics::Blocked::room, request.started, request.copying,
+                            port_.last_event(locked));
   if (request.answer.reason != Reason::ok) {
     return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
@@ -144,7 +142,7 @@ Result<Reservation> Engine::reserve(planner::HistoryId history, Version version,
   return Reservation(std::move(hold));
 }
 
-Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
+Result<void> Writes::commit(Reservation::State& hold, const HandBack& how) {
   if (auto error = lifetime_.forked()) return *error;
   const planner::Time begun = port_.now();
   auto stream = streams_.resolve_hand_back(how.stream);
@@ -190,7 +188,7 @@ Result<void> Engine::commit(Reservation::State& hold, const HandBack& how) {
   return handed;
 }
 
-void Engine::abandon(Reservation::State& hold) {
+void Writes::abandon(Reservation::State& hold) {
   if (lifetime_.forked()) return;
   const bool finished = hold.info->bytes == 0 || streams_.finish_unordered();
   const Locked locked = port_.lock();

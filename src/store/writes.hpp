@@ -1,0 +1,32 @@
+#pragma once
+// Calls that bring checkpoints in.
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "store/machinery.hpp"
+
+namespace ebb::store {
+
+/// Calls become events, and end with the planner's answers. `engine` is kept open by what a call returns.
+///
+/// Thread safety: every method may be called from any thread of the process that opened the store.
+class Writes : OnMachinery {
+ public:
+  explicit Writes(Machinery& parts) : OnMachinery(parts) {}
+
+  Result<Future> checkpoint(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
+                            std::span<const Source> sources, const CheckpointOptions& options);
+  Result<Reservation> reserve(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
+                              std::span<const Source> regions, const CheckpointOptions& options);
+  Result<void> commit(Reservation::State& hold, const HandBack& how);
+  void abandon(Reservation::State& hold);
+
+ private:
+  void count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes);
+  /// Why nothing can be written now; none: it can.
+  std::optional<Error> not_writable(const Locked& locked, planner::HistoryId history) const;
+  void warn_beneath(Locked& locked, planner::HistoryId history, Version version);
+};
+
+}  // namespace ebb::store
