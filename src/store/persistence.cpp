@@ -301,9 +301,13 @@ void Persistence::set_not_durable(const Locked& locked, Record& record, const Er
   if (const auto future = record.future.lock()) future->error = *record.not_durable;
 }
 
-void Persistence::note_checkpoint(const Locked& /*locked*/, planner::Time begun) {
+void Persistence::note_checkpoint(const Locked& locked, planner::Time begun) {
   if (pooled_ == nullptr) return;
-  if (!burst_.open) burst_ = {.begun = begun, .open = true};
+  if (!burst_.open) {  // the checkpoint may be durable before its call returns
+    const bool durable = burst_.durable >= begun;
+    burst_ = {
+        .begun = begun, .durable = durable ? burst_.durable : 0, .open = !durable || catalog_.any_pending(locked)};
+  }
   burst_.returned = port_.now();
 }
 
