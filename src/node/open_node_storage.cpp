@@ -1,7 +1,6 @@
-#include "node/node_storage.hpp"
-
 #include <utility>
 
+#include "node/node_storage.hpp"
 #include "node/pooled_storage.hpp"
 
 namespace ebb::node {
