@@ -21,7 +21,7 @@ def build(session: Session, stages: set[str]) -> None:
     targets = {NEEDED.get(stage, "ebb_gpu_benches") for stage in stages - {"build"}}
     session.need("cmake", "--preset", "gpu", "-B", session.build, f"-DPython_EXECUTABLE={sys.executable}",
                  f"-DEBB_TESTS={'ON' if 'ebb_tests' in targets else 'OFF'}",
-                 f"-DEBB_PYTHON={'ON' if '_core' in targets else 'OFF'}")  # fmt: skip
+                 f"-DEBB_PYTHON={'ON' if 'ebb_python' in targets else 'OFF'}")  # fmt: skip
     # As much as can be built: one that fails does not take the others with it.
     if targets and session.run("cmake", "--build", session.build, "-j", session.options.jobs,
                                "--target", *sorted(targets), "--", "-k", "0"):  # fmt: skip
