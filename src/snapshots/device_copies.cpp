@@ -106,13 +106,15 @@ DeviceCopier::~DeviceCopier() {
 
 void DeviceCopier::stop(const Error& why) {
   stopping_ = true;
-  {
-    const std::lock_guard lock(mutex_);
-    if (now_) now_->fail(why);
-    for (const Job& job : jobs_) job.cut->device->fail(why);
-    wake_.notify_all();
-  }
+  fail_under_way(why);
   if (thread_.joinable()) thread_.join();
+}
+
+void DeviceCopier::fail_under_way(const Error& why) {
+  const std::lock_guard lock(mutex_);
+  if (now_) now_->fail(why);
+  for (const Job& job : jobs_) job.cut->device->fail(why);
+  wake_.notify_all();
 }
 
 Result<StreamId> DeviceCopier::resolve(std::optional<StreamHandle> given) const {
@@ -137,7 +139,8 @@ Result<void> DeviceCopier::add(const std::shared_ptr<Cut>& cut, StreamId stream,
 
 void DeviceCopier::settle() {
   const std::lock_guard lock(enqueue_);
-  static_cast<void>(static_cast<bool>(device_->wait(gathers_)));
+  // Whose gather it was the event does not say, and the thread may have yet to look.
+  if (const auto gathered = device_->wait(gathers_); !gathered) fail_under_way(gathered.error());
   static_cast<void>(static_cast<bool>(device_->record(gathers_, stream_)));
 }
 

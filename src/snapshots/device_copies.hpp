@@ -84,7 +84,8 @@ class DeviceCopier {
   /// enqueued. Errors: those of History::reserve; timed_out: interrupted, and the rest is still owed.
   Result<void> gather(const Cut& cut, std::optional<std::uint32_t> region, std::optional<device::StreamId> stream,
                       const Interrupt& interrupted);
-  /// Waits for all gathers so far, and forgets that one of them failed.
+  /// Waits for all gathers so far. If one of them failed, the cuts whose pieces are not all committed fail with it, and
+  /// later ones do not.
   void settle();
   /// Later work on `stream` comes after all gathers so far.
   Result<void> fence(device::StreamId stream);
@@ -106,6 +107,7 @@ class DeviceCopier {
   Result<void> commit(DeviceCopies::Piece& piece);
   Result<storage::Checksum> sum_short(const std::byte* zone, std::size_t bytes);
   Result<void> commit_all(const Job& job);
+  void fail_under_way(const Error& why);
   void run();
 
   const std::weak_ptr<store::Engine> engine_;

@@ -205,7 +205,7 @@ def test_a_store_that_closes_at_any_moment_returns_all_that_it_was_lent() -> Non
         ({"borrow": 4096}, ['borrow="4096"', '"auto"', "at least 67108864"]),
         ({"borrow": "much"}, ['borrow="much"', '"auto", or a size such as "8GiB"']),
         ({"borrow": "auto", "device_cache": 0}, ['borrow="auto"', "0 without a device cache"]),
-        ({"lend": True}, ["lend=True", 'such as "8GiB"']),
+        ({"lend": True}, ["lend=True", 'such as "4GiB"']),
         ({"borrow": 1.5}, ["borrow=1.5", '"auto", or bytes']),
         ({"lend": LEASE, "lend_share": 0}, ["lend_share=0", "above 0, at most 1"]),
         ({"lend": LEASE, "lend_share": 1.5}, ["lend_share=1.5", "above 0, at most 1"]),
