@@ -220,22 +220,6 @@ def test_a_save_that_said_ok_loads_exactly(seed: int, disk: Path, no_cached_plan
     drawn_sequence(seed, disk)
 
 
-def test_a_save_that_failed_outside_of_the_writer_is_over(disk: Path) -> None:
-    class Fails(dcp.DefaultSavePlanner):
-        def create_global_plan(self, all_plans: Any) -> Any:
-            raise RuntimeError("no plan")
-
-    with Writer(disk / "dcp", durability="process", **SMALL) as writer:
-        save = {"checkpoint_id": "3", "storage_writer": writer, "no_dist": True}
-        with pytest.raises(Failed, match="no plan"):
-            dcp.save({"x": torch.ones(4)}, planner=Fails(), **save)
-        dcp.async_save({"x": torch.ones(4) * 2}, **save).result(60)  # in another thread
-    found = {"x": torch.zeros(4)}
-    with Reader(disk / "dcp") as reader:
-        dcp.load(found, checkpoint_id="3", storage_reader=reader, no_dist=True)
-    assert (found["x"] == 2).all()
-
-
 def test_a_step_that_is_being_saved_is_refused_and_stays(disk: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 

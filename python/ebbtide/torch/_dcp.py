@@ -8,7 +8,6 @@ import io
 import os
 import pickle
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -33,7 +32,6 @@ from torch.futures import Future
 import ebbtide
 from ebbtide import errors
 
-_DCP = "torch.distributed.checkpoint"
 _METADATA = re.compile(r"dcp/(-?\d+)")
 _PARTS = re.compile(r"dcp/(-?\d+)/(\d+)")
 
@@ -92,16 +90,6 @@ def _step_of(checkpoint_id: str | os.PathLike[str] | int) -> int:
         raise errors.InvalidArgument(f"checkpoint_id={checkpoint_id!r} is not valid: expected a step") from None
 
 
-def _is_saving(thread: threading.Thread) -> bool:
-    """Whether the thread is in a save of DCP, which says nothing when one fails outside of the writer."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None:
-        if frame.f_code.co_name == "_save_state_dict" and frame.f_globals["__name__"].startswith(_DCP):
-            return True
-        frame = frame.f_back
-    return False
-
-
 def _cannot_be_pickled(one: object) -> TypeError:
     name = type(one).__name__
     return TypeError(
@@ -152,7 +140,6 @@ class Writer(StorageWriter):
         self._lock = threading.Lock()  # of all below
         self._asked: dict[threading.Thread, int] = {}  # the step of the save that a thread begins next
         self._saves: dict[threading.Thread, _Written] = {}  # that each thread is at, or was at last
-        self._sees_saves = True  # or this release of torch calls them otherwise
         self._steps: set[int] = set()  # that this writer wrote
         self._last = 0  # number of a write
 
@@ -181,7 +168,6 @@ class Writer(StorageWriter):
             elif there and torch.distributed.get_world_size() > 1:
                 raise errors.InvalidArgument("each rank needs a store of its own: give Writer a directory")
             thread = threading.current_thread()
-            self._sees_saves = self._sees_saves and _is_saving(thread)
             step = self._asked.pop(thread, self._step)
             self._saves.pop(thread, None)
             if is_coordinator and step in {one.step for one in self._in_flight()}:
@@ -266,12 +252,8 @@ class Writer(StorageWriter):
                 store.history(one.parts).drop()
 
     def _in_flight(self) -> set[_Written]:
-        """The saves that have not ended. A thread that has ended, or is in none, is done with its last one."""
-        self._saves = {
-            thread: one
-            for thread, one in self._saves.items()
-            if thread.is_alive() and (not self._sees_saves or _is_saving(thread))
-        }
+        """The saves that have not ended. A thread that has ended, or begun another save, is done with its last one."""
+        self._saves = {thread: one for thread, one in self._saves.items() if thread.is_alive()}
         return set(self._saves.values())
 
     def _end_save(self) -> None:
