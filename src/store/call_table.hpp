@@ -79,7 +79,7 @@ class CallTable {
   void wake_everyone(const Locked& locked);
   /// The copy that the command comes after is ordered, and on no stream yet.
   bool unsent(const Locked& /*locked*/, planner::CommandId command) const { return unsent_.contains(command); }
-  /// The caller returns before the planner has answered, which then concerns nobody.
+  /// The caller returns before the planner has answered; the answer is dropped when it comes.
   void abandon(const Locked& locked, Request& request);
 
  private:

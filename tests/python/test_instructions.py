@@ -1,4 +1,4 @@
-"""tools/instructions.py: a count that grew fails by its row; other versions of the tools are told, and fail nothing."""
+"""tools/instructions.py: a count that grew fails by its row; other tools are named, and nothing fails."""
 
 import dataclasses
 import json
