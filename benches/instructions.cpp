@@ -285,6 +285,15 @@ class Calls {
   Version next_ = 0;
 };
 
+options::EngineSetup cache_of(std::size_t bytes) {
+  options::EngineSetup setup;
+  setup.machine.tiers.push_back({"device", planner::Medium::device, bytes, 4096});
+  planner::connect(setup.machine, 4);
+  setup.io = Io::threads;
+  setup.device_arena = DeviceArena::direct;
+  return setup;
+}
+
 void count_calls(bool on_gpu) {
   std::shared_ptr<QuietGpu> gpu;
   if (on_gpu) {
@@ -295,17 +304,47 @@ void count_calls(bool on_gpu) {
   seams.files = std::make_shared<os::PosixFiles>();
   seams.clock = std::make_shared<doubles::ManualClock>();
   seams.device = gpu ? std::shared_ptr<device::Device>(gpu) : device::make_host_device();
-  options::EngineSetup setup;
-  setup.machine.tiers.push_back({"device", planner::Medium::device, 4 << 20, 4096});
-  planner::connect(setup.machine, 4);
-  setup.io = Io::threads;
-  setup.device_arena = DeviceArena::direct;
-  const auto engine = store::Engine::open(seams, setup).value();
+  const auto engine = store::Engine::open(seams, cache_of(4 << 20)).value();
   Store store = store::Engine::store_over(engine);
   const device::StreamId stream = seams.device->host_memory() ? 0 : seams.device->create_stream().value();
   for (const std::size_t regions : {1, 8}) Calls(*engine, store, *seams.device, gpu.get(), regions).run();
   if (gpu) gpu->destroy_stream(stream);
   store.close().value();
+}
+
+/// For one of so many protected regions. A row of many regions counts more than one of few only by a logarithm.
+void count_protected(std::size_t regions) {
+  constexpr std::size_t kZone = 4096;
+  options::Seams seams;
+  seams.files = std::make_shared<os::PosixFiles>();
+  seams.clock = std::make_shared<doubles::ManualClock>();
+  seams.device = device::make_host_device();
+  const auto engine = store::Engine::open(seams, cache_of(32 << 20)).value();
+  Store store = store::Engine::store_over(engine);
+  auto* const field = static_cast<std::byte*>(std::aligned_alloc(kZone, regions * 2 * kZone));
+  std::vector<Target> targets;
+  for (std::size_t i = 0; i < regions; ++i)
+    targets.push_back({static_cast<std::uint32_t>(i), new (field + i * 2 * kZone) std::byte[kZone]{}, kZone});
+  const auto row = [&](const std::string& name, const auto& call) {
+    for (int round = -kWarm; round < kRounds; ++round) {
+      {
+        const Counted counted;
+        call();
+      }
+      if (round < 0)
+        forget_row();
+      else
+        end_row(name + ", one of " + std::to_string(regions) + " regions", regions);
+    }
+  };
+  store.protect(targets, {.zone = kZone, .track = Track::declared}).value();
+  row("touch", [&] {
+    for (const Target& one : targets) store.touch(one.id, 0, one.bytes).value();
+  });
+  store.snapshot(0).value().wait("ephemeral").value();
+  row("restore in place", [&] { store.restore(0, targets, {.keep = true}).value(); });
+  store.close().value();
+  std::free(field);
 }
 
 /// Of a shot of so many checkpoints: events after the moment at which as many replicas live.
@@ -337,6 +376,7 @@ int main() try {
   count_planner_events(10'000);
   CALLGRIND_START_INSTRUMENTATION;
   for (const bool gpu : {false, true}) count_calls(gpu);
+  for (const std::size_t regions : {100, 3'000}) count_protected(regions);
   bench::Json().put("compiler", __VERSION__).put("libc", gnu_get_libc_version()).write("");
   return 0;
 } catch (const std::exception& error) {

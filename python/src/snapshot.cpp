@@ -86,10 +86,9 @@ std::optional<Place> place_of(State& state, const Leaf& leaf, nb::handle array) 
   const Bundle& held = demand_protected(state);
   const auto [first, end] = bounds_of(leaf, array);
   if (first == end) return {};
-  for (std::uint32_t region = 0; region < held.leaves.size(); ++region) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(held.leaves[region].data);
-    if (first < begin || end > begin + held.leaves[region].bytes) continue;
-    return Place{region, first - begin, end - first};
+  if (const auto region = state.protected_before(first)) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(held.leaves[*region].data);
+    if (end <= begin + held.leaves[*region].bytes) return Place{*region, first - begin, end - first};
   }
   raise(Errc::invalid_argument, "array is no part of a protected array: give one of them, or a slice of it");
 }

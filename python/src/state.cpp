@@ -1,5 +1,7 @@
 #include "state.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <unistd.h>
 
 #include "errors.hpp"
@@ -77,6 +79,23 @@ void State::sweep() {
   });
 }
 
+void State::protect(std::unique_ptr<Bundle> arrays) {
+  protected_ = std::move(arrays);
+  by_address_.clear();
+  if (!protected_) return;
+  const std::vector<Leaf>& leaves = protected_->leaves;
+  for (std::uint32_t i = 0; i < leaves.size(); ++i)
+    if (leaves[i].bytes > 0) by_address_.push_back(i);
+  std::ranges::sort(by_address_, std::ranges::less(), [&](std::uint32_t i) { return leaves[i].data; });
+}
+
+std::optional<std::uint32_t> State::protected_before(std::uintptr_t address) const {
+  const auto address_of = [&](std::uint32_t i) { return reinterpret_cast<std::uintptr_t>(protected_->leaves[i].data); };
+  const auto after = std::ranges::upper_bound(by_address_, address, {}, address_of);
+  if (after == by_address_.begin()) return {};
+  return *(after - 1);
+}
+
 void State::close() {
   if (foreign()) return;
   Signals signals;
@@ -85,7 +104,7 @@ void State::close() {
     return store_->close(signals.interrupt());
   }();
   sweep();
-  if (!signals.raised()) protected_.reset();  // interrupted, the store is open
+  if (!signals.raised()) protect(nullptr);  // interrupted, the store is open
   signals.rethrow();
   ebb::python::check(closed);
 }

@@ -48,7 +48,9 @@ class State {
   void sweep();  ///< releases what has ended
   /// The arrays that snapshots are of, kept until they are replaced, or the store is closed. Null: none.
   const Bundle* protected_arrays() const { return protected_.get(); }
-  void protect(std::unique_ptr<Bundle> arrays) { protected_ = std::move(arrays); }
+  void protect(std::unique_ptr<Bundle> arrays);
+  /// The last protected array that begins at this address or before it. None: each begins behind it.
+  std::optional<std::uint32_t> protected_before(std::uintptr_t address) const;
   /// Ends every transfer; waiting calls end with `closed`. Calling it twice is fine. A signal handler's exception
   /// interrupts it: the store stays open and nothing is lost.
   void close();
@@ -63,6 +65,7 @@ class State {
   std::unique_ptr<ebb::Store> store_;
   std::vector<Pending> pending_;
   std::unique_ptr<Bundle> protected_;
+  std::vector<std::uint32_t> by_address_;  ///< of the protected arrays, those that have bytes
   Kinds kinds_;
   std::atomic<int> inside_{0};
   bool suspends_ = false;  ///< suspend_on was called

@@ -245,11 +245,11 @@ void Archive::drop_pieces(Engine& engine, const std::string& prefix) {
 }
 
 bool Archive::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
-                    const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
+                    const storage::StoredSnapshot& from, const RestoredZones& zones) {
   const std::lock_guard lock(mutex_);
-  for (const storage::ZoneRead& read : storage::plan_restore(from.map, zones).reads)
-    if (!contains(stored_, from.map.sources[read.source].id)) return false;
-  table_.adopt(memory, first, from, zones);
+  for (const RestoredZones::Piece& piece : zones.pieces)
+    if (!contains(stored_, from.map.sources[piece.source].id)) return false;
+  table_.adopt(memory, first, from, zones.pieces);
   return true;
 }
 

@@ -47,7 +47,7 @@ class Archive {
   /// Zones of this memory, from `first` on, were restored from these zones of a snapshot: the next snapshot may lean on
   /// the sources of those. False: some of these are no longer there.
   bool adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
-             const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
+             const storage::StoredSnapshot& from, const RestoredZones& zones);
 
   /// What to store beside the dirty zones. `dirty` has a value for each zone.
   struct Choice {

@@ -204,13 +204,13 @@ void HostTracking::before_restore(const std::function<bool(const Body&)>& covere
   }
 }
 
-bool HostTracking::adopt(std::size_t b, const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones,
+bool HostTracking::adopt(std::size_t b, const storage::StoredSnapshot& from, const RestoredZones& restored,
                          const std::function<bool()>& lean) {
   const Body& body = memory_->bodies()[b];
   Tracked& tracked = tracked_[b];
   if (tracked.track == Track::everything || (tracked.automatic && tracked.choice.stopped())) return false;
   std::uint32_t count = 0;
-  for (const storage::ZoneRange& range : zones) count += range.count;
+  for (const storage::ZoneRange& range : restored.zones) count += range.count;
   if (!tracked.on && count < body.zones) return false;
   if (tracked.track == Track::scan) {  // of other zones, and of the restore itself
     std::vector<PageRange> written;
@@ -220,11 +220,11 @@ bool HostTracking::adopt(std::size_t b, const storage::StoredSnapshot& from, std
   if (!lean()) return false;
   if (tracked.track == Track::digest) {
     tracked.seen.resize(body.zones);
-    for (const storage::ZonePiece& piece : storage::plan_restore(from.map, zones).pieces)
+    for (const auto& [source, piece] : restored.pieces)
       for (std::uint32_t i = 0; i < piece.zones.count; ++i)
         tracked.seen[piece.zones.first + i] = from.map.sums[piece.sum + i];
   }
-  for (const storage::ZoneRange& range : zones)
+  for (const storage::ZoneRange& range : restored.zones)
     driver_.restored({body.first + range.first, range.count}, tracked.track == Track::faults);
   tracked.on = true;
   return true;

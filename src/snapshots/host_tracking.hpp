@@ -6,7 +6,7 @@
 
 #include "planner/track_choice.hpp"
 #include "snapshots/cut_driver.hpp"
-#include "storage/format/stored_snapshot.hpp"
+#include "snapshots/restored_memory.hpp"
 
 namespace ebb::snapshots {
 
@@ -54,7 +54,7 @@ class HostTracking {
   bool declared(std::size_t body) const { return tracked_[body].track == Track::declared; }
   /// These zones of a body, in the map's numbers, were restored from a snapshot, and `lean` lets the next cut name its
   /// bytes. False: they are not known to be clean.
-  bool adopt(std::size_t body, const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones,
+  bool adopt(std::size_t body, const storage::StoredSnapshot& from, const RestoredZones& restored,
              const std::function<bool()>& lean);
 
  private:

@@ -52,13 +52,6 @@ Result<std::shared_ptr<Snapshotter>> same(std::shared_ptr<Snapshotter> there, st
   return there;
 }
 
-bool covers(std::span<const Target> targets, const Body& body) {
-  return std::ranges::any_of(targets, [&](const Target& target) {
-    const auto* const begin = static_cast<const std::byte*>(target.data);
-    return begin <= body.memory && body.memory + body.bytes <= begin + target.bytes;
-  });
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Snapshotter>> Snapshotter::make_for(const std::shared_ptr<Engine>& engine, std::uint64_t zone,
@@ -291,9 +284,8 @@ Result<void> Snapshotter::restore(Version version, std::span<const Target> targe
   if (!engine) return snapshots_closed();
   if (process_ != ::getpid()) return engine->restore(0, version, targets, options);  // which refuses it
   const auto memory = driver_.protected_memory();
-  const auto concerned = [&](const Body& body) {
-    return std::ranges::any_of(targets, [&](const Target& target) { return written_by(target, body).count > 0; });
-  };
+  const RestoredMemory written(targets);
+  const auto concerned = [&](const Body& body) { return written.touches(body); };
   if (std::ranges::none_of(memory->bodies(), concerned) && std::ranges::none_of(memory->device_bodies(), concerned))
     return engine->restore(0, version, targets, options);
   const std::lock_guard lock(calls_);
@@ -304,64 +296,45 @@ Result<void> Snapshotter::restore(Version version, std::span<const Target> targe
   if (auto waited = wait_for_cuts(0, options.timeout, left.interrupted); !waited) return waited;
   if (options.timeout)
     left.timeout = std::max(Seconds(0), *options.timeout - Seconds(std::chrono::steady_clock::now() - begun));
-  auto restored = restore_protected(*engine, version, targets, left);
+  auto restored = restore_protected(*engine, version, targets, written, left);
   if (!restored && restored.error().code == Errc::timed_out && closing_) return snapshots_closed();
   return restored;
 }
 
 Result<void> Snapshotter::restore_protected(Engine& engine, Version version, std::span<const Target> targets,
-                                            const RestoreOptions& options) {
+                                            const RestoredMemory& written, const RestoreOptions& options) {
   const std::span<const Body> bodies = memory_->bodies();
   std::vector<bool> clean(bodies.size());
   std::set<std::uint32_t> adopted;  // regions on the device
   const auto take_over = [&](const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
+    const RestoredSnapshot restored(from, zones);
+    const auto restored_zones = [&](const Body& body) {
+      const Protection& protection = *find(body.region);
+      return written.is_in_place(protection) ? restored.zones_of(body, protection, zone_bytes_) : RestoredZones{};
+    };
     for (std::size_t b = 0; b < bodies.size(); ++b) {
-      const auto mine = restored_zones(bodies[b], targets, from, zones);
-      clean[b] = !mine.empty() && tracking_.adopt(b, from, mine, [&] { return lean_on(bodies[b], from, mine); });
+      const auto mine = restored_zones(bodies[b]);
+      clean[b] = !mine.zones.empty() && tracking_.adopt(b, from, mine, [&] { return lean_on(bodies[b], from, mine); });
     }
     for (const Body& body : memory_->device_bodies()) {
-      const auto mine = restored_zones(body, targets, from, zones);
-      if (!mine.empty() && device_.adopt(body, mine, [&] { return lean_on(body, from, mine); }))
+      const auto mine = restored_zones(body);
+      if (!mine.zones.empty() && device_.adopt(body, mine.zones, [&] { return lean_on(body, from, mine); }))
         adopted.insert(body.region);
     }
   };
-  if (!options.have) tracking_.before_restore([&](const Body& body) { return covers(targets, body); });
+  if (!options.have) tracking_.before_restore([&](const Body& body) { return written.covers(body); });
   auto restored = engine.restore(0, version, targets, options, take_over);
-  for (const Body& body : memory_->device_bodies()) {
-    if (adopted.contains(body.region)) continue;
-    for (const Target& target : targets)
-      if (const auto zones = written_by(target, body); zones.count > 0) device_.touch(zones);
-  }
-  for (std::size_t b = 0; b < bodies.size(); ++b) {
-    if (!tracking_.declared(b) || clean[b]) continue;
-    for (const Target& target : targets)
-      if (const auto zones = written_by(target, bodies[b]); zones.count > 0) driver_.touch(zones);
-  }
+  for (const Body& body : memory_->device_bodies())
+    if (!adopted.contains(body.region))
+      written.for_each_in(body, zone_bytes_, [&](const auto& zones) { device_.touch(zones); });
+  for (std::size_t b = 0; b < bodies.size(); ++b)
+    if (tracking_.declared(b) && !clean[b])
+      written.for_each_in(bodies[b], zone_bytes_, [&](const auto& zones) { driver_.touch(zones); });
   return restored;
 }
 
-// The zones of a body that was restored to its own place, as the map numbers them; none: nothing is known of the body.
-std::vector<storage::ZoneRange> Snapshotter::restored_zones(const Body& body, std::span<const Target> targets,
-                                                            const storage::StoredSnapshot& from,
-                                                            std::span<const storage::ZoneRange> zones) const {
-  const Protection* const protection = find(body.region);
-  if (std::ranges::none_of(targets, [&](const Target& target) {
-        return target.id == body.region && target.data == protection->memory && target.bytes == protection->bytes;
-      }))
-    return {};
-  const storage::SnapshotLayout::Part part{body.region, static_cast<std::uint64_t>(body.memory - protection->memory)};
-  const auto found = std::ranges::find(from.layout.parts, part);
-  if (found == from.layout.parts.end()) return {};
-  const auto region = static_cast<std::uint32_t>(found - from.layout.parts.begin());
-  if (from.map.regions[region] != storage::ZoneMap::Region{body.bytes, zone_bytes_}) return {};
-  std::vector<storage::ZoneRange> mine;
-  std::ranges::copy_if(zones, std::back_inserter(mine), [&](const auto& range) { return range.region == region; });
-  return mine;
-}
-
 // Lets the next cut lean on a snapshot that was restored. False: something that this one names is no longer there.
-bool Snapshotter::lean_on(const Body& body, const storage::StoredSnapshot& from,
-                          std::span<const storage::ZoneRange> zones) {
+bool Snapshotter::lean_on(const Body& body, const storage::StoredSnapshot& from, const RestoredZones& zones) {
   if (!archive_.adopt(memory_, body.first, from, zones)) return false;
   for (const storage::ZoneMap::Source& source : from.map.sources) last_id_ = std::max(last_id_, source.id.cut);
   return true;

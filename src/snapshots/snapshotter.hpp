@@ -66,14 +66,8 @@ class Snapshotter final : public store::Attached {
   Result<std::shared_ptr<Cut>> store_everything(store::Engine& engine, Version version, const SnapshotOptions& options);
   Result<void> wait_for_cuts(std::size_t at_most, std::optional<Seconds> timeout, const Interrupt& interrupted);
   Result<void> restore_protected(store::Engine& engine, Version version, std::span<const Target> targets,
-                                 const RestoreOptions& options);
-  ProtectedMemory::Zones written_by(const Target& target, const Body& body) const {
-    return ProtectedMemory::zones_in(body, {static_cast<std::byte*>(target.data), target.bytes}, zone_bytes_);
-  }
-  std::vector<storage::ZoneRange> restored_zones(const Body& body, std::span<const Target> targets,
-                                                 const storage::StoredSnapshot& from,
-                                                 std::span<const storage::ZoneRange> zones) const;
-  bool lean_on(const Body& body, const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
+                                 const RestoredMemory& written, const RestoreOptions& options);
+  bool lean_on(const Body& body, const storage::StoredSnapshot& from, const RestoredZones& zones);
   storage::SnapshotId next_id();
   void stop();
 

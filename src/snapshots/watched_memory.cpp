@@ -111,6 +111,7 @@ double WatchedMemory::sampled(const Body& body) {
 // --- what is lost ----------------------------------------------------------------------------------------------------
 
 std::optional<LostBody> WatchedMemory::lost() const {
+  if (!any_lost_) return {};
   for (std::size_t b = 0; b < lost_.size(); ++b)
     if (lost_[b]) return LostBody{*lost_[b], memory_->bodies()[b].region};
   return {};
@@ -119,19 +120,23 @@ std::optional<LostBody> WatchedMemory::lost() const {
 void WatchedMemory::lose(const Body& body, How how) {
   std::optional<How>& lost = lost_[static_cast<std::size_t>(&body - memory_->bodies().data())];
   if (!lost) lost = how;
+  any_lost_ = true;
 }
 
 bool WatchedMemory::lose(PageRange range, How how) {
   bool any = false;
   for (std::size_t b = 0; b < lost_.size(); ++b) {
     if (ProtectedMemory::zones_in(memory_->bodies()[b], range, memory_->zone_bytes()).count == 0) continue;
-    any = true;
+    any = any_lost_ = true;
     lost_[b] = how;
   }
   return any;
 }
 
-void WatchedMemory::lose_watches() { std::ranges::fill(lost_, How::unwatched); }
+void WatchedMemory::lose_watches() {
+  std::ranges::fill(lost_, How::unwatched);
+  any_lost_ = true;
+}
 
 void WatchedMemory::take_over_lost(const WatchedMemory& before) {
   const std::span<const Body> bodies = memory_->bodies();
@@ -139,8 +144,9 @@ void WatchedMemory::take_over_lost(const WatchedMemory& before) {
     if (!before.lost_[old]) continue;
     const Body& one = before.memory_->bodies()[old];
     const Body* const now = memory_->body_of_region(one.region, false);
-    if (now != nullptr && now->same_memory(one))
-      lost_[static_cast<std::size_t>(now - bodies.data())] = before.lost_[old];
+    if (now == nullptr || !now->same_memory(one)) continue;
+    lost_[static_cast<std::size_t>(now - bodies.data())] = before.lost_[old];
+    any_lost_ = true;
   }
   for (const auto& watch : watches_)
     if (watch != nullptr && watch->failed()) lose_watches();

@@ -73,8 +73,9 @@ class WatchedMemory {
   std::shared_ptr<const ProtectedMemory> memory_ = std::make_shared<ProtectedMemory>();
   Watches watches_{};
   std::vector<std::optional<How>> lost_;  // bodies
-  std::vector<Sample> sample_;            // zones
-  std::vector<std::uint32_t> to_arm_;     // has room for all zones
+  bool any_lost_ = false;
+  std::vector<Sample> sample_;         // zones
+  std::vector<std::uint32_t> to_arm_;  // has room for all zones
 };
 
 }  // namespace ebb::snapshots

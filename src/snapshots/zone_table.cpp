@@ -101,19 +101,19 @@ std::uint32_t ZoneTable::place_of(const Source& source) {
 }
 
 void ZoneTable::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
-                      const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones) {
+                      const storage::StoredSnapshot& from, std::span<const RestoredZones::Piece> pieces) {
   begin(memory);
   by_sum_.clear();
-  const storage::ZonePlan plan = storage::plan_restore(from.map, zones);
-  for (const storage::ZoneRead& read : plan.reads) {
-    const ZoneMap::Source& source = from.map.sources[read.source];
-    const std::uint32_t place = place_of({source, from.layout.piece_bytes[read.source], source.packed_bytes});
-    for (const storage::ZonePiece& piece : std::span(plan.pieces).subspan(read.first_piece, read.pieces))
-      for (std::uint32_t i = 0; i < piece.zones.count; ++i)
-        zones_[first + piece.zones.first + i] = {place, piece.offset + std::uint64_t{i} * memory->zone_bytes(),
-                                                 from.map.sums[piece.sum + i]};
+  for (const auto& [number, piece] : pieces) {
+    const ZoneMap::Source& source = from.map.sources[number];
+    const std::uint32_t place = place_of({source, from.layout.piece_bytes[number], source.packed_bytes});
+    for (std::uint32_t i = 0; i < piece.zones.count; ++i) {
+      Zone& zone = zones_[first + piece.zones.first + i];
+      if (zone.source != kNowhere) --sources_[zone.source].zones;
+      zone = {place, piece.offset + std::uint64_t{i} * memory->zone_bytes(), from.map.sums[piece.sum + i]};
+    }
+    sources_[place].zones += piece.zones.count;
   }
-  count();
 }
 
 // Keeps the last one, which is the snapshot's own.

@@ -10,7 +10,7 @@
 
 #include "planner/snapshot_chain.hpp"
 #include "snapshots/cut.hpp"
-#include "storage/format/stored_snapshot.hpp"
+#include "snapshots/restored_memory.hpp"
 
 namespace ebb::snapshots {
 
@@ -34,9 +34,9 @@ class ZoneTable {
   /// A stored zone with these bytes. None where a map could name no source more.
   std::optional<SharedZone> equal(const ProtectedMemory& memory, std::uint32_t zone, const storage::Checksum& sum);
 
-  /// Zones of this memory, from `first` on, have the bytes of these zones of a snapshot.
+  /// Zones of this memory, from `first` on, have the bytes of these pieces of a snapshot.
   void adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
-             const storage::StoredSnapshot& from, std::span<const storage::ZoneRange> zones);
+             const storage::StoredSnapshot& from, std::span<const RestoredZones::Piece> pieces);
 
   /// The sources that an increment would lean on. `dirty` has a value for each zone. Empty for other memory.
   std::vector<planner::SnapshotSource> sources(const ProtectedMemory& memory,

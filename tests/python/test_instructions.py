@@ -49,6 +49,12 @@ def test_a_row_that_is_not_recorded_fails(counted):
     assert counted(calls=calls).names == [f"instructions: {GREW}: not recorded"]
 
 
+@pytest.mark.parametrize("call", ["touch", "restore in place"])
+def test_one_of_many_protected_arrays_costs_about_what_one_of_few_does(call):
+    few, many = (instructions.recorded().calls[f"{call}, one of {n} regions"] for n in (100, 3000))
+    assert many < 1.5 * few
+
+
 def test_counts_of_other_tools_are_not_compared_and_it_says_so(counted):
     counts = counted(tools={**counted.now.tools, "valgrind": "0.1"}, calls={row: 1 for row in counted.now.calls})
     assert counts.failed == 0 and "valgrind" in counts.skipped[0] and "0.1 recorded" in counts.skipped[0]

@@ -66,6 +66,22 @@ def test_each_version_is_the_arrays_as_they_were(tmp_path, track, kept):
             assert all(numpy.array_equal(state[name], was[39][name]) for name in state)
 
 
+def test_an_array_is_found_by_its_address_among_others_in_no_order(store):
+    memory = numpy.ones(16 * 4096, numpy.uint8)
+    places = [9, 2, 3, 14, 6]  # two beside each other, gaps between the others
+    arrays = [memory[i * 4096 : (i + 1) * 4096] for i in places]
+    store.protect([numpy.empty(0), *arrays], track="declared", zone=4096)
+    store.snapshot(0)
+    for version, (place, array) in enumerate(zip(places, arrays), 1):
+        array[-1] = place
+        store.touch(array[-1:])
+        store.snapshot(version)
+        assert all(numpy.array_equal(a, b) for a, b in zip(store.restore(version, keep=True)[1:], arrays))
+    for outside in (memory[:4096], memory[15 * 4096 :], memory[3 * 4096 : 4 * 4096 + 1], memory[2 * 4096 : 4 * 4096]):
+        with pytest.raises(ebbtide.InvalidArgument, match="no part of a protected array"):
+            store.touch(outside)
+
+
 def test_an_increment_stores_what_was_written_and_says_what_it_leans_on(store):
     field = numpy.ones(1 << 18)  # 2 MiB: 32 zones
     store.protect(field, track="declared")
