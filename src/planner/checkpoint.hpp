@@ -42,6 +42,15 @@ struct Replica {
 // Whether all bytes of the replica can be read.
 inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 
+// What is known of a checkpoint in the file of one tier (durability.hpp), of a store with retention.
+struct Filed {
+  enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;
+  bool recovered = false;  // an earlier process wrote it
+  bool intact = false;     // this process wrote it, or all of it was read
+  bool exempt = false;     // a multiple of keep_every that newer ones made up for: it stays, and counts no more
+  bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
+};
+
 // Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
 struct FlushKey {
   std::int64_t nearness = 0;  // -position of the first hint; INT64_MIN: none
@@ -88,12 +97,7 @@ struct Checkpoint {
   std::uint32_t flush_failures = 0, prefetch_failures = 0;
   Time flush_retry = 0;  // after a failure: not before then
 
-  // Of a store with retention (durability.hpp).
-  enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;  // in the slowest tier's file
-  bool recovered = false;                                                                 // an earlier process wrote it
-  bool intact = false;  // this process wrote it, or all of it was read
-  bool exempt = false;  // a multiple of keep_every that newer ones made up for: it stays, and counts no more
-  bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
+  PerTier<Filed> filed;
   std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
 };
 
@@ -118,14 +122,14 @@ struct History {
   PerTier<Cursor> served;
   Successors ready;
   std::unordered_map<Version, Slot> slots;
-  std::map<Version, Slot> line;         // what retention looks at: all that is or will be stored, but for exempt ones
-  std::size_t live_checkpoints = 0;     // also those that have lost their name
-  VersionSet consumed;                  // ephemeral stores: to refuse by the right name
-  std::map<Version, std::string> lost;  // whose only copy was in memory that was lost: why
-  std::size_t unwritten = 0;            // hinted checkpoints that do not exist
-  bool reading = false;                 // the last call was a restore or borrow: prefetch before flush
-  bool started = false;                 // start_prefetch
-  bool reverse = false;                 // each version is hinted as it is written
+  PerTier<std::map<Version, Slot>> line;  // what retention looks at: all that is or will be stored, but for exempt ones
+  std::size_t live_checkpoints = 0;       // also those that have lost their name
+  VersionSet consumed;                    // ephemeral stores: to refuse by the right name
+  std::map<Version, std::string> lost;    // whose only copy was in memory that was lost: why
+  std::size_t unwritten = 0;              // hinted checkpoints that do not exist
+  bool reading = false;                   // the last call was a restore or borrow: prefetch before flush
+  bool started = false;                   // start_prefetch
+  bool reverse = false;                   // each version is hinted as it is written
   Time last_write = 0, write_interval = 0;  // running average between writes
 };
 

@@ -98,12 +98,13 @@ struct Output {
   std::vector<RequestId> spoiled;
   std::vector<Retired> retired;
   std::vector<Returned> returned;
-  bool commit = false;   // what is complete in the file is to become durable, and what was dropped to be released, now
+  // Tiers (bits) in whose file what is complete is to become durable, and what was dropped to be released, now.
+  std::uint32_t commit = 0;
   Time wakeup = kNever;  // call again with `tick` then, if nothing comes before
   void clear() {
     commands.clear(), answers.clear(), freed.clear(), failures.clear(), spoiled.clear(), retired.clear(),
         returned.clear();
-    commit = false;
+    commit = 0;
     wakeup = kNever;
   }
 };

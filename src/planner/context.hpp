@@ -19,6 +19,7 @@ struct Context {
   const Machine machine;
   const TierIndex tier_count = static_cast<TierIndex>(machine.tiers.size());
   std::uint32_t memory_tiers = 0;  // bits. As the count of tiers, it is needed too often to look it up each time
+  const TierIndex first_keeping = planner::first_keeping(machine);  // tiers(): none
   Time now = 0;
   Output* out = nullptr;
   Time wakeup = kNever;
@@ -30,7 +31,9 @@ struct Context {
   TierIndex last_tier() const { return static_cast<TierIndex>(tier_count - 1); }
   TierIndex below(TierIndex tier) const { return tier + 1 < tiers() ? static_cast<TierIndex>(tier + 1) : kNoTier; }
   bool memory(TierIndex t) const { return memory_tiers >> t & 1; }
-  bool keeps_in_file() const { return !machine.ephemeral && !memory(last_tier()); }
+  // Whether what is put into the tier's file stays there until it is dropped.
+  bool keeps(TierIndex t) const { return t >= first_keeping && t < tiers(); }
+  bool keeps_in_file() const { return first_keeping < tiers(); }
   bool retains() const { return machine.retention.keep_last > 0 && keeps_in_file(); }
 
   Time after(Time timeout) const { return timeout >= kNever - now ? kNever : now + timeout; }

@@ -1,5 +1,5 @@
 #pragma once
-// What becomes durable in the slowest tier's file, and what that file has room for (of a store with retention).
+// What becomes durable in each tier's file, and what the file has room for (of a store with retention).
 //
 // A file that holds what retention keeps and one checkpoint more always makes progress, however large each of them is:
 //   - A checkpoint that no such room is left for is refused when it is asked for (short_of_file).
@@ -28,18 +28,25 @@ class Durability {
   Durability(Context& context, CheckpointTable& table, TierSpace& space, const Transfers& transfers)
       : context_(context), table_(table), space_(space), transfers_(transfers) {}
 
-  void begin_event() { file_full_ = nothing_comes_ = false; }
+  void begin_event() {
+    for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) of(t).full = of(t).nothing_comes = false;
+  }
   // Brings the counts to what the facts say.
   void count(Slot slot);
   // Whether checkpoints are complete in the file and not durable yet, or dropped and not released yet.
-  bool settling() const { return syncing_ > 0 || space_.unreleased() > 0; }
-  void set_unreleased(Bytes bytes);
+  bool settling(TierIndex tier) const { return of(tier).syncing > 0 || space_.unreleased(tier) > 0; }
+  bool settling() const {
+    for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t)
+      if (settling(t)) return true;
+    return false;
+  }
+  void set_unreleased(TierIndex tier, Bytes bytes);
 
   // The file had no room for a checkpoint.
   void note_no_room(TierIndex tier);
   // Whether the file has no room and nothing in flight will make any. True once for each time that this happens.
-  bool take_nothing_comes() { return std::exchange(nothing_comes_, false); }
-  Slot next_to_file() const;
+  bool take_nothing_comes(TierIndex tier) { return std::exchange(of(tier).nothing_comes, false); }
+  Slot next_to(TierIndex tier) const;
   bool short_of_file(const Checkpoint& c) const;
   std::string describe_short(const Checkpoint& c) const;
   // `idle_calls`: calls or waits are held up, and nothing is in flight for them.
@@ -51,26 +58,32 @@ class Durability {
     bool goes = false;  // false: a multiple of keep_every
   };
   enum class When : std::uint8_t { now, room_is_needed, all_is_durable };
-  std::vector<Superseded> superseded(const History& history, When when) const;
+  std::vector<Superseded> superseded(const History& history, TierIndex tier, When when) const;
 
  private:
   friend class Invariants;
 
+  struct Level {
+    // The checkpoints that have yet to go down to the file, in the order of stored_at.
+    std::set<std::pair<std::uint64_t, Slot>> unfiled;
+    std::size_t syncing = 0;      // checkpoints that are complete there and not durable
+    std::size_t filling = 0;      // on their way there
+    std::size_t uncommitted = 0;  // of the former, those that no commit was asked for
+    Bytes releasing = 0;          // of what is not released, what a commit was asked for
+    Bytes owed = 0;               // what the file holds once all of it is there and retention has dropped nothing
+    bool full = false;            // something is held up since the file has no room yet
+    bool nothing_comes = false;   // and nothing in flight makes any
+  };
+  Level& of(TierIndex tier) { return levels_[tier]; }
+  const Level& of(TierIndex tier) const { return levels_[tier]; }
+  void count(Slot slot, TierIndex tier, bool written);
   Bytes needed_in_file(const Checkpoint& c) const;
 
   Context& context_;
   CheckpointTable& table_;
   TierSpace& space_;
   const Transfers& transfers_;
-  // The checkpoints that have yet to go down to the file, in the order of stored_at.
-  std::set<std::pair<std::uint64_t, Slot>> unfiled_;
-  std::size_t syncing_ = 0;      // checkpoints that are complete there and not durable
-  std::size_t filling_ = 0;      // on their way there
-  std::size_t uncommitted_ = 0;  // of the former, those that no commit was asked for
-  Bytes releasing_ = 0;          // of what is not released, what a commit was asked for
-  Bytes owed_ = 0;               // what the file holds once all of it is there and retention has dropped nothing
-  bool file_full_ = false;       // something is held up since the file has no room yet
-  bool nothing_comes_ = false;   // and nothing in flight makes any
+  PerTier<Level> levels_;
 };
 
 }  // namespace ebb::planner

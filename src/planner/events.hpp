@@ -135,27 +135,31 @@ struct Forget {};
 
 // --- from the driver ------------------------------------------------------------------------------------------------
 
-// A checkpoint that an earlier process left, complete in the slowest tier's file, which need not have room for it.
-// Nothing is moved. Never sent for a version that exists, nor without a file tier.
+// A checkpoint that an earlier process left, complete in the tier's file, which need not have room for it. Nothing is
+// moved. Never sent for a version that exists.
 struct Recovered {
   Version version = 0;
   Bytes bytes = 0;
+  TierIndex tier = kNoTier;
 };
 
-// A version that is complete in the slowest tier's file is durable, as the store promises. Of a recovered one: all of
-// it was read, and it is intact.
+// A version that is complete in the tier's file is durable there, as the store promises. Of a recovered one: all of it
+// was read, and it is intact.
 struct Durable {
   Version version = 0;
+  TierIndex tier = kNoTier;
 };
 
-// A version is not durable, and may be incomplete: writing it is tried again, or never will be.
+// A version is not durable in the tier's file, and may be incomplete: writing it is tried again, or never will be.
 struct NotDurable {
   Version version = 0;
+  TierIndex tier = kNoTier;
 };
 
-// Of all that was freed in the slowest tier's file so far, so many bytes have yet to be given back to the disk.
+// Of all that was freed in the tier's file so far, so many bytes have yet to be given back to the disk.
 struct Unreleased {
   Bytes bytes = 0;
+  TierIndex tier = kNoTier;
 };
 
 // The command's link is done with it; what was read has yet to be checked. Its end follows.

@@ -48,10 +48,10 @@ bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time s
   const bool wanted_there = c.flush_to > from;
   for (TierIndex t = context_.below(from); t != kNoTier; t = context_.below(t)) {
     if (!space_.fits(t, c.bytes) || c.at[t].state != ReplicaState::gone) continue;
-    if (context_.retains() && t == context_.last_tier()) {  // in its turn
-      durability_.count(slot);                              // the time to try again may have come
-      const Slot next = durability_.next_to_file();
-      if (next == kNoSlot && c.unfiled) durability_.note_no_room(t);
+    if (context_.retains() && context_.keeps(t)) {  // in its turn
+      durability_.count(slot);                      // the time to try again may have come
+      const Slot next = durability_.next_to(t);
+      if (next == kNoSlot && c.filed[t].unfiled) durability_.note_no_room(t);
       if (next != slot) {
         if (demand && next != kNoSlot && depth < context_.tiers())
           hasten(next, table_.lowest(table_[next]), rights, since, depth + 1);

@@ -163,39 +163,45 @@ void Invariants::check_histories() const {
 }
 
 void Invariants::check_durability() const {
+  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) check_durability(t);
+}
+
+void Invariants::check_durability(TierIndex tier) const {
   Bytes counted = 0;
   std::size_t lined = 0, in_line = 0, to_go = 0, pending = 0, coming = 0;
-  for (const History& h : table_.histories()) in_line += h.line.size();
+  const Durability::Level& level = durability_.of(tier);
+  for (const History& h : table_.histories()) in_line += h.line[tier].size();
   for (Slot s = 0; s < table_.size(); ++s) {
     const Checkpoint& c = table_[s];
-    require(context_.retains() || !(c.owed || c.lined || c.syncing || c.filling || c.unfiled),
+    const Filed& filed = c.filed[tier];
+    require(context_.retains() || !(filed.owed || filed.lined || filed.syncing || filed.filling || filed.unfiled),
             "only retention counts what is kept");
     if (!context_.retains()) continue;
-    const Replica& r = c.at[context_.last_tier()];
+    const Replica& r = c.at[tier];
     const bool there = c.live && c.exists && !c.pending_delete && c.stored && !c.reserving;
-    require(!there || c.owed, "what is stored is owed to the file");
-    require(!c.owed || (c.live && c.exists && !c.pending_delete), "nothing else is");
-    require(c.syncing == (there && good(r) && c.durable == Checkpoint::Durable::pending),
+    require(!there || filed.owed, "what is stored is owed to the file");
+    require(!filed.owed || (c.live && c.exists && !c.pending_delete), "nothing else is");
+    require(filed.syncing == (there && good(r) && filed.durable == Filed::Durable::pending),
             "what is not durable yet is known");
-    require(c.filling == (r.filler != kNoMove), "what is on its way to the file is known");
-    require(c.lined == (c.owed && !c.exempt), "retention sees all that is kept");
-    require(!c.unfiled || durability_.unfiled_.contains({c.stored_at, s}),
+    require(filed.filling == (r.filler != kNoMove), "what is on its way to the file is known");
+    require(filed.lined == (filed.owed && !filed.exempt), "retention sees all that is kept");
+    require(!filed.unfiled || level.unfiled.contains({c.stored_at, s}),
             "what has yet to go to the file is in line for it");
-    if (c.lined) {
-      const auto at = table_.history_of(c).line.find(c.version);
-      require(at != table_.history_of(c).line.end() && at->second == s, "retention sees each version once");
+    if (filed.lined) {
+      const std::map<Version, Slot>& line = table_.history_of(c).line[tier];
+      const auto at = line.find(c.version);
+      require(at != line.end() && at->second == s, "retention sees each version once");
     }
-    counted += c.owed ? space_.footprint(context_.last_tier(), c.bytes) : 0;
-    lined += c.lined;
-    to_go += c.unfiled;
-    pending += c.syncing;
-    coming += c.filling;
+    counted += filed.owed ? space_.footprint(tier, c.bytes) : 0;
+    lined += filed.lined;
+    to_go += filed.unfiled;
+    pending += filed.syncing;
+    coming += filed.filling;
   }
-  const Durability& d = durability_;
-  require(counted == d.owed_ && lined == in_line && to_go == d.unfiled_.size() && pending == d.syncing_ &&
-              coming == d.filling_,
+  require(counted == level.owed && lined == in_line && to_go == level.unfiled.size() && pending == level.syncing &&
+              coming == level.filling,
           "what is kept is counted");
-  require(d.uncommitted_ <= d.syncing_, "no commit is asked for what is durable");
+  require(level.uncommitted <= level.syncing, "no commit is asked for what is durable");
 }
 
 }  // namespace ebb::planner

@@ -20,6 +20,7 @@ class Invariants : Part {
   void check_replica(const Checkpoint& c, TierIndex t) const;
   void check_histories() const;
   void check_durability() const;
+  void check_durability(TierIndex tier) const;
 };
 
 }  // namespace ebb::planner

@@ -139,7 +139,7 @@ void Outcomes::complete_move(MoveIndex index) {
       replicas_.release_use(slot, from);
       break;
     case MoveKind::check:
-      c.intact = true;
+      c.filed[from].intact = true;
       replicas_.release_use(slot, from);
       break;
   }
@@ -318,9 +318,10 @@ void Outcomes::discard_failed(Slot slot) {
   Checkpoint& c = table_[slot];
   if (!c.live || c.pending_delete || !c.stored) return;
   bool any = false, hope = false;
+  TierIndex lowest = kNoTier;  // that could not be read
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     const Replica& r = c.at[t];
-    any |= r.failed;
+    if (r.failed) any = true, lowest = t;
     hope |= good(r) || transfers_.filling(r);
   }
   if (!any) return;
@@ -332,7 +333,7 @@ void Outcomes::discard_failed(Slot slot) {
     table_.history_of(c).lost[c.version] = c.lost_why;
     waits_.fail(slot, c.lost_why);
   }
-  context_.out->failures.push_back({table_.ref(slot), context_.last_tier(), true, c.lost_why});
+  context_.out->failures.push_back({table_.ref(slot), lowest, true, c.lost_why});
   undo_write(slot);
   replicas_.try_release(slot);
 }

@@ -102,7 +102,7 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
     if (table_[slot].at[t].state != ReplicaState::gone) continue;
     if (!space_.fits(t, bytes)) continue;
     // With retention, checkpoints that were written earlier go to the file first.
-    if (context_.retains() && t == context_.last_tier() && durability_.next_to_file() != kNoSlot) continue;
+    if (context_.retains() && context_.keeps(t) && durability_.next_to(t) != kNoSlot) continue;
     const Room room = rooms_.look(t, bytes, rights);
     if (!room.possible) {
       durability_.note_no_room(t);
@@ -147,7 +147,8 @@ bool Placing::try_file_again(Request& r) {
     for (MoveIndex i : c.moves) {
       if (!transfers_[i].delayed) continue;
       transfers_.undelay(transfers_[i]);
-      context_.out->commit = refused = true;
+      context_.out->commit |= 1u << transfers_[i].to;
+      refused = true;
     }
     if (refused) replicas_.refresh(s);
     any |= refused;

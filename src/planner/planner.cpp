@@ -98,7 +98,8 @@ void Planner::Parts::on(const Event& e, Output& output) {
     flush_planner.schedule();
     prefetch_planner.rescue_upwards();
     prefetch_planner.schedule();
-    if (durability.take_nothing_comes()) retention_planner.make_room();
+    for (TierIndex t = context.first_keeping; t < context.tiers(); ++t)
+      if (durability.take_nothing_comes(t)) retention_planner.make_room(t);
   }
   scheduler.issue(!waits.empty());
   if (!calls.waiting().empty() || !waits.empty()) refuse_stuck();

@@ -62,10 +62,9 @@ void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
   table_.set_state(slot, tier, ReplicaState::gone);
   space_.count_spare(slot, c);
   r = Replica{};
-  if (tier == context_.last_tier()) {
-    c.durable = Checkpoint::Durable::pending;
-    c.recovered = c.intact = false;
-  }
+  Filed& filed = c.filed[tier];
+  filed.durable = Filed::Durable::pending;
+  filed.recovered = filed.intact = false;
   if (const TierIndex still = table_.fastest(c); still == kNoTier || still > tier) table_.recount(slot);
   refresh(slot);
 }
@@ -80,9 +79,8 @@ void Replicas::release_use(Slot slot, TierIndex tier) {
     remove(slot, tier, false);
 }
 
-// Makes a replica in the slowest tier's file complete without a command: none of its bytes have to be moved.
-void Replicas::complete_in_file(Slot slot) {
-  const TierIndex t = context_.last_tier();
+// Makes a replica in a tier's file complete without a command: none of its bytes have to be moved.
+void Replicas::complete_in_file(Slot slot, TierIndex t) {
   enter(slot, t, ReplicaState::writing);
   for (const ReplicaState to : {ReplicaState::written, ReplicaState::flushed}) table_.set_state(slot, t, to);
   Checkpoint& c = table_[slot];

@@ -25,7 +25,7 @@ class Replicas {
   void enter(Slot slot, TierIndex tier, ReplicaState as);
   void remove(Slot slot, TierIndex tier, bool evicted);
   void release_use(Slot slot, TierIndex tier);
-  void complete_in_file(Slot slot);
+  void complete_in_file(Slot slot, TierIndex tier);
   void mark_failed(Slot slot, TierIndex tier);
   // The checkpoint's slot is free once nothing of it is left.
   void try_release(Slot slot);

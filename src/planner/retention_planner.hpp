@@ -1,6 +1,6 @@
 #pragma once
-// What the slowest tier's file holds from earlier processes, what has become durable there, and what retention drops
-// for it (retention.hpp has the rule).
+// What each tier's file holds from earlier processes, what has become durable there, and what retention drops for it
+// (retention.hpp has the rule).
 #include "planner/events.hpp"
 #include "planner/outcomes.hpp"
 #include "planner/state.hpp"
@@ -15,12 +15,13 @@ class RetentionPlanner : Part {
   void on(HistoryId client, const event::Durable& e);
   void on(HistoryId client, const event::NotDurable& e);
   void on(HistoryId client, const event::Unreleased& e);
-  void make_room();
+  void make_room(TierIndex tier);
 
  private:
-  Checkpoint* reported(HistoryId client, Version version, bool complete_there);
-  bool retire(History& history, Durability::When when);
-  void start_checks(const History& history);
+  void require_file(TierIndex tier) const;
+  Checkpoint* reported(HistoryId client, Version version, TierIndex tier, bool complete_there);
+  bool retire(History& history, TierIndex tier, Durability::When when);
+  void start_checks(const History& history, TierIndex tier);
 
   Waits& waits_;
   Outcomes& outcomes_;

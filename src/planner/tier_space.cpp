@@ -18,8 +18,7 @@ TierSpace::TierSpace(Context& context, const StagingRings& rings) : context_(con
 Bytes TierSpace::free_bytes(TierIndex t) const {
   const Tier& tier = at(t);
   if (context_.memory(t)) return tier.map.free();
-  const Bytes taken =
-      tier.file_used + (t == context_.last_tier() ? unreleased_ : 0);  // with recovered ones perhaps more
+  const Bytes taken = tier.file_used + tier.unreleased;  // with recovered ones perhaps more
   return taken < tier.map.capacity() ? tier.map.capacity() - taken : 0;
 }
 
@@ -48,7 +47,7 @@ TierUse TierSpace::use(TierIndex t) const {
           .largest_gap = memory ? tier.map.largest_gap() : free_bytes(t),
           .replicas = tier.replicas,
           .evictions = tier.evictions,
-          .unreleased = t == context_.last_tier() ? unreleased_ : 0};
+          .unreleased = tier.unreleased};
 }
 
 Bytes TierSpace::enter(TierIndex t, Slot slot, Bytes bytes) {
@@ -66,11 +65,12 @@ Bytes TierSpace::enter(TierIndex t, Slot slot, Bytes bytes) {
 
 void TierSpace::leave(TierIndex t, Bytes offset, Bytes size, bool evicted) {
   Tier& tier = at(t);
-  if (context_.memory(t))
+  if (context_.memory(t)) {
     tier.map.erase(offset);
-  else
+  } else {
     tier.file_used -= size;
-  if (t == context_.last_tier() && context_.machine.releases_later) unreleased_ += size;
+    if (context_.keeps(t) && context_.machine.releases_later) tier.unreleased += size;
+  }
   --tier.replicas;
   if (evicted) ++tier.evictions;
 }

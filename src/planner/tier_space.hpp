@@ -30,9 +30,9 @@ class TierSpace {
   // A new replica's offset; there must be room.
   Bytes enter(TierIndex t, Slot slot, Bytes bytes);
   void leave(TierIndex t, Bytes offset, Bytes size, bool evicted);
-  // What has left the slowest tier's file, and is on the disk still.
-  Bytes unreleased() const { return unreleased_; }
-  void set_unreleased(Bytes bytes) { unreleased_ = bytes; }
+  // What has left a tier's file, and is on the disk still.
+  Bytes unreleased(TierIndex t) const { return at(t).unreleased; }
+  void set_unreleased(TierIndex t, Bytes bytes) { at(t).unreleased = bytes; }
 
   // Brings what is spare to what the checkpoint's facts say.
   void count_spare(Slot slot, Checkpoint& c);
@@ -77,7 +77,7 @@ class TierSpace {
     explicit Tier(Bytes granule) : map(granule), leases(1) {}
     FragmentMap map;
     std::vector<Lease> leases;  // of its segments
-    Bytes file_used = 0;
+    Bytes file_used = 0, unreleased = 0;
     std::uint32_t replicas = 0;
     std::uint64_t evictions = 0;
     std::set<SpareKey> spares;
@@ -95,7 +95,6 @@ class TierSpace {
   Context& context_;
   const StagingRings& rings_;
   std::vector<Tier> tiers_;
-  Bytes unreleased_ = 0;
 };
 
 }  // namespace ebb::planner

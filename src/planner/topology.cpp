@@ -79,6 +79,11 @@ bool all_lent(const Machine& machine, NodeIndex node) {
   });
 }
 
+TierIndex first_keeping(const Machine& machine) {
+  const bool keeps = !machine.ephemeral && machine.tiers.back().medium == Medium::file;
+  return static_cast<TierIndex>(machine.tiers.size() - (keeps ? 1 : 0));
+}
+
 bool on_file(const Machine& machine, NodeIndex node) {
   return std::ranges::any_of(machine.tiers,
                              [&](const TierSpec& tier) { return tier.node == node && tier.medium == Medium::file; });

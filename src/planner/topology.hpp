@@ -96,6 +96,9 @@ void connect(Machine& machine, int staging = 8);
 // Whether there is a memory tier on the node, and others lend all of its memory.
 bool all_lent(const Machine& machine, NodeIndex node);
 
+// The fastest tier that keeps what is put there, in a file; as many as there are tiers: none does.
+TierIndex first_keeping(const Machine& machine);
+
 // Whether a file tier is on the node.
 bool on_file(const Machine& machine, NodeIndex node);
 

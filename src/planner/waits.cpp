@@ -66,9 +66,9 @@ void Waits::fail(Slot slot, const std::string& why) {
   }
 }
 
-void Waits::not_durable(Slot slot) {
+void Waits::not_durable(Slot slot, TierIndex tier) {
   for (auto it = waits_.begin(); it != waits_.end();) {
-    if (it->second.tier != context_.last_tier() || !it->second.open.contains(slot)) {
+    if (it->second.tier != tier || !it->second.open.contains(slot)) {
       ++it;
       continue;
     }

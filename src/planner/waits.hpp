@@ -19,8 +19,8 @@ class Waits : Part {
   void progress(Slot slot);
   // The checkpoint's only copy is lost.
   void fail(Slot slot, const std::string& why);
-  // The checkpoint will not become durable as it is being written: refuses the waits for it at the file.
-  void not_durable(Slot slot);
+  // The checkpoint will not become durable as it is being written to the tier's file: refuses the waits for it there.
+  void not_durable(Slot slot, TierIndex tier);
   bool cancel(RequestId id);  // false: it does not wait
   // Nothing is in flight any more: refuses the waits for flushes that cannot go on.
   void refuse_stuck();

@@ -139,7 +139,7 @@ Event Simulation::State::event_for(const Client& client, const Op& op, RequestId
       case Op::Kind::drop:
         if (op.flag) return event::DropAll{};
         return event::Drop{op.version};
-      case Op::Kind::recovered: return event::Recovered{op.version, op.bytes};
+      case Op::Kind::recovered: return event::Recovered{op.version, op.bytes, planner::first_keeping(machine.planner)};
       case Op::Kind::wait:
         if (op.flag) return event::WaitAll{request, op.tier};
         return event::Wait{request, op.version, op.tier};

@@ -22,8 +22,7 @@ void Simulation::State::give(int r, const Event& event) {
   rank.wakeup = out.wakeup;
   const auto* const recovered = std::get_if<event::Recovered>(&event.what);
   if (rank.content && recovered != nullptr)  // the resulting commands may read it at once
-    rank.content->add_recovered(*rank.planner.find(event.client, recovered->version),
-                                static_cast<TierIndex>(machine.planner.tiers.size() - 1), recovered->bytes,
+    rank.content->add_recovered(*rank.planner.find(event.client, recovered->version), recovered->tier, recovered->bytes,
                                 rank.written.at({event.client, recovered->version}).serial);
   if (rank.content)
     for (const planner::Freed& f : out.freed) rank.content->freed(f);
@@ -37,7 +36,7 @@ void Simulation::State::give(int r, const Event& event) {
   if (const auto* commit = std::get_if<event::Commit>(&event.what))
     provisioning.produced(r, calls.of(commit->request).bytes, now);
   for (const planner::Returned& one : out.returned) lenders.returned(r, one, rank.content);
-  if (out.commit) syncing.commit_requested(r, now);
+  if (out.commit != 0) syncing.commit_requested(r, now);
   for (const Command& c : out.commands) begin(r, c);
   for (const RequestId id : out.spoiled)
     if (const auto it = ordered.find(id); it != ordered.end()) it->second.spoiled = true;

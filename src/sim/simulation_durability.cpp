@@ -69,7 +69,7 @@ std::optional<std::pair<int, event::Unreleased>> Syncing::take_released(Time now
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     auto& unreleased = ranks_[r].unreleased;
     if (std::erase_if(unreleased, [&](const auto& one) { return one.first <= now; }) == 0) continue;
-    event::Unreleased left;
+    event::Unreleased left{.tier = file_tier()};
     for (const auto& [due, bytes] : unreleased) left.bytes += bytes;
     return std::pair(static_cast<int>(r), left);
   }
@@ -94,7 +94,8 @@ std::optional<event::Any> Syncing::outcome(const Synced& synced, const planner::
   if (!found || key(*found) != synced.checkpoint) return {};
   const bool failed =
       Random(mixed(options_.faults.seed + 4) ^ mixed(synced.checkpoint)).chance(options_.syncs.failures);
-  return failed ? event::Any(event::NotDurable{synced.version}) : event::Durable{synced.version};
+  return failed ? event::Any(event::NotDurable{synced.version, file_tier()})
+                : event::Durable{synced.version, file_tier()};
 }
 
 }  // namespace ebb::sim

@@ -52,7 +52,7 @@ class Syncing {
     std::vector<std::pair<Time, planner::Bytes>> unreleased;       // freed there: when the disk has so much back
   };
   bool syncs() const;
-  TierIndex file_tier() const { return static_cast<TierIndex>(machine_.planner.tiers.size() - 1); }
+  TierIndex file_tier() const { return planner::first_keeping(machine_.planner); }
   Rank& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   const MachineModel& machine_;

@@ -216,9 +216,10 @@ void Persistence::release(const Locked& locked, const planner::Freed& freed) {
 // The planner counts all that was freed; the storage says how much of that is on the disk still.
 void Persistence::report_unreleased(const Locked& locked) {
   if (!port_.machine().releases_later || persistent_ == nullptr || !lifetime_.running(locked)) return;
-  const auto file = static_cast<planner::TierIndex>(port_.machine().tiers.size() - 1);
+  const planner::TierIndex file = planner::first_keeping(port_.machine());
   const planner::Bytes bytes = persistent_->unreleased();
-  if (port_.planner(locked).use(file).unreleased != bytes) port_.submit(locked, 0, planner::event::Unreleased{bytes});
+  if (port_.planner(locked).use(file).unreleased != bytes)
+    port_.submit(locked, 0, planner::event::Unreleased{bytes, file});
 }
 
 std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked,
@@ -375,10 +376,11 @@ void Persistence::submit_durable(const Locked& locked, planner::CheckpointRef ch
   const Record* const record = catalog_.find(locked, checkpoint);
   if (!lifetime_.running(locked)) return;
   if (record == nullptr || !catalog_.live(locked, *record)) return;
+  const planner::TierIndex file = planner::first_keeping(port_.machine());
   if (durable)
-    port_.submit(locked, record->history, planner::event::Durable{record->version});
+    port_.submit(locked, record->history, planner::event::Durable{record->version, file});
   else
-    port_.submit(locked, record->history, planner::event::NotDurable{record->version});
+    port_.submit(locked, record->history, planner::event::NotDurable{record->version, file});
 }
 
 Result<void> Persistence::check_names(Locked& locked) {

@@ -15,7 +15,8 @@ void Recovery::add(const Locked& locked, const std::vector<storage::Found>& foun
     if (const auto old = port_.planner(locked).find(history, one.version)) {
       discard_stale(locked, *old, {});  // the other process has dropped it and written it anew
     }
-    port_.submit(locked, history, planner::event::Recovered{one.version, one.bytes});
+    port_.submit(locked, history,
+                 planner::event::Recovered{one.version, one.bytes, planner::first_keeping(port_.machine())});
     catalog_.mark_used(locked, history);
     if (one.history.find("/.ebbtide-") == std::string::npos) unwritten_.insert(history);
     Record& record = catalog_.add(locked, history, one.version);

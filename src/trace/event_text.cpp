@@ -15,7 +15,7 @@ namespace {
 using namespace planner;
 
 constexpr std::string_view kFormat = "ebbtide-events ";
-constexpr std::string_view kHeader = "ebbtide-events 7";
+constexpr std::string_view kHeader = "ebbtide-events 8";
 constexpr HistoryId kMostClients = 1 << 20;  // the planner has a table of them
 
 // How each event is named in a log, and its fields in their order there.
@@ -76,13 +76,14 @@ constexpr auto kText<event::DropAll> = text("drop_all");
 template <>
 constexpr auto kText<event::Forget> = text("forget");
 template <>
-constexpr auto kText<event::Recovered> = text("recovered", &event::Recovered::version, &event::Recovered::bytes);
+constexpr auto kText<event::Recovered> =
+    text("recovered", &event::Recovered::version, &event::Recovered::bytes, &event::Recovered::tier);
 template <>
-constexpr auto kText<event::Durable> = text("durable", &event::Durable::version);
+constexpr auto kText<event::Durable> = text("durable", &event::Durable::version, &event::Durable::tier);
 template <>
-constexpr auto kText<event::NotDurable> = text("not_durable", &event::NotDurable::version);
+constexpr auto kText<event::NotDurable> = text("not_durable", &event::NotDurable::version, &event::NotDurable::tier);
 template <>
-constexpr auto kText<event::Unreleased> = text("unreleased", &event::Unreleased::bytes);
+constexpr auto kText<event::Unreleased> = text("unreleased", &event::Unreleased::bytes, &event::Unreleased::tier);
 template <>
 constexpr auto kText<event::Carried> = text("carried", &event::Carried::command);
 template <>
@@ -208,7 +209,7 @@ void append_text(std::string& out, const Output& output) {
   for (const Command& command : output.commands) append_text(out, command);
   for (const Returned& one : output.returned) Line(out, "b") << int{one.tier} << one.segment;
   for (const Retired& one : output.retired) Line(out, "r") << one.history << one.version;
-  if (output.commit) out += "s\n";
+  if (output.commit) Line(out, "s") << output.commit;
 }
 
 Result<Event> parse_event(std::string_view line) {
@@ -254,7 +255,7 @@ Result<Replay> replay(std::string_view log) {
       const std::string_view line = next_line(log);
       ++number;
       if (line.starts_with("c ") || line.starts_with("b ") || line.starts_with("r ") || line.starts_with("o ") ||
-          line == "s") {
+          line.starts_with("s ")) {
         const std::string_view expected = next_line(given);
         if (expected != line) return differs(line, expected);
         ++result.commands;

@@ -14,7 +14,7 @@
 //     FROM_KIND FROM_INDEX FROM_OFFSET TO_KIND TO_INDEX TO_OFFSET AFTER     on the same line
 //   b TIER SEGMENT         its recalled part is empty
 //   r HISTORY VERSION      retention has dropped it
-//   s                      checkpoints that are complete in the file should become durable now
+//   s TIERS                checkpoints that are complete in these tiers' files (bits) should become durable now
 #include <optional>
 #include <string>
 #include <string_view>

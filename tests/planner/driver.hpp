@@ -36,7 +36,7 @@ class Driver {
     for (const Freed& f : out.freed) freed.push_back(f);
     for (const Failure& f : out.failures) failures.push_back(f);
     for (const Returned& r : out.returned) returned.push_back(r);
-    commits += out.commit ? 1 : 0;
+    commits += out.commit != 0 ? 1 : 0;
     for (const Command& c : out.commands) {
       under_way.push_back(c);
       by_link[planner.machine().links.at(static_cast<std::size_t>(c.link)).name] += c.length;
@@ -94,7 +94,9 @@ class Driver {
   }
   // An ordered restore has returned, or what is held was submitted with a stream.
   void submit(RequestId id, bool keep = false) { tell(event::Submit{id, keep, true}); }
-  void adopt(Version v, Bytes mib, HistoryId history = 0) { tell(event::Recovered{v, mib * kMiB}, history); }
+  void adopt(Version v, Bytes mib, HistoryId history = 0) {
+    tell(event::Recovered{v, mib * kMiB, last_tier()}, history);
+  }
   void hint(std::vector<Version> order, bool replace = false) { tell(event::Hint{replace, std::move(order)}); }
   Reason reason(RequestId id) { return answers.at(id).reason; }
   bool answered(RequestId id) const { return answers.contains(id); }
@@ -114,6 +116,8 @@ class Driver {
     now = std::max(now, wakeup);
     send({});
   }
+
+  TierIndex last_tier() const { return static_cast<TierIndex>(planner.machine().tiers.size() - 1); }
 
   Planner planner;
   Output out;

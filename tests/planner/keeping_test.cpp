@@ -28,7 +28,9 @@ class Keeper : public Driver {
     const auto found = planner.find(0, v);
     return found && planner.lowest_complete(*found) == kDisk;
   }
-  void durable(Version v, bool failed = false) { failed ? tell(event::NotDurable{v}) : tell(event::Durable{v}); }
+  void durable(Version v, bool failed = false) {
+    failed ? tell(event::NotDurable{v, kDisk}) : tell(event::Durable{v, kDisk});
+  }
   std::vector<Version> retired() const {
     std::vector<Version> versions;
     for (const Retired& one : out.retired) versions.push_back(one.version);

@@ -90,7 +90,7 @@ TEST(PlannerKept, AHundredThousandAreAdoptedInNoTime) {
   const auto start = std::chrono::steady_clock::now();
   for (Version v = 0; v < 100'000; ++v) {
     out.clear();
-    planner.on({.what = event::Recovered{v, 64 << 10}}, out);
+    planner.on({.what = event::Recovered{v, 64 << 10, first_keeping(planner.machine())}}, out);
   }
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   RecordProperty("seconds", std::to_string(took));

@@ -132,7 +132,7 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
           if (random() % 4 == 0)
             adopt(v);
           else if (faulty)
-            d.tell(event::NotDurable{v});
+            d.tell(event::NotDurable{v, d.last_tier()});
           break;
         default:
           for (int i = 0; i < 6 && !d.under_way.empty(); ++i) {

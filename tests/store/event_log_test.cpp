@@ -179,10 +179,10 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 Drop{4},
                                 DropAll{},
                                 Forget{},
-                                Recovered{4, 5},
-                                Durable{4},
-                                NotDurable{4},
-                                Unreleased{4096},
+                                Recovered{4, 5, 2},
+                                Durable{4, 2},
+                                NotDurable{4, 2},
+                                Unreleased{4096, 2},
                                 Carried{UINT64_C(1) << 40},
                                 Finished{8},
                                 Failed{8, Failed::source},
@@ -215,12 +215,12 @@ TEST(EventLog, ALogOfAnotherFormatIsRefusedByItsName) {
 }
 
 TEST(EventLog, AnythingElseIsRefusedByLine) {
-  const std::string empty = "ebbtide-events 7\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\n";
+  const std::string empty = "ebbtide-events 8\nnode app 0\ntier a 1 4096 4096 0\nmachine 4096 0 1 0 3 0 0\n";
   const std::string memory = "memory a 4096 0 1 4096 4096 0 1 1 1\n";
   for (const std::string& text : std::vector<std::string>{
-           "", "something else\n", "ebbtide-events 7\n", "ebbtide-events 6\ntier a\n", empty + "x\n",
+           "", "something else\n", "ebbtide-events 8\n", "ebbtide-events 7\ntier a\n", empty + "x\n",
            empty + "e 0 dance 0\n", empty + "e 0 tick 4294967295\n",
-           "ebbtide-events 7\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n", empty + "p a 0 tick 0 0 0\n",
+           "ebbtide-events 8\nnode app 0\ntier a 1 4096 0 0\nmachine 4096 0 1 0 3 0 0\n", empty + "p a 0 tick 0 0 0\n",
            empty + "memory a 4096 0 1 4096 4096\n", empty + memory + memory, empty + memory + "p a 0 dance 0 0 0\n",
            empty + memory + "p a 0 tick 0 0 0 0\n", empty + memory + "p a 0 pinned 0 4096 1\n",
            empty + "memory a 4096 0 99999 1 1 0 1 1 1\n"}) {
