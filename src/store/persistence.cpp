@@ -249,6 +249,7 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint)
   }
   catalog_.take_pending(locked, object);
   if (dropped) return;
+  now->object = {};  // which the storage does not know
   now->durability = Record::Durability::failed;
   now->not_durable =
       std::make_unique<const Error>(Error{begun.error().code, catalog_.key_text(locked, now->history, now->version) +
@@ -256,6 +257,17 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint)
   if (const auto future = now->future.lock()) future->error = *now->not_durable;
   submit_durable(locked, checkpoint, false);
   port_.ended().notify_all();
+}
+
+// What the storage refused to begin.
+void Persistence::store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version) {
+  std::vector<planner::CheckpointRef> refused;
+  for (const Record& record : catalog_.records(locked))
+    if (record.used && record.not_durable && record.history == history && (!version || record.version == *version) &&
+        record.object.id == 0 && catalog_.live(locked, record) &&
+        port_.planner(locked).bytes_of(record.checkpoint) == 0)
+      refused.push_back(record.checkpoint);
+  for (const planner::CheckpointRef checkpoint : refused) store_empty(locked, checkpoint);
 }
 
 // --- durability ----------------------------------------------------------------------------------------------------
@@ -391,6 +403,7 @@ Result<void> Persistence::check_names(Locked& locked) {
 Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std::optional<Version> version,
                                 std::string_view level, const Timer& timer, const Interrupt& interrupted) {
   const bool listed = level == "node";
+  store_empty_again(locked, history, version);
   std::vector<planner::CheckpointRef> waited = catalog_.pending(locked, history, version);
   if (listed) {  // also what has not been handed over yet
     waited.clear();

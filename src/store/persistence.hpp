@@ -106,6 +106,7 @@ class Persistence {
   void set_not_durable(const Locked& locked, Record& record, const Error& error);
   Result<void> refuse_persistent_store() const;
   void on_durable(storage::ObjectId object, const Result<void>& result);
+  void store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version);
   std::string waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
 
   PlannerPort& port_;

@@ -189,16 +189,17 @@ Result<void> Waits::wait(const Waitable& waitable, std::optional<std::string_vie
     if (const auto tier = level_of(*level); !tier) return tier.error();
     if (is_durability(*level) && (waitable.durable || (waitable.listed && *level == "node"))) return {};
   }
-  if (waitable.error) return *waitable.error;
-  if (!level) return {};
-  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  const auto its = [&](const Error& otherwise) { return waitable.error ? *waitable.error : otherwise; };
+  if (!level) return waitable.error ? Result<void>(*waitable.error) : Result<void>();
+  if (lifetime_.closed(locked)) return its(lifetime_.closed_error());
   const auto there = port_.planner(locked).find(waitable.history, waitable.version);
   if (there && *there != waitable.checkpoint) {
-    return Error{Errc::dropped,
-                 catalog_.key_text(locked, waitable.history, waitable.version) + " was dropped and written anew"};
+    return its({Errc::dropped,
+                catalog_.key_text(locked, waitable.history, waitable.version) + " was dropped and written anew"});
   }
+  // Also after an error: this wait tries again what the disk refused, and what has reached `level` has done so.
   Result<void> result = wait(locked, waitable.history, waitable.version, *level, timeout, {});
-  if (waitable.error) return *waitable.error;
+  if (!result) return its(result.error());
   return result;
 }
 

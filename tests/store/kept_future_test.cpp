@@ -59,6 +59,33 @@ TEST(KeptFuture, LatestReadsWhatThisProcessWroteWhenItIsNoLongerInMemory) {
   ASSERT_EQ(rig.lines().starting("warning: ").size(), 1u);
 }
 
+TEST(KeptFuture, ItsWaitSaysWhatTheStoresWaitSays) {
+  for (const int error : {ENOSPC, EIO}) {
+    KeptRig rig(Backend::threads, {.device = 128 * kKiB, .host = 128 * kKiB});
+    Store& store = rig.open();
+    rig.files().fail_nth(FileCall::preallocate, 1, error, doubles::FaultyFiles::kEver);
+    rig.files().fail_nth(FileCall::write, 1, error, doubles::FaultyFiles::kEver);
+    std::vector<Future> futures;
+    for (const Version v : {0, 1}) futures.push_back(write(store, v, v == 0 ? 0 : kSize).value());
+    const auto agree = [&](const char* level, Version v) {
+      const Future& future = futures[static_cast<std::size_t>(v)];
+      const auto said = future.wait(level, Seconds(60)), stores = store.wait(v, level, Seconds(60));
+      EXPECT_EQ(code_of(said), code_of(stores)) << level << " of version " << v;
+      return code_of(said);
+    };
+    constexpr std::array kLevels{"ephemeral", "device", "host", "local", "process", "storage"};
+    for (const Version v : {0, 1})
+      for (const char* level : kLevels) agree(level, v);
+    EXPECT_EQ(agree("storage", 1), error == ENOSPC ? Errc::no_space : Errc::io_error);
+    EXPECT_EQ(agree("host", 1), Errc::ok) << "the error is the disk's";
+    rig.files().clear_faults();
+    for (const Version v : {0, 1})
+      for (const char* level : kLevels) EXPECT_EQ(agree(level, v), Errc::ok) << level << " of version " << v;
+    for (const Future& future : futures) EXPECT_FALSE(future.error());
+    ASSERT_TRUE(store.close());
+  }
+}
+
 TEST(KeptFuture, WhatWasNotReadDoesNotCountInRetention) {
   KeptRig rig;
   for (Version v : {3, 4, 5, 10, 11, 12}) keep(v == 3 ? rig.open() : rig.rig().store(), v, kKiB);
