@@ -48,7 +48,8 @@ struct Filed {
   bool recovered = false;  // an earlier process wrote it
   bool intact = false;     // this process wrote it, or all of it was read
   bool exempt = false;     // a multiple of keep_every that newer ones made up for: it stays, and counts no more
-  bool owed = false, lined = false, syncing = false, filling = false, unfiled = false;  // how it is counted
+  bool owed = false, lined = false, safe = false, syncing = false, filling = false,
+       unfiled = false;  // how it is counted
 };
 
 // Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
@@ -57,6 +58,16 @@ struct FlushKey {
   std::uint64_t written = 0;
   Slot slot = 0;
   auto operator<=>(const FlushKey&) const = default;
+};
+
+// Candidates for a flush of which a larger one is refused for the reasons for which a smaller one is. `alone`: what
+// becomes of it says nothing of others.
+enum class FlushKind : std::uint8_t { alone, plain, hinted, awaited };
+inline constexpr std::size_t kFlushKinds = 4;
+struct FlushGroup {
+  FlushKind kind = FlushKind::alone;
+  Bytes size = 0;
+  auto operator<=>(const FlushGroup&) const = default;
 };
 
 // Spare replicas of a tier, the one to go first in front: a copy of what is wanted above, then what no hint names, the
@@ -91,6 +102,7 @@ struct Checkpoint {
   std::vector<MoveIndex> moves;
   TierIndex listed_on = kNoTier;  // in the flush queue under `key`
   bool listed_forced = false;
+  FlushGroup group;
   FlushKey key;
   PerTier<SpareKey> spare_key;
   TierIndex flush_to = kNoTier;  // a `wait` asks for it there
@@ -123,6 +135,7 @@ struct History {
   Successors ready;
   std::unordered_map<Version, Slot> slots;
   PerTier<std::map<Version, Slot>> line;  // what retention looks at: all that is or will be stored, but for exempt ones
+  PerTier<std::map<Version, Slot>> safe;  // of those, the durable ones
   std::size_t live_checkpoints = 0;       // also those that have lost their name
   VersionSet consumed;                    // ephemeral stores: to refuse by the right name
   std::map<Version, std::string> lost;    // whose only copy was in memory that was lost: why

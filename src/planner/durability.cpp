@@ -5,6 +5,18 @@
 
 namespace ebb::planner {
 
+namespace {
+
+// Brings a checkpoint's place in a row to `is`. Another of its version may have taken the place.
+void place(std::map<Version, Slot>& row, Version version, Slot slot, bool is) {
+  if (is)
+    row[version] = slot;
+  else if (const auto at = row.find(version); at != row.end() && at->second == slot)
+    row.erase(at);
+}
+
+}  // namespace
+
 void Durability::count(Slot slot) {
   if (!context_.retains()) return;
   const Checkpoint& c = table_[slot];
@@ -27,11 +39,11 @@ void Durability::count(Slot slot, TierIndex tier, bool written) {
   }
   if (const bool is = written && !filed.exempt; filed.lined != is) {
     filed.lined = is;
-    std::map<Version, Slot>& line = table_.history_of(c).line[tier];
-    if (is)
-      line[c.version] = slot;
-    else if (const auto at = line.find(c.version); at != line.end() && at->second == slot)
-      line.erase(at);
+    place(table_.history_of(c).line[tier], c.version, slot, is);
+  }
+  if (const bool is = filed.lined && filed.durable == Filed::Durable::yes; filed.safe != is) {
+    filed.safe = is;
+    place(table_.history_of(c).safe[tier], c.version, slot, is);
   }
   if (const bool is = written && c.stored && good(r) && filed.durable == Filed::Durable::pending; filed.syncing != is) {
     filed.syncing = is;
@@ -65,10 +77,11 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Tie
   std::vector<Slot> slots_of;
   bool ours = false;
   std::uint64_t last_write = 0;  // of ours so far
-  for (auto at = h.line[tier].rbegin(); at != h.line[tier].rend(); ++at) {
+  const std::map<Version, Slot>& row = all ? h.line[tier] : h.safe[tier];
+  for (auto at = row.rbegin(); at != row.rend(); ++at) {
     const Checkpoint& c = table_[at->second];
     const Filed& filed = c.filed[tier];
-    if (all ? filed.durable == Filed::Durable::failed : filed.durable != Filed::Durable::yes) continue;
+    if (filed.durable == Filed::Durable::failed) continue;
     const std::uint64_t order = c.stored ? c.stored_at : UINT64_MAX / 2 + c.written;
     const bool stays = filed.recovered ? when == When::now && !ours : last_write <= order;
     newest_first.push_back({c.version, all || filed.intact || ours, stays});

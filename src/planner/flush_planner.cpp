@@ -12,40 +12,68 @@ void FlushPlanner::schedule() {
                                                       context_.machine.eviction == EvictionPolicy::score_paper);
   for (TierIndex t = 0; t + 1 < context_.tiers(); ++t) {
     if (!context_.memory(t)) continue;
-    for (const FlushQueue::Order* list : {&queue_.forced(t), &queue_.all(t)}) {
-      const bool forced = list == &queue_.forced(t);
-      if (!forced && !ahead) continue;
-      for (auto it = list->begin(); it != list->end();) {
-        const FlushKey key = *it;
-        Checkpoint& c = table_[key.slot];
-        const bool urgent = space_.urgently_recalled(c, t);
-        const bool in_turn = forced && context_.retains() && !urgent;  // in the order in which they were written
-        if (!in_turn && c.flush_retry > context_.now) context_.wake_by(c.flush_retry);
-        if (in_turn || c.flush_retry > context_.now) {
-          ++it;
-          continue;
-        }
-        // The replica stays here as well: until its room is needed, its copy below must not displace what would have to
-        // be read from a file.
-        const Rights mine{.who = Rights::flush,
-                          .distance = table_.distance(c),
-                          .wanted = c.at[t].wanted,
-                          .costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t),
-                          .self = key.slot};
-        const bool started = start(key.slot, t, urgent ? Rights{.self = key.slot} : mine, context_.now, 0);
-        if (!started && !urgent && (context_.machine.ephemeral || !may_send(t))) break;
-        it = list->upper_bound(key);  // a persistent store sends what there is room for, past what there is none for
-      }
-    }
+    if (!queue_.empty(t, true)) schedule(t, true, sparing);
+    if (ahead && !queue_.empty(t, false)) schedule(t, false, sparing);
   }
+}
+
+void FlushPlanner::schedule(TierIndex t, bool forced, bool sparing) {
+  FlushQueue::Refused refused;
+  if (forced && context_.retains())  // these go in the order in which they were written, but for what was recalled
+    for (const FlushKind kind : {FlushKind::plain, FlushKind::hinted, FlushKind::awaited}) refused.note(kind, 0);
+  FlushKey key;
+  for (const FlushKey* at = next(t, forced, nullptr, refused); at != nullptr; at = next(t, forced, &key, refused)) {
+    key = *at;
+    Checkpoint& c = table_[key.slot];
+    const bool urgent = space_.urgently_recalled(c, t);
+    const bool in_turn = forced && context_.retains() && !urgent;
+    if (!in_turn && c.flush_retry > context_.now) context_.wake_by(c.flush_retry);
+    if (in_turn || c.flush_retry > context_.now) continue;
+    // The replica stays here as well: until its room is needed, its copy below must not displace what would have to be
+    // read from a file.
+    const Rights mine{.who = Rights::flush,
+                      .distance = table_.distance(c),
+                      .wanted = c.at[t].wanted,
+                      .costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t),
+                      .self = key.slot};
+    const FlushGroup group = c.group;
+    const Started started = start(key.slot, t, urgent ? Rights{.self = key.slot} : mine, context_.now, 0);
+    if (started == Started::yes) continue;
+    if (!urgent && (context_.machine.ephemeral || !may_send(t))) return;
+    // A persistent store sends what there is room for, past what there is none for.
+    if (started == Started::none_so_large && group.kind != FlushKind::alone && all_fit_below(t))
+      refused.note(group.kind, group.size);
+  }
+}
+
+// The one to try after `after`: the next that is not refused, or what goes to a file next.
+const FlushKey* FlushPlanner::next(TierIndex t, bool forced, const FlushKey* after,
+                                   const FlushQueue::Refused& refused) const {
+  const FlushKey* key = queue_.next(t, forced, after, refused);
+  if (forced || !refused.any || !context_.retains()) return key;
+  for (TierIndex to = context_.first_keeping; to < context_.tiers(); ++to) {
+    const Slot slot = durability_.next_to(to);
+    if (slot == kNoSlot || table_[slot].listed_on != t) continue;
+    const FlushKey& filed = table_[slot].key;
+    if ((after == nullptr || *after < filed) && (key == nullptr || filed < *key)) key = &filed;
+  }
+  return key;
+}
+
+bool FlushPlanner::all_fit_below(TierIndex from) const {
+  const Bytes largest = queue_.largest(from);
+  for (TierIndex t = context_.below(from); t != kNoTier; t = context_.below(t))
+    if (!space_.fits(t, largest)) return false;
+  return true;
 }
 
 // Sends a replica one tier down, or farther where the next has no place for it. With a demand behind it, a tier that
 // could make room is asked to (the deadline is inherited through all tiers).
-bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
+FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
   Checkpoint& c = table_[slot];
   const bool demand = rights.who == Rights::demand;
   const bool wanted_there = c.flush_to > from;
+  Started refused = Started::none_so_large;
   for (TierIndex t = context_.below(from); t != kNoTier; t = context_.below(t)) {
     if (!space_.fits(t, c.bytes) || c.at[t].state != ReplicaState::gone) continue;
     if (context_.retains() && context_.keeps(t)) {  // in its turn
@@ -55,7 +83,7 @@ bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time s
       if (next != slot) {
         if (demand && next != kNoSlot && depth < context_.tiers())
           hasten(next, table_.lowest(table_[next]), rights, since, depth + 1);
-        return false;
+        return refused;
       }
     }
     // A call waits for it at a file: it goes straight there, and displaces nothing on the way.
@@ -63,32 +91,36 @@ bool FlushPlanner::start(Slot slot, TierIndex from, const Rights& rights, Time s
       continue;
     if (!demand && !transfers_.room_for_more(from, t, MoveKind::flush)) {
       if (is_peer(t)) continue;  // the own link to the host is another way
-      return false;
+      return refused;
     }
     Rights there = rights;
     there.down = true;
     there.self = slot;
-    if (is_peer(t) && quicker_below(c, from, t, there)) continue;
+    if (is_peer(t) && quicker_below(c, from, t, there)) {
+      refused = Started::no;
+      continue;
+    }
     const Room room = rooms_.look(t, c.bytes, there);
     if (!room.possible) {
       durability_.note_no_room(t);
+      if (!room.full && c.group.kind == FlushKind::hinted) refused = Started::no;  // one needed sooner has more rights
       if (rights.costly) continue;
       there.costly = true;
       if (const Room dear = rooms_.look(t, c.bytes, there); dear.possible && all_later(t, dear, rights.distance))
-        return false;
+        return refused;
       continue;  // farther than what is there
     }
     if (room.wait > 0) {
       urge(t, room, there, since, depth + 1);
-      return false;
+      return refused;
     }
     rooms_.take(t, slot, room, ReplicaState::writing);
     const MoveIndex m = replicas_.start_move(MoveKind::flush, slot, from, t, demand, since);
     transfers_[m].forced = wanted_there;
     ++context_.counters.flushes;
-    return true;
+    return Started::yes;
   }
-  return false;
+  return refused;
 }
 
 // A lender's pace makes the way to a peer slow, and a tier below has room.

@@ -15,7 +15,13 @@ class FlushPlanner : Part {
   void urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth = 0);
 
  private:
-  bool start(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
+  // none_so_large: nor would another of the same kind that is as large or larger.
+  enum class Started : std::uint8_t { no, none_so_large, yes };
+
+  void schedule(TierIndex t, bool forced, bool sparing);
+  const FlushKey* next(TierIndex t, bool forced, const FlushKey* after, const FlushQueue::Refused& refused) const;
+  bool all_fit_below(TierIndex from) const;
+  Started start(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
   void hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
   bool quicker_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
   bool is_peer(TierIndex t) const { return t > 0 && context_.tier(t).medium == Medium::device; }

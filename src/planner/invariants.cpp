@@ -187,6 +187,12 @@ void Invariants::check_durability(TierIndex tier) const {
     require(filed.lined == (filed.owed && !filed.exempt), "retention sees all that is kept");
     require(!filed.unfiled || level.unfiled.contains({c.stored_at, s}),
             "what has yet to go to the file is in line for it");
+    require(filed.safe == (filed.lined && filed.durable == Filed::Durable::yes), "retention knows what is durable");
+    if (filed.safe) {
+      const auto at = table_.history_of(c).safe[tier].find(c.version);
+      require(at != table_.history_of(c).safe[tier].end() && at->second == s,
+              "retention sees each durable version once");
+    }
     if (filed.lined) {
       const std::map<Version, Slot>& line = table_.history_of(c).line[tier];
       const auto at = line.find(c.version);

@@ -35,7 +35,17 @@ void Replicas::refresh(Slot slot) {
   const bool retains = context_.retains();
   const bool in_turn = retains || c.hint == RestoreOrder::kNone;
   const FlushKey key{in_turn ? INT64_MIN : -c.hint, retains ? c.stored_at : c.written, slot};
-  queue_.put(c, candidate ? bottom : kNoTier, force, key);
+  const bool compared = candidate && !context_.machine.ephemeral;
+  queue_.put(c, candidate ? bottom : kNoTier, force, key, compared ? flush_kind(c, bottom) : FlushKind::alone);
+}
+
+FlushKind Replicas::flush_kind(const Checkpoint& c, TierIndex bottom) const {
+  bool alone = c.flush_failures > 0 || space_.beyond(c, bottom);
+  for (TierIndex t = context_.below(bottom); t != kNoTier; t = context_.below(t))
+    alone |= c.at[t].state != ReplicaState::gone;
+  const bool awaited = c.flush_to > bottom, hinted = c.hint != RestoreOrder::kNone || c.at[bottom].wanted;
+  if (alone || (awaited && (hinted || c.flush_to != context_.last_tier()))) return FlushKind::alone;
+  return awaited ? FlushKind::awaited : hinted ? FlushKind::hinted : FlushKind::plain;
 }
 
 // Places a replica on a tier that has room for it.

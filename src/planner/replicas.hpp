@@ -39,6 +39,8 @@ class Replicas {
   void withdraw_hint(Slot slot);
 
  private:
+  FlushKind flush_kind(const Checkpoint& c, TierIndex bottom) const;
+
   Context& context_;
   CheckpointTable& table_;
   TierSpace& space_;

@@ -12,6 +12,7 @@ Room RoomFinder::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   if (!context_.memory(tier)) {
     room.possible = space_.free_bytes(tier) >= size ||
                     (rights.who == Rights::demand && !rights.down && !spare_in_file(tier, size, rights.self).empty());
+    room.full = !room.possible;
     return room;
   }
   if (space_.map(tier).largest_gap() >= size) {
@@ -20,11 +21,14 @@ Room RoomFinder::look(TierIndex tier, Bytes bytes, const Rights& rights) {
   }
   // Only a demand, or a costly prefetch, may have something flushed; others need room that is free or costs nothing.
   const bool may_wait = rights.who == Rights::demand || (rights.who == Rights::prefetch && rights.costly);
-  if (!may_wait && space_.free_bytes(tier) + space_.spare_bytes(tier) < size) return room;
+  if (!may_wait && space_.free_bytes(tier) + space_.spare_bytes(tier) < size) {
+    room.full = true;
+    return room;
+  }
   if (const auto first = look_first(tier, size, rights)) return *first;
   scratch_.clear();
   for (const FragmentMap::Fragment& f : space_.map(tier).fragments()) scratch_.push_back(score(f, tier, rights));
-  if (const auto window = chooser_.choose(scratch_, size)) room = {true, window->wait, *window};
+  if (const auto window = chooser_.choose(scratch_, size)) room = {true, false, window->wait, *window};
   return room;
 }
 
@@ -190,7 +194,7 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
 
 Room RoomFinder::alone(TierIndex tier, Slot slot, Time wait) const {
   const std::size_t i = space_.map(tier).index_of(table_[slot].at[tier].offset);
-  return {true, wait, {i, i + 1, wait}};
+  return {true, false, wait, {i, i + 1, wait}};
 }
 
 // Copies in a full file tier of what is complete above (exclusive capacity) that together with what is free hold

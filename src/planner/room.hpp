@@ -26,8 +26,9 @@ struct Rights {
 
 struct Room {
   bool possible = false;
-  Time wait = 0;  // 0: now
-  Window window;  // memory tiers; empty: a gap holds it
+  bool full = false;  // not possible, whoever asks without waiting
+  Time wait = 0;      // 0: now
+  Window window;      // memory tiers; empty: a gap holds it
 };
 
 class RoomFinder : Part {

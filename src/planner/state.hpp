@@ -24,7 +24,7 @@ struct State {
   Calls calls{context, table};
   Transfers transfers{context, table, space, pacers, rings};
   Durability durability{context, table, space, transfers};
-  FlushQueue queue;
+  FlushQueue queue{context.machine};
   Replicas replicas{context, table, space, transfers, durability, queue};
 };
 
