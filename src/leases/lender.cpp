@@ -227,7 +227,7 @@ void Lender::on(Peer& peer, const message::Any& message, os::OwnDescriptor descr
   if (const auto* request = std::get_if<message::Request>(&message)) {
     submit(
         planner::lease_event::Request{peer.party, request->bytes, std::max(request->piece, planner::kSmallestLease)});
-  } else if (const auto* returned = std::get_if<message::ReturnLease>(&message)) {
+  } else if (const auto* returned = std::get_if<message::Return>(&message)) {
     const auto found = ledger_.leases().find(returned->lease);
     if (found == ledger_.leases().end() || found->second.borrower != peer.party) return;
     submit(planner::lease_event::Return{returned->lease, returned->unusable});
@@ -246,7 +246,7 @@ void Lender::carry_out(const planner::LeaseCommand& command) {
   switch (command.kind) {
     case planner::LeaseCommand::grant: return grant(lease);
     case planner::LeaseCommand::recall:
-      if (lent_.contains(lease.id)) tell(lease.borrower, message::RecallLease{lease.id});
+      if (lent_.contains(lease.id)) tell(lease.borrower, message::Recall{lease.id});
       return;
     case planner::LeaseCommand::overdue:
       return options_.warn("process " + std::to_string(pid_of(lease.borrower)) + " has not returned " +

@@ -245,7 +245,7 @@ void Lenders::hear(Peer& peer) {
 void Lenders::on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor) {
   if (const auto* lease = std::get_if<message::Granted>(&message)) return granted(peer, *lease, std::move(descriptor));
   if (const auto* share = std::get_if<message::Share>(&message)) return limited(peer, share->link);
-  if (const auto* recall = std::get_if<message::RecallLease>(&message)) {
+  if (const auto* recall = std::get_if<message::Recall>(&message)) {
     for (const auto& [loan, taken] : taken_) {
       if (taken.lender != peer.party || taken.lease != recall->lease) continue;
       submit(planner::lease_event::Recall{loan});
@@ -272,7 +272,7 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, os::OwnDescri
     submit(planner::lease_event::Offer{.lender = peer.party, .bytes = lent});
   }
   ask(peer);
-  send(peer, message::ReturnLease{granted.lease, false});
+  send(peer, message::Return{granted.lease, false});
 }
 
 // Once for all that this lender has lent.
@@ -301,7 +301,7 @@ void Lenders::give_back(std::uint32_t loan, bool usable) {
   ledger_.on(now, planner::lease_event::Offer{.lender = taken.lender, .bytes = others});
   ledger_.on(now, planner::lease_event::Return{loan, !usable});
   if (Peer* const peer = peer_of(taken.lender)) {
-    send(*peer, message::ReturnLease{taken.lease, !usable});
+    send(*peer, message::Return{taken.lease, !usable});
     if (!stopping_) ask(*peer);
   }
 }

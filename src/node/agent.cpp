@@ -118,7 +118,7 @@ Result<void> Agent::run() {
       if (peer.look && !refused_) take_entries(peer);
       answer_drops(peer);
     }
-    rule_loans();
+    share_out();
     if (!refused_) {
       for (const ObjectWriter::Ended& ended : writer_->run()) {
         // No process hears of it: what the dead left stays in the pool, for another attempt.
@@ -184,7 +184,7 @@ void Agent::adopt_members() {
     peers_.push_back(std::move(peer));
     served_ = true;
   }
-  complete_loans();
+  complete_leases();
 }
 
 // A process that has closed its connection may live on and use its memory; one without a pidfd is looked up.

@@ -16,6 +16,7 @@
 #include "node/pool_file.hpp"
 #include "os/local_socket.hpp"
 #include "os/pin_queue.hpp"
+#include "planner/pool_shares.hpp"
 
 namespace ebb::node {
 
@@ -87,14 +88,17 @@ class Agent {
   Result<void> lend(Peer& peer);
   void answer_claim(Peer& peer);
   void answer_waiting_claims();
-  // Loans (agent_loans.cpp): quarters of shares that their processes do not use.
-  void complete_loans();
-  void rule_loans();
-  void tell_loans(Peer& peer);
-  void take_back_loan(Peer& peer, std::uint32_t first);
-  void recall_loan(std::uint32_t first, std::uint32_t slabs, Member from);
-  bool make_loan(std::uint32_t first, std::uint32_t slabs, std::uint32_t run);
-  std::optional<Slab> loan(std::uint32_t first, std::uint32_t run) const;
+  // Leases (agent_leases.cpp): quarters of shares that their processes do not use.
+  void complete_leases();
+  void share_out();
+  std::vector<planner::PoolShare> shares() const;
+  void tell_leases(Peer& peer);
+  void take_back_lease(Peer& peer, std::uint32_t first);
+  void recall_lease(std::uint32_t first, std::uint32_t slabs, Member from);
+  bool grant_lease(std::uint32_t first, std::uint32_t slabs, planner::PartyId borrower);
+  std::optional<Slab> leased(std::uint32_t first, std::uint32_t run) const;
+  template <class F>
+  void for_each_quarter(std::uint32_t share, F&& f) const;
   void send(Peer& peer, const message::Any& message);
   void flush(Peer& peer);
   void look_for_the_dead(bool all);

@@ -21,7 +21,7 @@ void Agent::answer(Peer& peer) {
     old->look = true;
     peer.hello.reset();
     send(*old, message::Welcome{old->process->member, old->first, old->count, number_, program_});
-    tell_loans(*old);
+    tell_leases(*old);
     return;
   }
   if (dead_have_left_something()) return;  // later
@@ -107,7 +107,7 @@ Result<message::Welcome> Agent::admit(Peer& peer, const message::Hello& hello) {
 Result<void> Agent::lend(Peer& peer) {
   while (peer.claimed < peer.wanted) {
     const std::uint32_t slab = peer.first + peer.claimed;
-    if (loan(slab, peer.process->member.slot)) return {};
+    if (leased(slab, peer.process->member.slot)) return {};
     if (auto done = pool_.allocate(slab); !done) return done;
     const auto now = pool_.tables().slab(slab);
     const bool owned = now && now->state == Slab::State::lent && now->owner == peer.process->member;

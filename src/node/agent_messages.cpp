@@ -123,10 +123,10 @@ void Agent::on(Peer& peer, const message::Any& message, os::OwnDescriptor descri
     send(peer, message::Moved{piece->object, piece->offset, {Errc::damaged, "a piece is not in the process's stage"}});
   } else if (std::holds_alternative<message::Commit>(message)) {
     writer_->commit(member);
-  } else if (std::holds_alternative<message::Borrow>(message)) {
+  } else if (std::holds_alternative<message::Request>(message)) {
     peer.borrows = true;
-  } else if (const auto* returned = std::get_if<message::Returned>(&message)) {
-    take_back_loan(peer, returned->first);
+  } else if (const auto* returned = std::get_if<message::Return>(&message)) {
+    take_back_lease(peer, returned->lease);
   } else if (std::holds_alternative<message::Leave>(message)) {
     pool_.tables().leave(member);
     peer.ended = peer.look = true;

@@ -64,17 +64,13 @@ auto fields(Dropped& m) { return std::tie(m.number); }
 auto fields(Stage& m) { return std::tie(m.bytes); }
 auto fields(Piece& m) { return std::tie(m.object, m.offset, m.at, m.bytes, m.description); }
 auto fields(Moved& m) { return std::tie(m.object, m.offset, m.error); }
-auto fields(Borrow&) { return std::tie(); }
-auto fields(Returned& m) { return std::tie(m.first); }
-auto fields(Lent& m) { return std::tie(m.first); }
-auto fields(Recall& m) { return std::tie(m.first); }
 auto fields(Delayed& m) { return std::tie(m.object, m.error); }
 auto fields(Lifeline& m) { return std::tie(m.version, m.process); }
 auto fields(Request& m) { return std::tie(m.bytes, m.piece); }
 auto fields(Granted& m) { return std::tie(m.lease, m.bytes); }
 auto fields(Share& m) { return std::tie(m.link); }
-auto fields(RecallLease& m) { return std::tie(m.lease); }
-auto fields(ReturnLease& m) { return std::tie(m.lease, m.unusable); }
+auto fields(Recall& m) { return std::tie(m.lease); }
+auto fields(Return& m) { return std::tie(m.lease, m.unusable); }
 
 // Writes or reads a value with all that is in it: one function for both, so that they cannot differ.
 template <class F, class T>

@@ -57,12 +57,6 @@ struct Piece {
 struct Commit {};
 /// It has unmapped its memory, and uses the pool no more.
 struct Leave {};
-/// It could use more than its share.
-struct Borrow {};
-/// It has unregistered and unmapped the loan that begins with slab `first`.
-struct Returned {
-  std::uint32_t first = 0;
-};
 
 // --- from the agent --------------------------------------------------------------------------------------------------
 
@@ -88,14 +82,6 @@ struct Finished {
 struct Dropped {
   std::uint64_t number = 0;
 };
-/// A quarter of another process's share, from slab `first` on, is lent to it.
-struct Lent {
-  std::uint32_t first = 0;
-};
-/// It is to return it.
-struct Recall {
-  std::uint32_t first = 0;
-};
 /// An object of its list cannot be written now. It stays in the list, and is tried again.
 struct Delayed {
   std::uint64_t object = 0;
@@ -108,19 +94,23 @@ struct Moved {
   Error error;
 };
 
-// --- between a process that lends memory and one that borrows it, over a socket of the lender's ----------------------
+// --- of leases: between a borrower and a lender of its own memory, over a socket of the lender's, or the agent of a
+// pool,
+// --- which lends what processes do not use of their shares
 
-/// The borrower's first message. The end of a pipe comes with it: the borrower, and every forked child of it, have the
-/// other end as long as they may use what they borrow.
+/// The borrower's first message to a lender. The end of a pipe comes with it: the borrower, and every forked child of
+/// it, have the other end as long as they may use what they borrow.
 struct Lifeline {
   std::uint32_t version = kPoolVersion;
   os::ProcessId process;
 };
-/// What the borrower takes of this lender in all, at most, in leases of at most `piece` bytes.
+/// What the borrower takes in all, at most, in leases of at most `piece` bytes. An agent lends quarters of shares,
+/// whatever is asked for.
 struct Request {
   std::uint64_t bytes = 0, piece = 0;
 };
-/// A lease: its memory's descriptor comes with the message.
+/// A lease. A lender sends its memory's descriptor with the message; an agent's leases bear the number of their first
+/// slab, and are said again by the next agent.
 struct Granted {
   std::uint32_t lease = 0;
   std::uint64_t bytes = 0;
@@ -131,18 +121,17 @@ struct Share {
   std::uint32_t link = 0;
 };
 /// The borrower is to return a lease.
-struct RecallLease {
+struct Recall {
   std::uint32_t lease = 0;
 };
-/// It has: no copy of its own is under way there, and the memory is not mapped. `unusable`: it never was.
-struct ReturnLease {
+/// The borrower has: no copy of its own is under way there, and the memory is not mapped. `unusable`: it never was.
+struct Return {
   std::uint32_t lease = 0;
   bool unusable = false;
 };
 
 using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage,
-                         Piece, Moved, Borrow, Returned, Lent, Recall, Delayed, Lifeline, Request, Granted, Share,
-                         RecallLease, ReturnLease>;
+                         Piece, Moved, Delayed, Lifeline, Request, Granted, Share, Recall, Return>;
 
 std::vector<std::byte> encode(const Any& message);
 /// Error damaged: it is none that encode() makes. Unsupported: a Hello of another version, with both versions.

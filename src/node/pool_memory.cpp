@@ -28,10 +28,10 @@ Result<void> PoolMemory::claim(std::uint64_t end) {
 bool PoolMemory::hear(const message::Any& message) {
   if (const auto* claimed = std::get_if<message::Claimed>(&message)) {
     on(*claimed);
-  } else if (const auto* lent = std::get_if<message::Lent>(&message)) {
-    hear_of_loan(lent->first, true);
+  } else if (const auto* lent = std::get_if<message::Granted>(&message)) {
+    hear_of_loan(lent->lease, true);
   } else if (const auto* recall = std::get_if<message::Recall>(&message)) {
-    hear_of_loan(recall->first, false);
+    hear_of_loan(recall->lease, false);
   } else {
     return false;
   }
@@ -55,7 +55,7 @@ void PoolMemory::ask_again() {
     borrow = borrows_;
   }
   if (claim) member_->send(*claim);
-  if (borrow) member_->send(message::Borrow{});
+  if (borrow) member_->send(request());
 }
 
 void PoolMemory::close(const Error& why) {
@@ -93,7 +93,7 @@ void PoolMemory::ask_for_loans() {
     if (!loan_news_ || !needs || borrows_) return;
     borrows_ = true;
   }
-  member_->send(message::Borrow{});
+  member_->send(request());
 }
 
 // An agent says again what one before it may have said.
@@ -106,7 +106,7 @@ void PoolMemory::hear_of_loan(std::uint32_t loan, bool lent) {
     if (!borrowed_.has(loan)) news = {};
   }
   if (news) return news(loan, lent);
-  member_->send(message::Returned{loan});
+  member_->send(message::Return{loan});
 }
 
 Result<std::shared_ptr<std::byte>> PoolMemory::use_loan(std::uint32_t loan) {
@@ -114,7 +114,7 @@ Result<std::shared_ptr<std::byte>> PoolMemory::use_loan(std::uint32_t loan) {
     std::shared_ptr<PoolMember> member;  // which leaves the pool after this is unmapped
     os::SharedMapping memory;
   };
-  auto mapped = member_->map(loan, Quarters(member_->slabs()).slabs());
+  auto mapped = member_->map(loan, planner::Quarters(member_->slabs()).slabs());
   if (!mapped) return mapped.error();
   const auto use = std::make_shared<Use>(member_, std::move(*mapped));
   const Lock lock(mutex_);
@@ -127,7 +127,7 @@ void PoolMemory::return_loan(std::uint32_t loan) {
     const Lock lock(mutex_);
     if (!borrowed_.end(loan)) throw std::logic_error("a loan was returned that this process does not have");
   }
-  member_->send(message::Returned{loan});
+  member_->send(message::Return{loan});
 }
 
 NodeCounters PoolMemory::counters() const {

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "node/borrowed.hpp"
-#include "node/loans.hpp"
 #include "node/node_storage.hpp"
 #include "node/pool_member.hpp"
+#include "planner/pool_shares.hpp"
 
 namespace ebb::node {
 
@@ -26,7 +26,9 @@ class PoolMemory : public NodeMemory {
   std::optional<std::string> stopped_agent() const override { return member_->stopped_agent(); }
   std::string describe() const override { return member_->describe(); }
   void borrow(LoanNews news) override;
-  std::uint64_t loan_bytes() const override { return Quarters(member_->slabs()).slabs() * member_->slab_bytes(); }
+  std::uint64_t loan_bytes() const override {
+    return planner::Quarters(member_->slabs()).slabs() * member_->slab_bytes();
+  }
   Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) override;
   void return_loan(std::uint32_t loan) override;
 
@@ -44,6 +46,7 @@ class PoolMemory : public NodeMemory {
 
  private:
   void on(const message::Claimed& claimed);
+  message::Request request() const { return {.bytes = UINT64_MAX, .piece = loan_bytes()}; }
   void ask_for_loans();
   void hear_of_loan(std::uint32_t loan, bool lent);
 

@@ -1,11 +1,9 @@
-// Loans of shares that their processes do not use: the rule, and processes with an agent.
-#include "node/loans.hpp"
+// Leases of shares that their processes do not use: processes with an agent.
 
 #include <algorithm>
 #include <condition_variable>
 #include <gtest/gtest.h>
 #include <mutex>
-#include <random>
 #include <set>
 #include <thread>
 
@@ -19,24 +17,6 @@ using test::kChunk;
 using test::kMiB;
 using test::Place;
 using test::Rank;
-
-TEST(Loans, what_a_process_uses_and_a_quarter_more_is_never_lent) {
-  std::mt19937 random(7);
-  for (int round = 0; round < 20'000; ++round) {
-    const std::uint32_t share = 1 + random() % 4096;
-    const std::uint32_t used = random() % (share + 1);
-    const Quarters quarters(share);
-    std::uint32_t last = share;
-    for (const std::uint32_t start : quarters.starts()) {
-      EXPECT_EQ(start + quarters.slabs(), last) << "from the end, side by side";
-      last = start;
-      if (!quarters.lendable(start, used)) continue;
-      EXPECT_GT(quarters.slabs(), 0u);
-      EXPECT_LE(used + quarters.slabs(), start);
-      EXPECT_TRUE(quarters.lendable(start, used / 2)) << "a process that uses less is not asked for more";
-    }
-  }
-}
 
 // Every loan and recall that a process hears of, repeated ones too.
 struct Told {

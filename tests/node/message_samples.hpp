@@ -33,17 +33,13 @@ inline std::vector<message::Any> message_samples() {
       message::Stage{16 << 20},
       message::Piece{3, 4 << 20, 8192, 4096, std::string(5000, 'd')},
       message::Moved{3, 4 << 20, {Errc::no_space, "the disk is full"}},
-      message::Borrow{},
-      message::Returned{7},
-      message::Lent{UINT32_MAX},
-      message::Recall{0},
       message::Delayed{9, {Errc::no_space, "the disk is full"}},
       message::Lifeline{kPoolVersion, {4711, 123456789}},
       message::Request{UINT64_MAX, 64 << 20},
       message::Granted{3, 1 << 30},
       message::Share{250'000},
-      message::RecallLease{UINT32_MAX},
-      message::ReturnLease{3, true},
+      message::Recall{UINT32_MAX},
+      message::Return{3, true},
   };
 }
 

@@ -28,10 +28,6 @@ auto values(const message::Refused& m) { return values(m.error); }
 auto values(const message::Claimed& m) { return std::tuple(m.slabs, values(m.error)); }
 auto values(const message::Finished& m) { return std::tuple(m.object, m.sequence, values(m.error)); }
 auto values(const message::Dropped& m) { return std::tuple(m.number); }
-auto values(const message::Borrow&) { return std::tuple(); }
-auto values(const message::Returned& m) { return std::tuple(m.first); }
-auto values(const message::Lent& m) { return std::tuple(m.first); }
-auto values(const message::Recall& m) { return std::tuple(m.first); }
 auto values(const message::Stage& m) { return std::tuple(m.bytes); }
 auto values(const message::Piece& m) { return std::tuple(m.object, m.offset, m.at, m.bytes, m.description); }
 auto values(const message::Delayed& m) { return std::tuple(m.object, values(m.error)); }
@@ -39,8 +35,8 @@ auto values(const message::Lifeline& m) { return std::tuple(m.version, m.process
 auto values(const message::Request& m) { return std::tuple(m.bytes, m.piece); }
 auto values(const message::Granted& m) { return std::tuple(m.lease, m.bytes); }
 auto values(const message::Share& m) { return std::tuple(m.link); }
-auto values(const message::RecallLease& m) { return std::tuple(m.lease); }
-auto values(const message::ReturnLease& m) { return std::tuple(m.lease, m.unusable); }
+auto values(const message::Recall& m) { return std::tuple(m.lease); }
+auto values(const message::Return& m) { return std::tuple(m.lease, m.unusable); }
 auto values(const message::Moved& m) { return std::tuple(m.object, m.offset, values(m.error)); }
 
 bool same(const message::Any& a, const message::Any& b) {
