@@ -77,7 +77,7 @@ GUARDS: dict[str, list[str]] = {
         "node/agent_ends_test.cpp", "node/messages_test.cpp", "node/hostile_process_test.cpp", "fuzz/*"],
     "docs/node.md: What counts": ["node/handover_list_test.cpp", "fuzz/*"],
     "docs/node.md: The life of a slab": ["node/pool_tables_test.cpp"],
-    "docs/node.md: Leases": ["planner/pool_shares_test.cpp", "node/loans_test.cpp", "store/node_test.cpp"],
+    "docs/node.md: Leases": ["planner/pool_shares_test.cpp", "node/leases_test.cpp", "store/node_test.cpp"],
     "docs/node.md: What each death leaves": [
         "node/pool_file_test.cpp", "node/handover_list_test.cpp", "node/node_storage_test.cpp",
         "node/node_killed_test.cpp", "node/node_trials_test.cpp",

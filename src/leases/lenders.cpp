@@ -58,7 +58,7 @@ void Lenders::stop() {
   thread_.join();
 }
 
-void Lenders::borrow(LoanNews news) {
+void Lenders::borrow(LeaseNews news) {
   const Lock lock(mutex_);
   news_ = std::move(news);
   const bool takes = static_cast<bool>(news_);
@@ -66,38 +66,38 @@ void Lenders::borrow(LoanNews news) {
   for (Peer& peer : peers_) ask(peer);
   if (!takes) {
     std::vector<std::uint32_t> idle;
-    for (const auto& [loan, taken] : taken_)
-      if (!taken.mapped) idle.push_back(loan);
-    for (const std::uint32_t loan : idle) give_back(loan);
+    for (const auto& [lease, taken] : taken_)
+      if (!taken.mapped) idle.push_back(lease);
+    for (const std::uint32_t lease : idle) give_back(lease);
   }
   ring();
 }
 
-std::uint64_t Lenders::loan_bytes(std::uint32_t loan) const {
+std::uint64_t Lenders::lease_bytes(std::uint32_t lease) const {
   const Lock lock(mutex_);
-  const auto found = ledger_.leases().find(loan);
+  const auto found = ledger_.leases().find(lease);
   return found == ledger_.leases().end() ? 0 : found->second.bytes;
 }
 
-Lenders::Terms Lenders::terms(std::uint32_t loan) const {
+Lenders::Terms Lenders::terms(std::uint32_t lease) const {
   const Lock lock(mutex_);
-  const auto taken = taken_.find(loan);
+  const auto taken = taken_.find(lease);
   if (taken == taken_.end()) return {};
   const auto of = std::ranges::find(peers_, taken->second.lender, &Peer::party);
   return {taken->second.lender, of == peers_.end() ? planner::kWholeLink : of->link, taken->second.owner};
 }
 
-Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
+Result<std::shared_ptr<std::byte>> Lenders::use_lease(std::uint32_t lease) {
   os::OwnDescriptor descriptor;
   std::uint64_t bytes = 0;
   bool probed = false;
   {
     const Lock lock(mutex_);
-    const auto found = taken_.find(loan);
-    if (found == taken_.end()) return Error{Errc::closed, "the loan was returned"};
+    const auto found = taken_.find(lease);
+    if (found == taken_.end()) return Error{Errc::closed, "the lease was returned"};
     found->second.mapped = true;
     descriptor = std::move(found->second.descriptor);
-    bytes = ledger_.leases().at(loan).bytes;
+    bytes = ledger_.leases().at(lease).bytes;
     if (const Peer* const peer = peer_of(found->second.lender)) probed = peer->probed;
   }
   // All of this takes a while on a GPU.
@@ -109,40 +109,40 @@ Result<std::shared_ptr<std::byte>> Lenders::use_loan(std::uint32_t loan) {
     if (!right) mapped->reset();
   }
   if (!right) {
-    unmapped(loan);
+    unmapped(lease);
     return right.error();
   }
   auto owner = fabric_->owner(mapped->get(), bytes);
   const Lock lock(mutex_);
-  Taken& taken = taken_.at(loan);
+  Taken& taken = taken_.at(lease);
   if (Peer* const peer = peer_of(taken.lender)) peer->probed = true;
   taken.owner = std::move(owner);
   // The lender hears of it once it is unmapped.
   std::byte* const begin = mapped->get();
-  const auto unmap = [self = shared_from_this(), loan, memory = std::move(*mapped)](std::byte*) mutable {
+  const auto unmap = [self = shared_from_this(), lease, memory = std::move(*mapped)](std::byte*) mutable {
     memory.reset();
-    self->unmapped(loan);
+    self->unmapped(lease);
   };
   return std::shared_ptr<std::byte>(begin, unmap);
 }
 
-void Lenders::unmapped(std::uint32_t loan) {
+void Lenders::unmapped(std::uint32_t lease) {
   const Lock lock(mutex_);
-  taken_.at(loan).mapped = false;
-  if (!news_) give_back(loan);  // there is no thread that does it later
+  taken_.at(lease).mapped = false;
+  if (!news_) give_back(lease);  // there is no thread that does it later
 }
 
-void Lenders::end_loan(std::uint32_t loan, bool usable) {
+void Lenders::end_lease(std::uint32_t lease, bool usable) {
   const Lock lock(mutex_);
-  const auto found = taken_.find(loan);
+  const auto found = taken_.find(lease);
   if (found == taken_.end()) return;  // it went when it was unmapped
-  if (found->second.mapped) throw std::logic_error("a loan was returned that is still mapped");
-  give_back(loan, usable);
+  if (found->second.mapped) throw std::logic_error("a lease was returned that is still mapped");
+  give_back(lease, usable);
 }
 
-std::vector<Lenders::Loan> Lenders::loans() const {
+std::vector<Lenders::Lease> Lenders::leases() const {
   const Lock lock(mutex_);
-  std::vector<Loan> all;
+  std::vector<Lease> all;
   for (const planner::Lease& lease : ledger_.leases() | std::views::values) {
     const auto of = std::ranges::find(peers_, lease.lender, &Peer::party);
     all.push_back({of == peers_.end() ? 0 : of->name.process.pid, lease.bytes, lease.state});
@@ -162,7 +162,7 @@ void Lenders::run() {
   for (;;) {
     std::vector<os::Waiting> all{{bell_.fd()}};
     News news;
-    LoanNews tell;
+    LeaseNews tell;
     {
       const Lock lock(mutex_);
       if (stopping_) return;
@@ -180,8 +180,8 @@ void Lenders::run() {
       news = std::exchange(to_tell_, {});
       tell = news_;
     }
-    for (const auto& [loan, lent] : news)
-      if (tell) tell(loan, lent);
+    for (const auto& [lease, lent] : news)
+      if (tell) tell(lease, lent);
     if (!news.empty()) continue;
     if (!seams_.sockets->wait(all, kFind)) std::this_thread::sleep_for(kPause);  // and looks all the same
     std::uint64_t rung = 0;
@@ -246,9 +246,9 @@ void Lenders::on(Peer& peer, const message::Any& message, os::OwnDescriptor desc
   if (const auto* lease = std::get_if<message::Granted>(&message)) return granted(peer, *lease, std::move(descriptor));
   if (const auto* share = std::get_if<message::Share>(&message)) return limited(peer, share->link);
   if (const auto* recall = std::get_if<message::Recall>(&message)) {
-    for (const auto& [loan, taken] : taken_) {
+    for (const auto& [lease, taken] : taken_) {
       if (taken.lender != peer.party || taken.lease != recall->lease) continue;
-      submit(planner::lease_event::Recall{loan});
+      submit(planner::lease_event::Recall{lease});
       return;
     }
   }
@@ -278,7 +278,7 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, os::OwnDescri
 // Once for all that this lender has lent.
 void Lenders::limited(Peer& peer, std::uint32_t link) {
   peer.link = link;
-  const auto one = std::ranges::find_if(taken_, [&](const auto& loan) { return loan.second.lender == peer.party; });
+  const auto one = std::ranges::find_if(taken_, [&](const auto& lease) { return lease.second.lender == peer.party; });
   if (one != taken_.end()) to_tell_.emplace_back(one->first, true);
 }
 
@@ -291,15 +291,15 @@ void Lenders::lost(Peer& peer) {
   submit(planner::lease_event::LenderDied{peer.party, deadline});
 }
 
-void Lenders::give_back(std::uint32_t loan, bool usable) {
-  const auto found = taken_.find(loan);
+void Lenders::give_back(std::uint32_t lease, bool usable) {
+  const auto found = taken_.find(lease);
   const Taken taken = std::move(found->second);
   taken_.erase(found);
   const planner::Time now = clock_->now();
-  const planner::Bytes others = ledger_.lent_by(taken.lender) - ledger_.leases().at(loan).bytes;
-  ledger_.on(now, planner::lease_event::Recall{loan});
+  const planner::Bytes others = ledger_.lent_by(taken.lender) - ledger_.leases().at(lease).bytes;
+  ledger_.on(now, planner::lease_event::Recall{lease});
   ledger_.on(now, planner::lease_event::Offer{.lender = taken.lender, .bytes = others});
-  ledger_.on(now, planner::lease_event::Return{loan, !usable});
+  ledger_.on(now, planner::lease_event::Return{lease, !usable});
   if (Peer* const peer = peer_of(taken.lender)) {
     send(*peer, message::Return{taken.lease, !usable});
     if (!stopping_) ask(*peer);

@@ -14,7 +14,7 @@
 #include "device/peer_memory.hpp"
 #include "leases/lender_file.hpp"
 #include "leases/lifeline.hpp"
-#include "node/loan_source.hpp"
+#include "node/lease_source.hpp"
 #include "node/messages.hpp"
 #include "os/local_socket.hpp"
 
@@ -30,13 +30,13 @@ struct BorrowOptions {
 /// Finds the lenders of its group, asks each for memory, and takes what they grant. Nothing waits for a lender that
 /// never answers. Memory of one is used once bytes that were written there have been read back.
 ///
-/// Thread safety: as LoanSource; describe() and leases() from any thread. mutex_ guards everything but the descriptors
+/// Thread safety: as LeaseSource; describe() and leases() from any thread. mutex_ guards everything but the descriptors
 /// that its own thread waits for; that thread alone ends connections. `news` is not called with it held.
 /// 1. A lease is returned when its memory is not mapped any more. A lender that is gone hears of nothing, and what it
 ///    lent stays readable until then.
 /// 2. The pipe to a lender is open as long as this object, which stays as long as anything is mapped: when it goes, the
 ///    lender knows that nothing of its is in use, whatever of their messages was not received.
-class Lenders final : public node::LoanSource, public std::enable_shared_from_this<Lenders> {
+class Lenders final : public node::LeaseSource, public std::enable_shared_from_this<Lenders> {
  public:
   static Result<std::shared_ptr<Lenders>> open(const node::NodeSeams& seams, std::shared_ptr<os::Files> files,
                                                std::shared_ptr<os::Clock> clock, std::shared_ptr<device::Device> device,
@@ -44,21 +44,21 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
   ~Lenders() override;
   Lenders(const Lenders&) = delete;
 
-  void borrow(LoanNews news) override;
-  std::uint64_t loan_bytes(std::uint32_t loan) const override;
-  Terms terms(std::uint32_t loan) const override;
-  Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) override;
-  void return_loan(std::uint32_t loan) override { end_loan(loan, /*usable=*/true); }
-  void refuse_loan(std::uint32_t loan) override { end_loan(loan, /*usable=*/false); }
+  void borrow(LeaseNews news) override;
+  std::uint64_t lease_bytes(std::uint32_t lease) const override;
+  Terms terms(std::uint32_t lease) const override;
+  Result<std::shared_ptr<std::byte>> use_lease(std::uint32_t lease) override;
+  void return_lease(std::uint32_t lease) override { end_lease(lease, /*usable=*/true); }
+  void refuse_lease(std::uint32_t lease) override { end_lease(lease, /*usable=*/false); }
   /// Its thread ends; what is mapped stays so, and is returned when it is not.
   void stop();
 
-  struct Loan {
+  struct Lease {
     pid_t lender = 0;
     std::uint64_t bytes = 0;
     planner::LeaseState state = planner::LeaseState::lent;
   };
-  std::vector<Loan> loans() const;
+  std::vector<Lease> leases() const;
 
  private:
   struct Peer {
@@ -93,9 +93,9 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
   void limited(Peer& peer, std::uint32_t link);
   void lost(Peer& peer);
   void ask(Peer& peer);
-  void end_loan(std::uint32_t loan, bool usable);
-  void give_back(std::uint32_t loan, bool usable = true);
-  void unmapped(std::uint32_t loan);
+  void end_lease(std::uint32_t lease, bool usable);
+  void give_back(std::uint32_t lease, bool usable = true);
+  void unmapped(std::uint32_t lease);
   std::vector<planner::LeaseCommand> submit(const planner::lease_event::Any& event);
   Peer* peer_of(planner::PartyId party);
   void send(Peer& peer, const node::message::Any& message);
@@ -114,7 +114,7 @@ class Lenders final : public node::LoanSource, public std::enable_shared_from_th
   const os::OwnDescriptor bell_;  // an eventfd
 
   mutable std::mutex mutex_;
-  LoanNews news_;
+  LeaseNews news_;
   News to_tell_;
   planner::LeaseLedger ledger_;
   std::deque<Peer> peers_;

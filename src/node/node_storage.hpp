@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "node/loan_source.hpp"
+#include "node/lease_source.hpp"
 #include "node/pool_header.hpp"
 #include "os/clock.hpp"
 #include "os/files.hpp"
@@ -53,7 +53,7 @@ using Delayed = std::function<void(storage::ObjectId, const Error&)>;
 
 /// A process's share of a pool, and what it borrows of others' shares.
 /// Thread safety: every method may be called from any thread.
-class NodeMemory : public LoanSource {
+class NodeMemory : public LeaseSource {
  public:
   /// One range of addresses, that are valid as long as the pointer (or a copy) is held. Bytes must not be touched
   /// before claim() said so.
@@ -67,10 +67,10 @@ class NodeMemory : public LoanSource {
   virtual std::optional<std::string> stopped_agent() const = 0;
   virtual std::string describe() const = 0;
 
-  // Loans are parts of other processes' shares. The process takes them once it needs more than its own.
-  /// Bytes of each loan; 0: shares are too small to be lent.
-  virtual std::uint64_t loan_bytes() const = 0;
-  std::uint64_t loan_bytes(std::uint32_t) const final { return loan_bytes(); }
+  // Leases are parts of other processes' shares. The process takes them once it needs more than its own.
+  /// Bytes of each lease; 0: shares are too small to be lent.
+  virtual std::uint64_t lease_bytes() const = 0;
+  std::uint64_t lease_bytes(std::uint32_t) const final { return lease_bytes(); }
 };
 
 /// What put() is given is handed over to the agent, which writes it; no byte is copied if it is in memory(). Reads go

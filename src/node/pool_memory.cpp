@@ -17,7 +17,7 @@ Result<void> PoolMemory::claim(std::uint64_t end) {
     wanted_ = std::max(wanted_, slabs);
     lock.unlock();
     member_->send(message::Claim{slabs});
-    ask_for_loans();
+    ask_for_leases();
     lock.lock();
   }
   changed_.wait(lock, [&] { return claimed_ >= slabs || claim_error_.code != Errc::ok || closed_; });
@@ -29,9 +29,9 @@ bool PoolMemory::hear(const message::Any& message) {
   if (const auto* claimed = std::get_if<message::Claimed>(&message)) {
     on(*claimed);
   } else if (const auto* lent = std::get_if<message::Granted>(&message)) {
-    hear_of_loan(lent->lease, true);
+    hear_of_lease(lent->lease, true);
   } else if (const auto* recall = std::get_if<message::Recall>(&message)) {
-    hear_of_loan(recall->lease, false);
+    hear_of_lease(recall->lease, false);
   } else {
     return false;
   }
@@ -70,64 +70,65 @@ std::optional<std::uint64_t> PoolMemory::place_of(const std::byte* memory, std::
     return member_->first_slab() * member_->slab_bytes() + static_cast<std::uint64_t>(memory - begin);
   }
   const Lock lock(mutex_);
-  const auto found = borrowed_.find(memory, bytes, loan_bytes());
+  const auto found = borrowed_.find(memory, bytes, lease_bytes());
   if (!found) return {};
-  return found->loan * member_->slab_bytes() + found->at;
+  return found->lease * member_->slab_bytes() + found->at;
 }
 
-// --- loans: slabs of other processes' shares -------------------------------------------------------------------------
+// --- leases: slabs of other processes' shares
+// -------------------------------------------------------------------------
 
-void PoolMemory::borrow(LoanNews news) {
+void PoolMemory::borrow(LeaseNews news) {
   {
     const Lock lock(mutex_);
-    loan_news_ = std::move(news);
+    lease_news_ = std::move(news);
   }
-  ask_for_loans();
+  ask_for_leases();
 }
 
 // Asks once, when it begins to use the last quarter of its own share.
-void PoolMemory::ask_for_loans() {
+void PoolMemory::ask_for_leases() {
   {
     const Lock lock(mutex_);
     const bool needs = 4 * std::uint64_t{wanted_} > 3 * std::uint64_t{member_->slabs()};
-    if (!loan_news_ || !needs || borrows_) return;
+    if (!lease_news_ || !needs || borrows_) return;
     borrows_ = true;
   }
   member_->send(request());
 }
 
 // An agent says again what one before it may have said.
-void PoolMemory::hear_of_loan(std::uint32_t loan, bool lent) {
-  LoanNews news;
+void PoolMemory::hear_of_lease(std::uint32_t lease, bool lent) {
+  LeaseNews news;
   {
     const Lock lock(mutex_);
-    news = loan_news_;
-    if (news && lent && !borrowed_.hear(loan)) return;
-    if (!borrowed_.has(loan)) news = {};
+    news = lease_news_;
+    if (news && lent && !borrowed_.hear(lease)) return;
+    if (!borrowed_.has(lease)) news = {};
   }
-  if (news) return news(loan, lent);
-  member_->send(message::Return{loan});
+  if (news) return news(lease, lent);
+  member_->send(message::Return{lease});
 }
 
-Result<std::shared_ptr<std::byte>> PoolMemory::use_loan(std::uint32_t loan) {
+Result<std::shared_ptr<std::byte>> PoolMemory::use_lease(std::uint32_t lease) {
   struct Use {
     std::shared_ptr<PoolMember> member;  // which leaves the pool after this is unmapped
     os::SharedMapping memory;
   };
-  auto mapped = member_->map(loan, planner::Quarters(member_->slabs()).slabs());
+  auto mapped = member_->map(lease, planner::Quarters(member_->slabs()).slabs());
   if (!mapped) return mapped.error();
   const auto use = std::make_shared<Use>(member_, std::move(*mapped));
   const Lock lock(mutex_);
-  borrowed_.use(loan, use->memory.data());
+  borrowed_.use(lease, use->memory.data());
   return std::shared_ptr<std::byte>(use, use->memory.data());
 }
 
-void PoolMemory::return_loan(std::uint32_t loan) {
+void PoolMemory::return_lease(std::uint32_t lease) {
   {
     const Lock lock(mutex_);
-    if (!borrowed_.end(loan)) throw std::logic_error("a loan was returned that this process does not have");
+    if (!borrowed_.end(lease)) throw std::logic_error("a lease was returned that this process does not have");
   }
-  member_->send(message::Return{loan});
+  member_->send(message::Return{lease});
 }
 
 NodeCounters PoolMemory::counters() const {
@@ -135,7 +136,7 @@ NodeCounters PoolMemory::counters() const {
   NodeCounters now;
   now.agents = member_->agents();
   now.program = member_->program();
-  now.bytes_borrowed = borrowed_.count() * loan_bytes();
+  now.bytes_borrowed = borrowed_.count() * lease_bytes();
   return now;
 }
 

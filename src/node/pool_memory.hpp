@@ -25,12 +25,12 @@ class PoolMemory : public NodeMemory {
   NodeCounters counters() const override;
   std::optional<std::string> stopped_agent() const override { return member_->stopped_agent(); }
   std::string describe() const override { return member_->describe(); }
-  void borrow(LoanNews news) override;
-  std::uint64_t loan_bytes() const override {
+  void borrow(LeaseNews news) override;
+  std::uint64_t lease_bytes() const override {
     return planner::Quarters(member_->slabs()).slabs() * member_->slab_bytes();
   }
-  Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) override;
-  void return_loan(std::uint32_t loan) override;
+  Result<std::shared_ptr<std::byte>> use_lease(std::uint32_t lease) override;
+  void return_lease(std::uint32_t lease) override;
 
   /// What the cache leaves free at the beginning of the share, for descriptions: a slab.
   std::uint64_t first_bytes() const { return member_->slab_bytes(); }
@@ -46,9 +46,9 @@ class PoolMemory : public NodeMemory {
 
  private:
   void on(const message::Claimed& claimed);
-  message::Request request() const { return {.bytes = UINT64_MAX, .piece = loan_bytes()}; }
-  void ask_for_loans();
-  void hear_of_loan(std::uint32_t loan, bool lent);
+  message::Request request() const { return {.bytes = UINT64_MAX, .piece = lease_bytes()}; }
+  void ask_for_leases();
+  void hear_of_lease(std::uint32_t lease, bool lent);
 
   const std::shared_ptr<PoolMember> member_;
   mutable std::mutex mutex_;
@@ -57,7 +57,7 @@ class PoolMemory : public NodeMemory {
   Error claim_error_;
   std::optional<Error> closed_;
   Borrowed borrowed_;
-  LoanNews loan_news_;
+  LeaseNews lease_news_;
   bool borrows_ = false;  // the agent was told so
 };
 

@@ -5,16 +5,16 @@
 namespace ebb::store {
 namespace {
 
-constexpr Seconds kSoon{1.0};  // within which what is on a loan is to be written, so that it can be returned
+constexpr Seconds kSoon{1.0};  // within which what is on a lease is to be written, so that it can be returned
 constexpr std::chrono::milliseconds kLook{5};
 
 }  // namespace
 
 void Borrower::start() {
   thread_ = std::thread([this] { run(); });
-  source_.borrow([news = news_](std::uint32_t loan, bool lent) {
+  source_.borrow([news = news_](std::uint32_t lease, bool lent) {
     const std::lock_guard lock(news->mutex);
-    news->told.emplace_back(loan, lent);
+    news->told.emplace_back(lease, lent);
     news->changed.notify_one();
   });
 }
@@ -52,36 +52,36 @@ void Borrower::run() {
   }
 }
 
-void Borrower::take(std::uint32_t loan) {
-  const bool has = std::ranges::any_of(segments_, [&](const Segment& one) { return one.loan == loan; });
-  if (has) return static_cast<void>(keep_terms(loan));
-  const auto used = use(loan);
+void Borrower::take(std::uint32_t lease) {
+  const bool has = std::ranges::any_of(segments_, [&](const Segment& one) { return one.lease == lease; });
+  if (has) return static_cast<void>(keep_terms(lease));
+  const auto used = use(lease);
   if (used) return;
   const bool news = used.error().code != Errc::closed && !std::exchange(told_why_, true);
   if (news) log_.warning(what_ + " cannot be used: " + used.error().message);
-  source_.refuse_loan(loan);
+  source_.refuse_lease(lease);
 }
 
-Result<void> Borrower::use(std::uint32_t loan) {
-  auto memory = source_.use_loan(loan);
+Result<void> Borrower::use(std::uint32_t lease) {
+  auto memory = source_.use_lease(lease);
   if (!memory) return memory.error();
-  const std::uint64_t bytes = source_.loan_bytes(loan);
-  node::LoanSource::Terms terms = keep_terms(loan);
+  const std::uint64_t bytes = source_.lease_bytes(lease);
+  node::LeaseSource::Terms terms = keep_terms(lease);
   add_owner(terms);
   const auto free =
-      std::ranges::find_if(segments_, [&](const Segment& one) { return !one.loan && one.memory->size() == bytes; });
+      std::ranges::find_if(segments_, [&](const Segment& one) { return !one.lease && one.memory->size() == bytes; });
   if (free != segments_.end()) {
     if (auto begun = free->memory->begin(std::move(*memory)); !begun) return begun;
     if (!lending_.extend(tier_, free->number, free->memory->size(), terms)) {
       free->memory->end();
       return Error{Errc::closed, "the store is closed"};
     }
-    free->loan = loan;
+    free->lease = lease;
     return {};
   }
-  auto made = std::make_unique<cache::LoanMemory>(device_, bytes, pinned_);
+  auto made = std::make_unique<cache::LeasedMemory>(device_, bytes, pinned_);
   if (auto begun = made->begin(std::move(*memory)); !begun) return begun;
-  Segment segment{.number = 0, .memory = made.get(), .loan = loan};
+  Segment segment{.number = 0, .memory = made.get(), .lease = lease};
   const auto lent = lending_.lend(tier_, std::move(made), terms);
   if (!lent) return lent.error();
   segment.number = *lent;
@@ -89,16 +89,16 @@ Result<void> Borrower::use(std::uint32_t loan) {
   return {};
 }
 
-// The planner hears what the loan's lender allows before it uses the loan.
-node::LoanSource::Terms Borrower::keep_terms(std::uint32_t loan) {
-  node::LoanSource::Terms terms = source_.terms(loan);
+// The planner hears what the lease's lender allows before it uses the lease.
+node::LeaseSource::Terms Borrower::keep_terms(std::uint32_t lease) {
+  node::LeaseSource::Terms terms = source_.terms(lease);
   const auto known = limits_.try_emplace(terms.lender, planner::kWholeLink).first;
   if (std::exchange(known->second, terms.link) != terms.link) lending_.limit(terms.lender, terms.link);
   return terms;
 }
 
 // Its memory is used without it as well.
-void Borrower::add_owner(node::LoanSource::Terms& terms) {
+void Borrower::add_owner(node::LeaseSource::Terms& terms) {
   if (terms.owner && !*terms.owner) return;
   const Result<void> added = terms.owner ? lending_.add_owner(*terms.owner) : terms.owner.error();
   if (added) return;
@@ -110,9 +110,9 @@ void Borrower::add_owner(node::LoanSource::Terms& terms) {
                added.error().message);
 }
 
-void Borrower::recall(std::uint32_t loan) {
+void Borrower::recall(std::uint32_t lease) {
   for (Segment& segment : segments_) {
-    if (segment.loan != loan || segment.recalled) continue;
+    if (segment.lease != lease || segment.recalled) continue;
     segment.recalled = lending_.recall(tier_, segment.number, 0, kSoon);
   }
 }
@@ -128,8 +128,8 @@ bool Borrower::return_what_can_be() {
     }
     segment.memory->end();
     segment.recalled = false;
-    const std::uint32_t loan = *std::exchange(segment.loan, {});
-    source_.return_loan(loan);
+    const std::uint32_t lease = *std::exchange(segment.lease, {});
+    source_.return_lease(lease);
   }
   return more;
 }

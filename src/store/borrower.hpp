@@ -13,23 +13,23 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "cache/loan_memory.hpp"
+#include "cache/leased_memory.hpp"
 #include "device/device.hpp"
-#include "node/loan_source.hpp"
+#include "node/lease_source.hpp"
 #include "store/lending.hpp"
 
 namespace ebb::store {
 
-/// Each loan is a segment of the tier. A segment that was returned serves the next loan of its size.
+/// Each lease is a segment of the tier. A segment that was returned serves the next lease of its size.
 ///
 /// Thread safety: start() and stop() are called by one thread; everything else happens on a thread of its own, which
-/// alone maps, registers, unregisters and unmaps loans.
-/// 1. A loan is returned after the planner has nothing there any more: no copy or transfer of it is under way.
+/// alone maps, registers, unregisters and unmaps leases.
+/// 1. A lease is returned after the planner has nothing there any more: no copy or transfer of it is under way.
 /// 2. `news_` outlives this object, since the source may still be telling.
 class Borrower {
  public:
-  /// `pinned`: of LoanMemory. `what` is said where a loan cannot be used.
-  Borrower(node::LoanSource& source, Lending& lending, device::Device& device, planner::TierIndex tier, bool pinned,
+  /// `pinned`: of LeasedMemory. `what` is said where a lease cannot be used.
+  Borrower(node::LeaseSource& source, Lending& lending, device::Device& device, planner::TierIndex tier, bool pinned,
            std::string what, ebb::base::Log log)
       : source_(source),
         lending_(lending),
@@ -41,32 +41,32 @@ class Borrower {
   ~Borrower() { stop(); }
 
   void start();
-  /// What is on loan then stays until the store's memory is freed.
+  /// What is on lease then stays until the store's memory is freed.
   void stop();
 
  private:
   struct News {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::pair<std::uint32_t, bool>> told;  // the loan, and whether it is lent
+    std::deque<std::pair<std::uint32_t, bool>> told;  // the lease, and whether it is lent
     bool stopping = false;
   };
   struct Segment {
     planner::SegmentId number = 0;
-    cache::LoanMemory* memory = nullptr;  // the tier's
-    std::optional<std::uint32_t> loan;
+    cache::LeasedMemory* memory = nullptr;  // the tier's
+    std::optional<std::uint32_t> lease;
     bool recalled = false;
   };
 
   void run();
-  void take(std::uint32_t loan);
-  Result<void> use(std::uint32_t loan);
-  node::LoanSource::Terms keep_terms(std::uint32_t loan);
-  void add_owner(node::LoanSource::Terms& terms);
-  void recall(std::uint32_t loan);
+  void take(std::uint32_t lease);
+  Result<void> use(std::uint32_t lease);
+  node::LeaseSource::Terms keep_terms(std::uint32_t lease);
+  void add_owner(node::LeaseSource::Terms& terms);
+  void recall(std::uint32_t lease);
   bool return_what_can_be();
 
-  node::LoanSource& source_;
+  node::LeaseSource& source_;
   Lending& lending_;
   device::Device& device_;
   const planner::TierIndex tier_;

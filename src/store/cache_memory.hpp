@@ -15,7 +15,7 @@ namespace ebb::store {
 /// Who lends a segment of memory.
 struct LentBy {
   planner::PartyId party = 0;
-  device::Device* owner = nullptr;  // LoanSource::Terms::owner
+  device::Device* owner = nullptr;  // LeaseSource::Terms::owner
 };
 
 /// Owns the tiers' memory, and submits where its segments end.

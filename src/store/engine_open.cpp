@@ -68,7 +68,7 @@ Result<void> Engine::start() {
   parts_.recovery.register_recovered(locked);
   locked.unlock();
   parts_.files.warn_of_damage();
-  if (parts_.files.pool_memory() != nullptr && parts_.files.pool_memory()->loan_bytes() > 0) {
+  if (parts_.files.pool_memory() != nullptr && parts_.files.pool_memory()->lease_bytes() > 0) {
     const auto& tiers = parts_.setup.machine.tiers;
     const auto host = std::ranges::find(tiers, planner::Medium::host, &planner::TierSpec::medium);
     const auto tier = static_cast<planner::TierIndex>(host - tiers.begin());

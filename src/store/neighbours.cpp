@@ -111,9 +111,9 @@ std::optional<LeaseStats> Neighbours::stats() const {
     }
   }
   if (lenders_) {
-    for (const leases::Lenders::Loan& loan : lenders_->loans()) {
-      stats.borrowed += loan.bytes;
-      add(loan.lender, ::getpid(), loan.bytes, loan.state);
+    for (const leases::Lenders::Lease& lease : lenders_->leases()) {
+      stats.borrowed += lease.bytes;
+      add(lease.lender, ::getpid(), lease.bytes, lease.state);
     }
   }
   return stats;

@@ -52,8 +52,8 @@ void borrow_until(const Place& place, int step) {
   reached(0);
   TestBorrower borrower(place, UINT64_MAX, step == 2 ? std::make_shared<Fatal>() : nullptr);
   reached(1);  // it may have asked by now
-  const std::uint32_t loan = *borrower.await_lent(1).begin();
-  auto memory = borrower->use_loan(loan).value();  // 2: while it maps it
+  const std::uint32_t lease = *borrower.await_lent(1).begin();
+  auto memory = borrower->use_lease(lease).value();  // 2: while it maps it
   reached(3);
   std::memset(memory.get(), 1, kLease);
   reached(4);
@@ -61,7 +61,7 @@ void borrow_until(const Place& place, int step) {
   reached(5);
   memory.reset();
   reached(6);
-  borrower->return_loan(loan);
+  borrower->return_lease(lease);
   reached(7);
 }
 
@@ -91,7 +91,7 @@ TEST(LeaseKilled, what_a_dead_borrowers_child_may_still_use_is_not_free) {
   ASSERT_EQ(::pipe(ends), 0);
   LaterChild child([&] {
     TestBorrower borrower(place);
-    auto memory = borrower->use_loan(*borrower.await_lent(1).begin()).value();
+    auto memory = borrower->use_lease(*borrower.await_lent(1).begin()).value();
     const pid_t grandchild = in_child([] { ::pause(); });
     static_cast<void>(!::write(ends[1], &grandchild, sizeof grandchild));
     ::pause();
@@ -130,11 +130,11 @@ TEST(LeaseKilled, what_a_lender_lent_that_is_killed_is_recalled_and_readable_unt
     });
     const pid_t pid = child.begin();
     TestBorrower borrower(place);
-    std::uint32_t loan = 0;
+    std::uint32_t lease = 0;
     std::shared_ptr<std::byte> memory;
     if (step == 2) {
-      loan = *borrower.await_lent(2).begin();
-      memory = borrower->use_loan(loan).value();
+      lease = *borrower.await_lent(2).begin();
+      memory = borrower->use_lease(lease).value();
       std::memset(memory.get(), 7, kLease);
       ::kill(pid, SIGKILL);
     }
@@ -143,8 +143,8 @@ TEST(LeaseKilled, what_a_lender_lent_that_is_killed_is_recalled_and_readable_unt
       const auto recalled = borrower.await_recalled(2);
       for (std::uint64_t at = 0; at < kLease; ++at) ASSERT_EQ(memory.get()[at], std::byte{7});
       memory.reset();
-      for (const std::uint32_t one : recalled) borrower->return_loan(one);
-      EXPECT_TRUE(borrower->loans().empty());
+      for (const std::uint32_t one : recalled) borrower->return_lease(one);
+      EXPECT_TRUE(borrower->leases().empty());
     }
     TestLender next(place, 1);  // which tidies up after it
     next.await([&] { return next.lent() == kLease; });
@@ -181,8 +181,8 @@ TEST(LeaseKilled, kills_at_any_moment_leave_no_wrong_byte) {
     const Place place;
     const auto work = [&](int salt) {
       TestBorrower borrower(place, 2 * kLease);
-      const std::uint32_t loan = *borrower.await_lent(1).begin();
-      const auto memory = borrower->use_loan(loan).value();
+      const std::uint32_t lease = *borrower.await_lent(1).begin();
+      const auto memory = borrower->use_lease(lease).value();
       for (int turn = 0;; ++turn) {
         const auto value = static_cast<std::byte>(salt + turn);
         for (std::uint64_t at = 0; at < kLease; at += 4096) memory.get()[at] = value;

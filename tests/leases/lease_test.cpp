@@ -28,24 +28,24 @@ TEST(Leases, come_ahead_and_go_back_when_the_lender_wants_them) {
   const Place place;
   TestLender lender(place, 3);
   TestBorrower borrower(place);
-  const auto loans = borrower.await_lent(3);
+  const auto leases = borrower.await_lent(3);
   EXPECT_EQ(lender.lent(), 3 * kLease);
   std::map<std::uint32_t, std::shared_ptr<std::byte>> memory;
-  for (const std::uint32_t loan : loans) {
-    ASSERT_EQ(borrower->loan_bytes(loan), kLease);
-    memory[loan] = borrower->use_loan(loan).value();
-    std::memset(memory[loan].get(), static_cast<int>(loan), kLease);
+  for (const std::uint32_t lease : leases) {
+    ASSERT_EQ(borrower->lease_bytes(lease), kLease);
+    memory[lease] = borrower->use_lease(lease).value();
+    std::memset(memory[lease].get(), static_cast<int>(lease), kLease);
   }
-  for (const std::uint32_t loan : loans) EXPECT_EQ(memory[loan].get()[kLease - 1], static_cast<std::byte>(loan));
+  for (const std::uint32_t lease : leases) EXPECT_EQ(memory[lease].get()[kLease - 1], static_cast<std::byte>(lease));
 
   std::thread program([&] { EXPECT_TRUE(lender->offer(kLease, kLong)); });
-  for (const std::uint32_t loan : borrower.await_recalled(2)) {
-    memory.erase(loan);
-    borrower->return_loan(loan);
+  for (const std::uint32_t lease : borrower.await_recalled(2)) {
+    memory.erase(lease);
+    borrower->return_lease(lease);
   }
   program.join();
   EXPECT_EQ(lender.lent(), kLease);
-  EXPECT_EQ(borrower->loans().size(), 1u);
+  EXPECT_EQ(borrower->leases().size(), 1u);
 }
 
 // Those of a place, in which a test can break something.
@@ -89,7 +89,7 @@ TEST(Leases, come_and_go_where_no_wait_succeeds) {
   TestBorrower borrower(place);
   borrower.await_lent(2);
   std::thread program([&] { EXPECT_TRUE(lender->offer(kLease, kLong)); });
-  for (const std::uint32_t loan : borrower.await_recalled(1)) borrower->return_loan(loan);
+  for (const std::uint32_t lease : borrower.await_recalled(1)) borrower->return_lease(lease);
   program.join();
   EXPECT_EQ(lender.lent(), kLease);
 }
@@ -103,10 +103,10 @@ TEST(Leases, both_sides_count_the_same_where_one_is_lent_while_another_is_on_its
   const std::uint32_t recalled = *borrower.await_recalled(1).begin();
   EXPECT_TRUE(lender->offer(3 * kLease, kLong));
   borrower.await_lent(3);
-  borrower->return_loan(recalled);
+  borrower->return_lease(recalled);
   borrower.await_lent(4);
   EXPECT_EQ(lender.lent(), 3 * kLease);
-  EXPECT_EQ(borrower->loans().size(), 3u);
+  EXPECT_EQ(borrower->leases().size(), 3u);
 }
 
 // Accepting a connection always fails.
@@ -165,8 +165,8 @@ TEST(Leases, a_borrower_takes_no_more_than_it_wants) {
   TestLender first(place, 2), second(place, 2);
   TestBorrower modest(place, 3 * kLease), other(place);
   const auto all = [&] { return first.lent() + second.lent() == 4 * kLease; };
-  first.await([&] { return all() && modest->loans().size() + other->loans().size() == 4; });
-  EXPECT_LE(modest->loans().size(), 3u);
+  first.await([&] { return all() && modest->leases().size() + other->leases().size() == 4; });
+  EXPECT_LE(modest->leases().size(), 3u);
 }
 
 TEST(Leases, a_borrower_counts_nothing_that_it_did_not_take) {
@@ -179,33 +179,33 @@ TEST(Leases, a_borrower_counts_nothing_that_it_did_not_take) {
   };
   TestLender first(place, 2, memory), second(place, 2, memory);
   TestBorrower borrower(place, 2 * kLease);
-  const auto loans = borrower.await_lent(2);
+  const auto leases = borrower.await_lent(2);
   first.await([&] { return grants == 4 && first.lent() + second.lent() == 2 * kLease; });
-  for (const std::uint32_t loan : loans) borrower->return_loan(loan);
+  for (const std::uint32_t lease : leases) borrower->return_lease(lease);
   borrower.await_lent(4);
   first.await([&] { return first.lent() + second.lent() == 2 * kLease; });
-  EXPECT_EQ(borrower->loans().size(), 2u);
+  EXPECT_EQ(borrower->leases().size(), 2u);
 }
 
 TEST(Leases, a_lenders_share_is_divided_as_its_memory_is) {
   const Place place;
   TestLender lender(place, 4, {}, planner::kWholeLink / 2);
   TestBorrower first(place, 2 * kLease);
-  const std::uint32_t loan = *first.await_lent(2).begin();
-  EXPECT_EQ(first->terms(loan).link, planner::kWholeLink / 2) << "it comes before the lease";
+  const std::uint32_t lease = *first.await_lent(2).begin();
+  EXPECT_EQ(first->terms(lease).link, planner::kWholeLink / 2) << "it comes before the lease";
   TestBorrower second(place, 2 * kLease);
   EXPECT_EQ(second->terms(*second.await_lent(2).begin()).link, planner::kWholeLink / 4);
-  lender.await([&] { return first->terms(loan).link == planner::kWholeLink / 4; });
-  EXPECT_NE(first->terms(loan).lender, 0u);
-  EXPECT_EQ(first->terms(loan + 1000).link, planner::kWholeLink) << "it has no such loan";
+  lender.await([&] { return first->terms(lease).link == planner::kWholeLink / 4; });
+  EXPECT_NE(first->terms(lease).lender, 0u);
+  EXPECT_EQ(first->terms(lease + 1000).link, planner::kWholeLink) << "it has no such lease";
 }
 
 TEST(Leases, what_is_not_returned_in_time_is_named_and_stays_its_borrowers) {
   const Place place;
   TestLender lender(place, 1);
   TestBorrower borrower(place);
-  const std::uint32_t loan = *borrower.await_lent(1).begin();
-  auto memory = borrower->use_loan(loan).value();
+  const std::uint32_t lease = *borrower.await_lent(1).begin();
+  auto memory = borrower->use_lease(lease).value();
   const auto late = lender->offer(0, std::chrono::nanoseconds{0});
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Errc::timed_out);
@@ -217,7 +217,7 @@ TEST(Leases, what_is_not_returned_in_time_is_named_and_stays_its_borrowers) {
   EXPECT_EQ(lender.lent(), kLease);
   std::memset(memory.get(), 1, kLease);  // it is its memory still
   memory.reset();
-  borrower->return_loan(loan);
+  borrower->return_lease(lease);
   EXPECT_TRUE(lender->offer(0, kLong));
   EXPECT_EQ(lender.lent(), 0u);
 }
@@ -232,7 +232,7 @@ TEST(Leases, a_call_that_waits_ends_when_a_later_one_lends_more) {
   EXPECT_TRUE(lender->offer(2 * kLease, kLong));
   program.join();  // though none has been returned
   EXPECT_EQ(lender.lent(), 2 * kLease);
-  for (const std::uint32_t loan : recalled) borrower->return_loan(loan);
+  for (const std::uint32_t lease : recalled) borrower->return_lease(lease);
 }
 
 TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
@@ -250,13 +250,13 @@ TEST(Leases, what_a_borrower_cannot_map_is_lent_to_it_no_more) {
   const Place place;
   TestLender lender(place, 1);
   TestBorrower borrower(place, UINT64_MAX, std::make_shared<Unmappable>());
-  const std::uint32_t loan = *borrower.await_lent(1).begin();
-  EXPECT_FALSE(borrower->use_loan(loan));
-  borrower->refuse_loan(loan);
+  const std::uint32_t lease = *borrower.await_lent(1).begin();
+  EXPECT_FALSE(borrower->use_lease(lease));
+  borrower->refuse_lease(lease);
   lender.await([&] { return lender.lent() == 0; });
   TestBorrower other(place);  // which can
   other.await_lent(1);
-  EXPECT_TRUE(borrower->loans().empty());
+  EXPECT_TRUE(borrower->leases().empty());
 }
 
 TEST(Leases, a_lender_without_the_memory_offers_what_it_has_and_says_so) {
@@ -285,15 +285,15 @@ TEST(Leases, what_is_being_mapped_while_a_store_closes_goes_back_once_it_is_unma
     may_end.acquire();
   };
   TestBorrower borrower(place, UINT64_MAX, fabric);
-  const std::uint32_t loan = *borrower.await_lent(2).begin();
-  const planner::LeaseId lease = lender->state().leases.front().lease;
-  std::thread program([&] { EXPECT_TRUE(borrower->use_loan(loan)); });
+  const std::uint32_t lease = *borrower.await_lent(2).begin();
+  const planner::LeaseId of_lender = lender->state().leases.front().lease;
+  std::thread program([&] { EXPECT_TRUE(borrower->use_lease(lease)); });
   maps.acquire();
   borrower->borrow({});
   lender.await([&] { return lender.lent() <= kLease; });
   const auto left = lender->state().leases;
   ASSERT_EQ(left.size(), 1u);
-  EXPECT_EQ(left[0].lease, lease);
+  EXPECT_EQ(left[0].lease, of_lender);
   may_end.release();
   program.join();
   lender.await([&] { return lender.lent() == 0; });
@@ -305,7 +305,7 @@ TEST(Leases, a_store_that_closes_returns_what_it_has_once_it_is_unmapped) {
   std::shared_ptr<std::byte> memory;
   {
     TestBorrower borrower(place);
-    memory = borrower->use_loan(*borrower.await_lent(2).begin()).value();
+    memory = borrower->use_lease(*borrower.await_lent(2).begin()).value();
   }
   lender.await([&] { return lender.lent() == kLease; });
   std::memset(memory.get(), 1, kLease);
@@ -319,10 +319,10 @@ TEST(Leases, memory_of_a_device_that_cannot_be_opened_is_used_and_its_terms_say_
   const auto fabric = std::make_shared<test::HookedFabric>();
   fabric->owner_of_all = Error{Errc::out_of_memory, "cannot open a context on cuda:3: out of memory"};
   TestBorrower borrower(place, UINT64_MAX, fabric);
-  const std::uint32_t loan = *borrower.await_lent(1).begin();
-  const auto memory = borrower->use_loan(loan).value();
+  const std::uint32_t lease = *borrower.await_lent(1).begin();
+  const auto memory = borrower->use_lease(lease).value();
   std::memset(memory.get(), 1, kLease);
-  const auto owner = borrower->terms(loan).owner;
+  const auto owner = borrower->terms(lease).owner;
   ASSERT_FALSE(owner);
   EXPECT_EQ(owner.error().message, "cannot open a context on cuda:3: out of memory");
 }
@@ -336,7 +336,7 @@ TEST(Leases, a_lender_that_is_opened_later_is_found) {
     borrower.await_lent(known);
     std::thread closing([&] { static_cast<void>(static_cast<bool>(lender->offer(0, kLong))); });
     const auto recalled = borrower.await_recalled(known);
-    borrower->return_loan(*recalled.rbegin());
+    borrower->return_lease(*recalled.rbegin());
     closing.join();
   }
 }

@@ -88,9 +88,9 @@ class TestBorrower {
                                device::make_host_device(), memory ? std::move(memory) : device::make_host_fabric(),
                                {.group = "job-test", .bytes = bytes})
                      .value()) {
-    lenders_->borrow([told = told_](std::uint32_t loan, bool lent) {
+    lenders_->borrow([told = told_](std::uint32_t lease, bool lent) {
       const std::lock_guard lock(told->mutex);
-      (lent ? told->lent : told->recalled).insert(loan);
+      (lent ? told->lent : told->recalled).insert(lease);
       told->changed.notify_all();
     });
   }

@@ -307,17 +307,17 @@ TEST(LentSegments, WhatCannotBeLentIsRefusedByName) {
 }
 
 // Lends one page, and hears what becomes of it.
-class OnePage final : public node::LoanSource {
+class OnePage final : public node::LeaseSource {
  public:
-  void borrow(LoanNews news) override {
+  void borrow(LeaseNews news) override {
     if (news) news(1, true);
   }
-  std::uint64_t loan_bytes(std::uint32_t) const override { return kPage; }
-  Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t) override {
+  std::uint64_t lease_bytes(std::uint32_t) const override { return kPage; }
+  Result<std::shared_ptr<std::byte>> use_lease(std::uint32_t) override {
     return std::shared_ptr<std::byte>(new std::byte[kPage], std::default_delete<std::byte[]>());
   }
-  void return_loan(std::uint32_t) override { end_.set_value("returned"); }
-  void refuse_loan(std::uint32_t) override { end_.set_value("refused"); }
+  void return_lease(std::uint32_t) override { end_.set_value("returned"); }
+  void refuse_lease(std::uint32_t) override { end_.set_value("refused"); }
   std::string end() { return end_.get_future().get(); }
 
  private:
@@ -325,7 +325,7 @@ class OnePage final : public node::LoanSource {
   std::promise<std::string> end_;
 };
 
-TEST(LentSegments, ALoanForWhichThereIsNoSegmentIsRefused) {
+TEST(LentSegments, ALeaseForWhichThereIsNoSegmentIsRefused) {
   Rig rig(Backend::gpu);
   Lending& lending = rig.engine().lending();
   for (std::size_t s = 1; s < cache::MemorySegments::kMost; ++s)
@@ -341,22 +341,23 @@ TEST(LentSegments, ALoanForWhichThereIsNoSegmentIsRefused) {
 }
 
 // Lends pages of GPUs on which this process can open no context.
-class PagesOfClosedGpus final : public node::LoanSource {
+class PagesOfClosedGpus final : public node::LeaseSource {
  public:
-  void borrow(LoanNews news) override {
-    for (std::uint32_t loan = 1; news && loan <= kLoans; ++loan) news(loan, true);
+  void borrow(LeaseNews news) override {
+    for (std::uint32_t lease = 1; news && lease <= kLeases; ++lease) news(lease, true);
   }
-  std::uint64_t loan_bytes(std::uint32_t) const override { return kPage; }
-  Terms terms(std::uint32_t loan) const override {
-    const std::string gpu = loan < kLoans ? "cuda:3" : "cuda:5";
-    return {.lender = loan, .owner = Error{Errc::out_of_memory, "cannot open a context on " + gpu + ": out of memory"}};
+  std::uint64_t lease_bytes(std::uint32_t) const override { return kPage; }
+  Terms terms(std::uint32_t lease) const override {
+    const std::string gpu = lease < kLeases ? "cuda:3" : "cuda:5";
+    return {.lender = lease,
+            .owner = Error{Errc::out_of_memory, "cannot open a context on " + gpu + ": out of memory"}};
   }
-  Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t) override {
+  Result<std::shared_ptr<std::byte>> use_lease(std::uint32_t) override {
     return std::shared_ptr<std::byte>(new std::byte[kPage], std::default_delete<std::byte[]>());
   }
-  void return_loan(std::uint32_t) override {}
+  void return_lease(std::uint32_t) override {}
 
-  static constexpr std::uint32_t kLoans = 3;
+  static constexpr std::uint32_t kLeases = 3;
   static constexpr std::size_t kPage = 4096;
 };
 
@@ -369,7 +370,7 @@ TEST(LentSegments, AGpuThatCannotBeOpenedIsNamedOnceAndItsMemoryIsUsed) {
   const std::uint64_t before = capacity();
   Borrower borrower(source, rig.engine().lending(), *rig.seams().device, 1, /*pinned=*/false, "memory of others", log);
   borrower.start();
-  while (capacity() < before + source.kLoans * source.kPage) std::this_thread::yield();
+  while (capacity() < before + source.kLeases * source.kPage) std::this_thread::yield();
   borrower.stop();
   ASSERT_EQ(said.size(), 2u) << ::testing::PrintToString(said);
   EXPECT_EQ(

@@ -20,7 +20,7 @@ BELOW = {
     "storage": {"os", "transfer", "planner"},
     "trace": {"os", "planner"},
     "options": {"base", "os", "device", "planner", "storage"},
-    "node": {"base", "os", "storage", "options"},
+    "node": {"base", "os", "planner", "storage", "options"},
     "leases": {"base", "os", "device", "planner", "node"},
     "defer": {"base", "os"},
     "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "node", "leases"},

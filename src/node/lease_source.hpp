@@ -14,15 +14,15 @@ class Device;
 namespace ebb::node {
 
 /// Thread safety: every method may be called from any thread.
-class LoanSource {
+class LeaseSource {
  public:
-  virtual ~LoanSource() = default;
+  virtual ~LeaseSource() = default;
   /// Told, on a thread of the source, that memory of another process is lent to this one, or is to be returned; that it
   /// is lent, again: what its lender allows has changed. It must not wait.
-  using LoanNews = std::function<void(std::uint32_t loan, bool lent)>;
-  /// From now on the process takes loans. Empty: no more, and what is not in use is returned.
-  virtual void borrow(LoanNews news) = 0;
-  virtual std::uint64_t loan_bytes(std::uint32_t loan) const = 0;
+  using LeaseNews = std::function<void(std::uint32_t lease, bool lent)>;
+  /// From now on the process takes leases. Empty: no more, and what is not in use is returned.
+  virtual void borrow(LeaseNews news) = 0;
+  virtual std::uint64_t lease_bytes(std::uint32_t lease) const = 0;
   /// Whose it is, and what this process may use of that one's bandwidth, in millionths.
   struct Terms {
     std::uint32_t lender = 0;  // a number; 0: it is not known
@@ -31,13 +31,13 @@ class LoanSource {
     // where there is an error.
     Result<std::shared_ptr<device::Device>> owner = std::shared_ptr<device::Device>();
   };
-  virtual Terms terms(std::uint32_t /*loan*/) const { return {}; }
+  virtual Terms terms(std::uint32_t /*lease*/) const { return {}; }
   /// Its memory, mapped as long as the pointer is held.
-  virtual Result<std::shared_ptr<std::byte>> use_loan(std::uint32_t loan) = 0;
+  virtual Result<std::shared_ptr<std::byte>> use_lease(std::uint32_t lease) = 0;
   /// Another process may use it: it is not mapped or registered here, and no transfer of it is under way.
-  virtual void return_loan(std::uint32_t loan) = 0;
-  /// As return_loan(), of a loan that could not be used: its lender is not to try again.
-  virtual void refuse_loan(std::uint32_t loan) { return_loan(loan); }
+  virtual void return_lease(std::uint32_t lease) = 0;
+  /// As return_lease(), of a lease that could not be used: its lender is not to try again.
+  virtual void refuse_lease(std::uint32_t lease) { return_lease(lease); }
 };
 
 }  // namespace ebb::node

@@ -1,4 +1,4 @@
-#include "cache/loan_memory.hpp"
+#include "cache/leased_memory.hpp"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ constexpr std::size_t kPiece = std::size_t{64} << 20;  // of a registration, whi
 
 }  // namespace
 
-Result<void> LoanMemory::begin(std::shared_ptr<std::byte> memory) {
+Result<void> LeasedMemory::begin(std::shared_ptr<std::byte> memory) {
   memory_ = std::move(memory);
   data_ = memory_.get();
   Result<void> done = pinned_ ? os::populate(data_, size_) : Result<void>();
@@ -28,14 +28,14 @@ Result<void> LoanMemory::begin(std::shared_ptr<std::byte> memory) {
   return {};
 }
 
-void LoanMemory::end() noexcept {
+void LeasedMemory::end() noexcept {
   ready_ = 0;
   limit_ = 0;
   if (memory_) ranges_.unpin_all(device_, data_);
   memory_.reset();
 }
 
-MemoryReport LoanMemory::report() const {
+MemoryReport LeasedMemory::report() const {
   MemoryReport report = TierMemory::report();
   if (pinned_) report.touched = report.ready;
   if (pinned_ && !device_.host_memory()) report.pinned = report.ready;

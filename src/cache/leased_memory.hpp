@@ -6,16 +6,16 @@
 
 namespace ebb::cache {
 
-/// Nothing, or a loan of `bytes`: one after the other. Of host memory, or of a device's, which `pinned` says not: its
+/// Nothing, or a lease of `bytes`: one after the other. Of host memory, or of a device's, which `pinned` says not: its
 /// pages are there, and a copy needs no registration.
 ///
 /// Thread safety: begin() and end() are called by one thread at a time, while no one uses the memory; everything else
 /// as for TierMemory.
-class LoanMemory final : public TierMemory {
+class LeasedMemory final : public TierMemory {
  public:
-  LoanMemory(device::Device& device, std::size_t bytes, bool pinned = true)
+  LeasedMemory(device::Device& device, std::size_t bytes, bool pinned = true)
       : TierMemory("lent", bytes), device_(device), pinned_(pinned) {}
-  ~LoanMemory() override { end(); }
+  ~LeasedMemory() override { end(); }
 
   /// All of it is present and registered with the device before this returns. Error: it cannot be, and there is
   /// nothing.
