@@ -27,7 +27,7 @@ GUARDS: dict[str, list[str]] = {
     "README.md: After a crash": ["store/failure_test.cpp", "docs/test_restart.py", "store/kept_restart_test.cpp"],
     "README.md: In PyTorch": ["python/test_import.py"],
     "docs/torch.md: A training run that may be killed": [
-        "python/test_torch_manager.py", "python/test_torch_state.py", "python/test_torch_lazy.py",
+        "python/test_torch_manager.py", "python/test_torch_state.py", "python/test_torch_lazy.py", "python/test_torch_described.py",
     ],
     "docs/torch.md: Activations in a store": ["python/test_torch_offload.py"],
     "docs/torch.md: torch.distributed.checkpoint": ["python/test_torch_distributed.py"],

@@ -183,7 +183,7 @@ def places(text: str, out: Any, version: int) -> tuple[list[Any], list[str]]:
     def match(node: Any, thing: Any, place: str) -> None:
         tag = node[0] if isinstance(node, list) else ""
         kind = type(thing)
-        given = _SEQUENCES.get(kind) or _MAPPINGS.get(kind) or ("" if _is_value(thing) else "a")
+        given = _SEQUENCES.get(kind) or _MAPPINGS.get(kind) or ("" if is_value(thing) else "a")
         stored = tag if tag in _NAMES else ""
         if given != stored and not {given, stored} <= {"l", "t"} and not {given, stored} <= {"d", "o", "n"}:
             refuse(place, _NAMES.get(given, f"a value ({_name(thing)})"), _NAMES.get(stored, "a value"))
@@ -215,6 +215,11 @@ def places(text: str, out: Any, version: int) -> tuple[list[Any], list[str]]:
     return arrays, where
 
 
+def value_node(thing: Any) -> Any:
+    """A value as JSON."""
+    return _value(thing, type(thing))
+
+
 def _value(thing: Any, kind: type) -> Any:
     """A value as JSON, None for None, and for what is no value."""
     if kind is str or kind is bool:
@@ -228,7 +233,7 @@ def _value(thing: Any, kind: type) -> Any:
     return None
 
 
-def _is_value(thing: Any) -> bool:
+def is_value(thing: Any) -> bool:
     return thing is None or type(thing) in (str, bool, int, float, complex)
 
 

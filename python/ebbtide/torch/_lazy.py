@@ -52,7 +52,7 @@ class Lazy:
                 f'{storage.where} is not on GPU {self._gpu}, whose copies stage="lazy" makes beside the program\'s stream: move it '
                 "there, or leave `stage` out"
             )
-        whole = storage.bytes()
+        whole = storage.array()
         return whole if storage.of._cdata in self._owned else whole.clone()
 
     def begin(self) -> Any:

@@ -12,6 +12,7 @@ import ebbtide
 from ebbtide import errors
 from ebbtide._training.keeper import Keeper
 from ebbtide.torch import _parts, _rng, _state
+from ebbtide.torch._described import Described
 from ebbtide.torch._lazy import Lazy
 from ebbtide.torch._ranks import Ranks
 
@@ -83,6 +84,7 @@ class Manager(Keeper):
         self.values: dict[str, Any] = {}
         """What the checkpoint that :meth:`resume` loaded has of what was given to :meth:`step` and is no object."""
         self._objects: dict[str, Any] = {}  # as given to resume
+        self._described = Described()
 
     def resume(self, *, at_most: int | None = None, **objects: Any) -> int:
         """Load the newest checkpoint that is intact into ``objects``, and return the step to run next; 0 if there is none.
@@ -126,10 +128,10 @@ class Manager(Keeper):
         states = {name: _parts.state_of(name, part) for name, part in parts.items()}
         states |= {"/rng": _rng.states() if self._with_rng else None, "/metrics": metrics}
         if self._lazy is None:
-            saved, leaves = _state.dump(states, may_pickle=self._may_pickle)
+            saved, leaves = self._described.dump(states, may_pickle=self._may_pickle)
             return self._write(step, saved, metrics, leaves)
         self._lazy.own(part for part in parts.values() if isinstance(part, torch.optim.Optimizer))
-        saved, leaves = _state.dump(states, may_pickle=self._may_pickle, bytes_of=self._lazy.bytes_of)
+        saved, leaves = self._described.dump(states, may_pickle=self._may_pickle, bytes_of=self._lazy.bytes_of)
         try:
             return self._write(step, saved, metrics, leaves, stream=self._lazy.begin())
         finally:

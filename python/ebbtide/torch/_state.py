@@ -1,7 +1,8 @@
 """State dicts as checkpoints: the memory of their tensors are the arrays, all else is text.
 
 A tensor is a place in a *storage*: type, shape, strides and offset. Tensors that shared a storage share one again. Of a storage
-only the bytes are kept that lie between the first and the last that some tensor uses. The text is JSON as in
+only the bytes are kept that lie between the first and the last that some tensor uses; those of one packed tensor are an array of
+its type. The text is JSON as in
 :mod:`ebbtide._trees`, with these tags of its own:
 
 ``["x", storage, dtype, shape, strides, offset, kind]`` a tensor; ``["y", storage, dtype, shape]`` an array of NumPy's, ``["s",
@@ -15,7 +16,7 @@ from __future__ import annotations
 import base64
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -25,24 +26,35 @@ from ebbtide import _arrays, _trees
 from ebbtide.errors import InvalidArgument, Unsupported
 
 _ALIGNMENT = 16  # bytes; an offset that is a multiple of it is one of every element's size
-_SMALL = 64 * 1024  # bytes
-_HAS_NAMES = hasattr(torch.Tensor, "has_names")  # not since 2.13
+SMALL = 64 * 1024  # bytes
+HAS_NAMES = hasattr(torch.Tensor, "has_names")  # not since 2.13
 
 
 class Storage:
-    """The bytes from ``start`` to ``end`` of a storage, or of an array of NumPy's."""
+    """The bytes from ``start`` to ``end`` of a storage, or of an array of NumPy's; ``tensor`` if they are one packed tensor."""
 
-    def __init__(self, of: Any, where: str) -> None:
+    def __init__(self, of: Any, where: str, start: int = -1, end: int = 0, tensor: Any = None) -> None:
         self.of, self.where = of, where  # the path of the first that uses it
-        self.start, self.end = -1, 0
+        self.start, self.end, self.tensor = start, end, tensor
 
-    def include(self, start: int, end: int) -> None:
-        start -= start % _ALIGNMENT
-        self.start = start if self.start < 0 else min(self.start, start)
-        self.end = max(self.end, end)
+    def include(self, start: int, end: int, tensor: Any = None) -> None:
+        if self.start < 0:
+            self.start, self.end, self.tensor = start, end, tensor
+        else:
+            self.start, self.end, self.tensor = min(self.start, start), max(self.end, end), None
 
     def on_gpu(self) -> bool:
         return not isinstance(self.of, np.ndarray) and self.of.device.type != "cpu"
+
+    def align(self) -> None:
+        """Several tensors of several types may begin anywhere."""
+        if self.tensor is None:
+            self.start -= self.start % _ALIGNMENT
+
+    def array(self) -> Any:
+        if self.tensor is not None:
+            return self.tensor.detach() if self.tensor.requires_grad else self.tensor
+        return self.bytes()
 
     def bytes(self) -> Any:
         if isinstance(self.of, np.ndarray):
@@ -50,11 +62,21 @@ class Storage:
         whole = torch.empty(0, dtype=torch.uint8, device=self.of.device)
         return whole.set_(self.of, self.start, (self.end - self.start,), (1,))
 
+    def text(self) -> str:
+        return base64.b64encode(np.asarray(self.bytes()).tobytes()).decode("ascii")
 
-class _Taken(_trees.Taken):
-    def __init__(self, may_pickle: bool) -> None:
+
+class Shared(Exception):
+    """A tensor is in memory that was not to be used."""
+
+
+class Taken(_trees.Taken):
+    """Numbers its storages from ``first`` on. Raises :class:`Shared` for a tensor in one of ``others``, by identity."""
+
+    def __init__(self, may_pickle: bool, first: int = 0, others: Container[int] = ()) -> None:
         super().__init__()
         self.storages: list[Storage] = []
+        self._first, self._others = first, others
         self._numbers: dict[int, int] = {}  # of storages, by identity
         self._tensors: list[tuple[list[Any], int]] = []  # nodes, and bytes of an element
         self._may_pickle = may_pickle
@@ -62,7 +84,7 @@ class _Taken(_trees.Taken):
     def node(self, thing: Any, where: str) -> Any:
         metadata = getattr(thing, "_metadata", None) if type(thing) is OrderedDict else None
         if metadata is None:
-            if type(thing) is str and len(thing) > _SMALL:
+            if type(thing) is str and len(thing) > SMALL:
                 return self._bytes("w", thing.encode("utf-8", "surrogatepass"), where)
             return super().node(thing, where)
         return ["m", super().node(thing, where), super().node(metadata, where + "._metadata")]
@@ -73,14 +95,14 @@ class _Taken(_trees.Taken):
         if isinstance(thing, (np.ndarray, np.generic)):
             return self._array(thing, where)
         if type(thing) is bytes:
-            return _trees.bytes_node(thing) if len(thing) <= _SMALL else self._bytes("u", thing, where)
+            return _trees.bytes_node(thing) if len(thing) <= SMALL else self._bytes("u", thing, where)
         if isinstance(thing, torch.dtype):
             return ["k", str(thing).rpartition(".")[2]]
         if isinstance(thing, torch.device):
             return ["v", str(thing)]
         if self._may_pickle:
             pickled = pickle.dumps(thing)
-            if len(pickled) > _SMALL:
+            if len(pickled) > SMALL:
                 return self._bytes("q", pickled, where)
             return ["p", base64.b64encode(pickled).decode("ascii")]
         if isinstance(thing, (dict, list, tuple)):
@@ -95,7 +117,7 @@ class _Taken(_trees.Taken):
         plain = (
             type(tensor) in (torch.Tensor, torch.nn.Parameter)
             and tensor.layout is torch.strided
-            and not (tensor.is_quantized or tensor.is_nested or (_HAS_NAMES and tensor.has_names()))
+            and not (tensor.is_quantized or tensor.is_nested or (HAS_NAMES and tensor.has_names()))
             and _arrays.has_memory(tensor)
             and not _arrays.is_dual(tensor)
         )
@@ -110,6 +132,8 @@ class _Taken(_trees.Taken):
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.detach().resolve_conj().resolve_neg()
         storage = tensor.untyped_storage()
+        if storage._cdata in self._others:
+            raise Shared
         number = self._numbers.setdefault(storage._cdata, len(self.storages))
         if number == len(self.storages):
             self.storages.append(Storage(storage, where))
@@ -126,15 +150,16 @@ class _Taken(_trees.Taken):
                 f"{where} has lost its memory: {end * item} bytes of its storage are in use, of which {storage.nbytes()} are there "
                 "(a sharded model frees what it has gathered): save what its own state_dict gives"
             )
-        self.storages[number].include(first * item, end * item)
-        node = ["x", number, str(tensor.dtype)[len("torch.") :], shape, strides, first, kind]
+        packed = tensor if end > first and tensor.is_contiguous() else None
+        self.storages[number].include(first * item, end * item, packed)
+        node = ["x", self._first + number, str(tensor.dtype)[len("torch.") :], shape, strides, first, kind]
         self._tensors.append((node, item))
         return node
 
     def _bytes(self, tag: str, data: bytes, where: str) -> list[Any]:
         self.storages.append(Storage(np.frombuffer(data, np.uint8), where))
         self.storages[-1].include(0, len(data))
-        return [tag, len(self.storages) - 1]
+        return [tag, self._first + len(self.storages) - 1]
 
     def _array(self, array: Any, where: str) -> list[Any]:
         whole = np.asarray(array)
@@ -144,27 +169,40 @@ class _Taken(_trees.Taken):
         storage = Storage(np.array(whole, order="C").reshape(-1).view(np.uint8), where)
         storage.include(0, storage.of.nbytes)
         self.storages.append(storage)
-        return ["s" if isinstance(array, np.generic) else "y", len(self.storages) - 1, kinds, list(whole.shape)]
+        return [
+            "s" if isinstance(array, np.generic) else "y",
+            self._first + len(self.storages) - 1,
+            kinds,
+            list(whole.shape),
+        ]
 
-    def finish(self, bytes_of: Callable[[Storage], Any]) -> tuple[list[Any], list[Any], list[str]]:
-        """Where each storage is, as JSON; the arrays, and their paths."""
+    def on_gpu(self) -> bool:
+        return any(storage.on_gpu() for storage in self.storages)
+
+    def finish(
+        self, bytes_of: Callable[[Storage], Any], inline: int, arrays: list[Any], leaves: list[str]
+    ) -> list[int | str]:
+        """Where each storage is: as text, if it has fewer bytes than ``inline``, or among the arrays, which are appended."""
+        for storage in self.storages:
+            storage.align()
         for node, item in self._tensors:
-            node[5] -= self.storages[node[1]].start // item
-        # An array in host memory would keep the host waiting for the copy of those on a GPU.
-        inline = _SMALL if any(storage.on_gpu() for storage in self.storages) else 0
-        listed: list[Any] = []
-        arrays: list[Any] = []
-        leaves: list[str] = []
+            node[5] -= self.storages[node[1] - self._first].start // item
+        listed: list[int | str] = []
         for storage in self.storages:
             unchanging = isinstance(storage.of, np.ndarray) and not storage.of.flags.writeable
-            beside = unchanging and bytes_of is not Storage.bytes  # such copies are of a GPU's memory alone
+            beside = unchanging and bytes_of is not Storage.array  # such copies are of a GPU's memory alone
             if beside or (not storage.on_gpu() and storage.end - storage.start < inline):
-                listed.append(base64.b64encode(np.asarray(storage.bytes()).tobytes()).decode("ascii"))
+                listed.append(storage.text())
             else:
                 listed.append(len(arrays))
                 arrays.append(bytes_of(storage))
                 leaves.append(storage.where)
-        return listed, arrays, leaves
+        return listed
+
+
+def inline(on_gpu: bool) -> int:
+    """Bytes of a storage in host memory that become text: an array there would keep the host waiting for a GPU's copies."""
+    return SMALL if on_gpu else 0
 
 
 class _Built(_trees.Built):
@@ -209,7 +247,7 @@ class _Built(_trees.Built):
 
 
 def dump(
-    parts: dict[str, Any], *, may_pickle: bool = False, bytes_of: Callable[[Storage], Any] = Storage.bytes
+    parts: dict[str, Any], *, may_pickle: bool = False, bytes_of: Callable[[Storage], Any] = Storage.array
 ) -> tuple[dict[str, Any], list[str]]:
     """The checkpoint of a state, for :meth:`ebbtide.History.checkpoint`, and the paths of its arrays.
 
@@ -217,9 +255,11 @@ def dump(
 
     Raises :class:`ebbtide.InvalidArgument` and :class:`ebbtide.Unsupported` with the path of what cannot be stored.
     """
-    taken = _Taken(may_pickle)
+    taken = Taken(may_pickle)
     nodes = {name: taken.node(part, name) for name, part in parts.items()}
-    storages, arrays, leaves = taken.finish(bytes_of)
+    arrays: list[Any] = []
+    leaves: list[str] = []
+    storages = taken.finish(bytes_of, inline(taken.on_gpu()), arrays, leaves)
     text = _trees.to_text({"parts": nodes, "storages": storages})
     _trees.check_text(text, nodes)
     return {"state": text, "arrays": arrays}, leaves
