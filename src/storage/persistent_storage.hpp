@@ -71,6 +71,9 @@ using DropsReleased = std::function<void()>;
 /// bytes as read.
 class PersistentStorage : public Storage {
  public:
+  /// What persistent means in this store.
+  Durability level() const override = 0;
+  PersistentStorage* persistent() final { return this; }
   /// Before the first put() of an object. An object of zero bytes is complete with this. Error no_space, as for put().
   virtual Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) = 0;
   /// Commits complete objects now instead of at the end of the interval.
@@ -83,9 +86,6 @@ class PersistentStorage : public Storage {
   virtual std::uint64_t drops_done() const = 0;
   /// Bytes of dropped objects that are on the disk until their drops are carried out, each rounded up to 4096.
   virtual std::uint64_t unreleased() const { return 0; }
-
-  /// What persistent means in this store.
-  virtual Durability level() const = 0;
 
   /// The checkpoints on disk when the store was opened, ascending by name and version; of two records of one version,
   /// the newer. Their ids are below kFirstObject.

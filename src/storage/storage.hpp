@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ebbtide/error.hpp"
+#include "ebbtide/options.hpp"
 #include "transfer/token.hpp"
 
 namespace ebb::storage {
@@ -21,7 +22,10 @@ struct StorageUse {
   std::uint64_t largest_gap = 0;
 };
 
-/// Holds the bytes of a file tier: objects that are written and read by range, in any order.
+class PersistentStorage;
+
+/// Holds the bytes of a tier below memory: objects that are written and read by range, in any order. A scratch file,
+/// the segment files of a store and a place in a node's pool are such storages, with one contract suite.
 ///
 /// Thread safety: every method may be called from any thread; stop() from one.
 /// 1. A put() or get() that returned no error is followed by exactly one `done` (given at creation), on another thread;
@@ -31,6 +35,10 @@ struct StorageUse {
 class Storage {
  public:
   virtual ~Storage() = default;
+  /// What an object survives once it is complete here.
+  virtual Durability level() const { return Durability::ephemeral; }
+  /// Null: what is here ends with the process.
+  virtual PersistentStorage* persistent() { return nullptr; }
   /// Writes bytes [offset, offset + bytes) of an object of `total` bytes; the first put of an object takes its space.
   /// Error no_space: there is none for it.
   virtual Result<void> put(Token token, ObjectId object, std::uint64_t total, std::uint64_t offset,

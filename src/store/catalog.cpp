@@ -165,7 +165,8 @@ void Catalog::take_failure(const Locked& locked, const planner::Failure& failure
     mark_lost(locked, record->history, record->version, error);
     if (record->written_to) histories_[record->history].lost[record->version].overwritten = true;
   } else if (persistent_) {
-    record->not_durable = std::make_unique<const Error>(error);
+    const std::size_t file = port_.file_number(std::max(failure.tier, port_.first_file()));
+    record->files.at(file).not_durable = std::make_unique<const Error>(error);
   }
   if (const auto future = record->future.lock()) future->error = error;
 }
@@ -249,20 +250,22 @@ Error Catalog::refusal(const Locked& locked, planner::HistoryId history, Version
 
 // --- objects -------------------------------------------------------------------------------------------------------
 
-bool Catalog::name_object(const Locked& /*locked*/, Record& record) {
-  if (record.object.id != 0) return false;
-  record.object.id = next_object_++;
+bool Catalog::name_object(const Locked& /*locked*/, Record& record, std::size_t file) {
+  FileObject& object = record.files.at(file).object;
+  if (object.id != 0) return false;
+  object.id = next_object_++;
   return true;
 }
 
-void Catalog::set_pending(const Locked& /*locked*/, Record& record) {
-  record.durability = Record::Durability::pending;  // also after an attempt that failed
-  pending_objects_.emplace(record.object.id, record.checkpoint);
+void Catalog::set_pending(const Locked& /*locked*/, Record& record, std::size_t file) {
+  InFile& there = record.files.at(file);
+  there.durability = InFile::Durability::pending;  // also after an attempt that failed
+  pending_objects_.emplace(there.object.id, Pending{record.checkpoint, file});
 }
 
 std::optional<planner::CheckpointRef> Catalog::find_pending(const Locked& /*locked*/, storage::ObjectId object) const {
   const auto found = pending_objects_.find(object);
-  return found == pending_objects_.end() ? std::nullopt : std::optional(found->second);
+  return found == pending_objects_.end() ? std::nullopt : std::optional(found->second.checkpoint);
 }
 
 std::optional<planner::CheckpointRef> Catalog::take_pending(const Locked& locked, storage::ObjectId object) {
@@ -272,47 +275,49 @@ std::optional<planner::CheckpointRef> Catalog::take_pending(const Locked& locked
 }
 
 std::vector<planner::CheckpointRef> Catalog::pending(const Locked& locked, planner::HistoryId history,
-                                                     std::optional<Version> only) {
+                                                     std::optional<Version> only, std::size_t file) {
   std::vector<planner::CheckpointRef> found;
-  for (const auto& [object, checkpoint] : pending_objects_) {
-    const Record* const record = find(locked, checkpoint);
+  for (const auto& [object, pending] : pending_objects_) {
+    const Record* const record = pending.file == file ? find(locked, pending.checkpoint) : nullptr;
     if (record != nullptr && record->history == history && (!only || record->version == *only)) {
-      found.push_back(checkpoint);
+      found.push_back(pending.checkpoint);
     }
   }
   return found;
 }
 
 void Catalog::set_tried_again(const Locked& locked, planner::HistoryId history, std::optional<Version> only) {
-  for (const planner::CheckpointRef checkpoint : pending(locked, history, only))
-    if (Record& record = *find(locked, checkpoint); record.listed) record.durability = Record::Durability::pending;
+  for (const planner::CheckpointRef checkpoint : pending(locked, history, only, 0))
+    if (InFile& file = find(locked, checkpoint)->files[0]; file.listed) file.durability = InFile::Durability::pending;
 }
 
 void Catalog::set_listed(const Locked& locked, storage::ObjectId object, bool listed) {
   const auto pending = pending_objects_.find(object);
-  Record* const record = pending == pending_objects_.end() ? nullptr : find(locked, pending->second);
-  if (record == nullptr || record->object.id != object) return;
-  record->listed = listed;
+  Record* const record = pending == pending_objects_.end() ? nullptr : find(locked, pending->second.checkpoint);
+  if (record == nullptr || record->files[pending->second.file].object.id != object) return;
+  record->files[pending->second.file].listed = listed;
   if (const auto future = record->future.lock()) future->listed = listed;
 }
 
 std::optional<Error> Catalog::not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
-                                          bool or_listed) const {
+                                          std::size_t file, bool or_listed) const {
   for (const Record& record : records_) {
-    if (record.used && record.not_durable && record.history == history && (!only || record.version == *only) &&
-        !(or_listed && record.listed) && live(locked, record)) {
-      return *record.not_durable;
+    const InFile& there = record.files.at(file);
+    if (record.used && there.not_durable && record.history == history && (!only || record.version == *only) &&
+        !(or_listed && there.listed) && !record.durable_in(file) && live(locked, record)) {
+      return *there.not_durable;
     }
   }
   return {};
 }
 
-FileObject Catalog::take_object(const Locked& locked, planner::CheckpointRef checkpoint) {
+FileObject Catalog::take_object(const Locked& locked, planner::CheckpointRef checkpoint, std::size_t file) {
   Record* const record = find(locked, checkpoint);
   if (record == nullptr) return {};
-  pending_objects_.erase(record->object.id);
-  record->listed = false;
-  return std::exchange(record->object, {});
+  InFile& there = record->files.at(file);
+  pending_objects_.erase(there.object.id);
+  there.listed = false;
+  return std::exchange(there.object, {});
 }
 
 }  // namespace ebb::store

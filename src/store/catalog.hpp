@@ -1,5 +1,7 @@
 #pragma once
 // What a store knows of its histories and of their checkpoints.
+#include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,17 +17,31 @@
 
 namespace ebb::store {
 
-/// A checkpoint's bytes in the store's files.
+/// A checkpoint's bytes in the files of one tier.
 struct FileObject {
   storage::ObjectId id = 0;              // 0: there is none
   std::unique_ptr<const Error> refused;  // the storage refuses it: the next attempt is another object
   bool leave = false;                    // it is damaged, and stays on the disk as it is
 };
 
+/// What is known of a checkpoint in the files of one tier.
+struct InFile {
+  enum class Durability : std::uint8_t { pending, durable, failed };
+
+  FileObject object;
+  bool listed = false;                          // in the node's pool, as this object
+  bool checked = false;                         // all bytes were read and found to be right
+  Durability durability = Durability::pending;  // as the tier promises
+  std::unique_ptr<const Error> not_durable;     // why the last attempt failed
+  storage::ObjectId recovered = 0;              // of an earlier process: its name in the storage
+};
+
+/// File tiers that a store has at most.
+inline constexpr std::size_t kMostFiles = 1;
+
 /// A checkpoint as the runtime knows it. Errors are rare, and kept out of line: every checkpoint writes a record anew.
 struct Record {
   using Sums = std::vector<storage::Checksum>;  // by region
-  enum class Durability : std::uint8_t { pending, durable, failed };
 
   bool used = false;        // this slot is
   std::uint64_t order = 0;  // of the calls that wrote it, or found it on the disk; no two are equal
@@ -37,17 +53,30 @@ struct Record {
   std::weak_ptr<Waitable> future;
   std::unique_ptr<const Error> trouble;  // the last error of a transfer of it
 
-  FileObject object;
-  bool listed = false;                          // in the node's pool, as this object
-  Durability durability = Durability::pending;  // as the store promises
-  std::unique_ptr<const Error> not_durable;     // why the last attempt failed
-  storage::ObjectId recovered = 0;              // of an earlier process: its name in the storage
-  std::uint64_t looked = 0;  // read only: at which of PersistentStorage::changes_seen() it was there still
-  bool checked = false;      // in the file: all bytes were read and found to be right
+  std::array<InFile, kMostFiles> files;  // by PlannerPort::file_number()
+  std::uint64_t looked = 0;              // read only: at which of PersistentStorage::changes_seen() it was there still
 
   std::shared_ptr<const Sums> sums;    // of its regions, for verify_all
   std::shared_ptr<const Check> check;  // while the memory that was committed is its replica
   bool written_to = false;             // that memory was, since
+
+  /// The fastest file tier, not faster than `from`, where an earlier process left it.
+  std::optional<std::size_t> recovered_in(std::size_t from = 0) const {
+    return first(from, [](const InFile& file) { return file.recovered != 0; });
+  }
+  /// Likewise: where it is durable, and there still.
+  std::optional<std::size_t> durable_in(std::size_t from = 0) const {
+    return first(
+        from, [](const InFile& file) { return file.durability == InFile::Durability::durable && file.object.id != 0; });
+  }
+
+ private:
+  template <class Is>
+  std::optional<std::size_t> first(std::size_t from, Is&& is) const {
+    for (; from < files.size(); ++from)
+      if (is(files[from])) return from;
+    return {};
+  }
 };
 
 /// The one table of checkpoints, and the names and numbers of histories.
@@ -58,9 +87,9 @@ struct Record {
 ///    is another checkpoint's. A reference of another generation finds nothing.
 /// 2. A name (history and version) refers to what was written of it last, or says why that is gone. Whether it exists
 ///    only the planner knows: live().
-/// 3. A record has an object from the first command that writes it into a file until the planner frees that. Objects
-///    are named anew each time, for an id is never used again. Durability is pending, then durable or failed; a failed
-///    one becomes durable with a later attempt.
+/// 3. A record has an object on a file tier from the first command that writes it there until the planner frees that.
+///    Objects are named anew each time, for an id is never used again. Durability is pending, then durable or failed; a
+///    failed one becomes durable with a later attempt.
 /// 4. A history's number is another's only when nothing of it is left: no name, no handle, no plan.
 class Catalog {
  public:
@@ -124,10 +153,10 @@ class Catalog {
   Error refusal(const Locked& locked, planner::HistoryId history, Version version, const planner::Answer& answer);
 
   // --- objects
-  /// Gives the record an object if it has none. True: it has a new one.
-  bool name_object(const Locked& locked, Record& record);
+  /// Gives the record an object in the files of a tier if it has none. True: it has a new one.
+  bool name_object(const Locked& locked, Record& record, std::size_t file);
   /// The record's object is on its way to becoming durable; take_pending() finds it.
-  void set_pending(const Locked& locked, Record& record);
+  void set_pending(const Locked& locked, Record& record, std::size_t file);
   bool any_pending(const Locked& /*locked*/) const { return !pending_objects_.empty(); }
   /// The object is in the node's pool, or is there no more.
   void set_listed(const Locked& locked, storage::ObjectId object, bool listed);
@@ -136,14 +165,15 @@ class Catalog {
   std::optional<planner::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
   /// What could not be made durable, and is in the node's pool still, is pending anew: it is tried again.
   void set_tried_again(const Locked& locked, planner::HistoryId history, std::optional<Version> only);
-  /// The checkpoints of a history that are not durable yet, in no order.
+  /// The checkpoints of a history that are not durable yet in the files of a tier, in no order.
   std::vector<planner::CheckpointRef> pending(const Locked& locked, planner::HistoryId history,
-                                              std::optional<Version> only);
-  /// Why something of a history is not durable, also when it failed before. `or_listed`: nor in the node's pool.
+                                              std::optional<Version> only, std::size_t file);
+  /// Why something of a history is not durable there, nor on a slower file tier, also when it failed before.
+  /// `or_listed`: nor in the node's pool.
   std::optional<Error> not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
-                                   bool or_listed = false) const;
-  /// Takes the checkpoint's object from its record. `id` 0: it had none.
-  FileObject take_object(const Locked& locked, planner::CheckpointRef checkpoint);
+                                   std::size_t file, bool or_listed = false) const;
+  /// Takes the checkpoint's object in the files of a tier from its record. `id` 0: it had none.
+  FileObject take_object(const Locked& locked, planner::CheckpointRef checkpoint, std::size_t file);
 
  private:
   struct Lost {
@@ -158,14 +188,18 @@ class Catalog {
     std::unordered_map<Version, planner::CheckpointRef> written;  // some may be gone
     std::unordered_map<Version, Lost> lost;                       // what there was of them is gone or damaged
   };
+  struct Pending {
+    planner::CheckpointRef checkpoint;
+    std::size_t file = 0;
+  };
   bool forget_history(const Locked& locked, planner::HistoryId history);
   void forget_histories(const Locked& locked);
 
   PlannerPort& port_;
   const bool persistent_;
   // All below by the port's mutex.
-  std::vector<Record> records_;                                                    // by slot
-  std::unordered_map<storage::ObjectId, planner::CheckpointRef> pending_objects_;  // not durable yet, an index
+  std::vector<Record> records_;                                     // by slot
+  std::unordered_map<storage::ObjectId, Pending> pending_objects_;  // not durable yet, an index
   storage::ObjectId next_object_ = storage::kFirstObject;
   std::uint64_t next_order_ = 1;
   std::vector<History> histories_;  // by number

@@ -29,9 +29,8 @@ Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::Engi
     for (planner::TierSpec& tier : setup.machine.tiers)
       if (tier.medium == planner::Medium::host) tier.capacity = node::cache_share(*shape, setup.local_ranks);
   }
-  setup.machine.releases_later = !setup.machine.ephemeral &&
-                                 setup.machine.tiers.back().medium == planner::Medium::file && !setup.readonly &&
-                                 !setup.pool;
+  const bool files = std::ranges::count(setup.machine.tiers, planner::Medium::file, &planner::TierSpec::medium) > 0;
+  setup.machine.releases_later = !setup.machine.ephemeral && files && !setup.readonly && !setup.pool;
   std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), base::InOwnProcess{});
   try {
     if (auto started = engine->start(); !started) return started.error();

@@ -24,8 +24,8 @@ struct Waitable {
   planner::CheckpointRef checkpoint;
   bool background = false;  // of restore_async, else of a checkpoint (whose call itself has ended)
   bool ended = false;
-  bool listed = false;   // in the node's pool
-  bool durable = false;  // as the store promises, whatever became of it since
+  bool listed = false;        // in the node's pool
+  std::uint32_t durable = 0;  // on these file tiers (bits), whatever became of it since
   std::optional<Error> error;
 };
 

@@ -61,17 +61,19 @@ void Histories::drop(const Locked& locked, planner::HistoryId history, std::opti
 bool Histories::wait_for_drops(Seconds limit, const Interrupt& interrupted) {
   constexpr auto kLook = std::chrono::milliseconds(1);
   const planner::Time until = port_.now() + nanoseconds(limit);
-  std::optional<std::uint64_t> drops;
+  std::vector<std::uint64_t> drops;  // by file tier
   for (;;) {
     {
       const Locked locked = port_.lock();
-      const storage::PersistentStorage* const persistent = files_.persistent();
-      if (persistent == nullptr || !lifetime_.running(locked)) return persistent == nullptr;
-      if (!drops) {
-        drops = persistent->drops();
+      if (!files_.persistent() || !lifetime_.running(locked)) return !files_.persistent();
+      if (drops.empty()) {
+        for (const auto& tier : files_.tiers()) drops.push_back(tier->persistent()->drops());
         files_.commit(locked);
       }
-      if (persistent->drops_done() >= *drops) return true;
+      const bool done = std::ranges::equal(drops, files_.tiers(), [](std::uint64_t asked, const auto& tier) {
+        return tier->persistent()->drops_done() >= asked;
+      });
+      if (done) return true;
     }
     if (port_.now() >= until || (interrupted && interrupted())) return false;
     std::this_thread::sleep_for(kLook);
@@ -127,15 +129,16 @@ Histories::Standing Histories::standing(const Locked& locked, std::span<const st
   if (!lifetime_.running(locked)) return {};
   Standing found{.safe = true};
   for (const std::string& name : names) {
-    catalog_.for_each_written(
-        locked, catalog_.number_of(locked, name), [&](Version, planner::CheckpointRef checkpoint) {
-          const Record* const record = catalog_.find(locked, checkpoint);
-          if (record == nullptr) return;
-          const bool ours = record->recovered == 0;
-          found.safe = found.safe && record->durability == Record::Durability::durable && (ours || record->checked);
-          found.ours = found.ours || ours;
-          found.order = std::max(found.order, record->order);
-        });
+    catalog_.for_each_written(locked, catalog_.number_of(locked, name),
+                              [&](Version, planner::CheckpointRef checkpoint) {
+                                const Record* const record = catalog_.find(locked, checkpoint);
+                                if (record == nullptr) return;
+                                const bool ours = !record->recovered_in();
+                                const auto file = record->durable_in();
+                                found.safe = found.safe && file && (ours || record->files[*file].checked);
+                                found.ours = found.ours || ours;
+                                found.order = std::max(found.order, record->order);
+                              });
   }
   found.safe = found.safe && found.order > 0;
   return found;

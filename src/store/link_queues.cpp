@@ -159,9 +159,9 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
     const auto failed = not_begun.find(order.object);
     if (failed == not_begun.end()) continue;
     Record* const record = catalog_.find(locked, order.command.checkpoint);
-    if (record != nullptr && record->object.id == order.object) {
-      record->object.refused = std::make_unique<const Error>(failed->second);
-    }
+    FileObject* const object = record == nullptr ? nullptr : &record->files[order.file->number()].object;
+    if (object != nullptr && object->id == order.object)
+      object->refused = std::make_unique<const Error>(failed->second);
   }
   lane.orders.clear();
   for (const auto& [command, error] : refused) {
@@ -178,8 +178,10 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
   order.command = command;
   order.put = in_file(command.to);
   if (lane.engine == nullptr) {
+    order.file = &files_.at((order.put ? command.to : command.from).at.index);
+    const std::size_t file = order.file->number();
     Record* const record = catalog_.find(locked, command.checkpoint);
-    const bool added = record != nullptr && catalog_.name_object(locked, *record);
+    const bool added = record != nullptr && catalog_.name_object(locked, *record, file);
     if (record == nullptr || (added && !order.put)) {
       const std::string broken = "a checkpoint was read from a file that it was never written to";
       port_.poison(locked, broken);
@@ -187,10 +189,11 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
     }
     if (added) {
       order.description = files_.description_of(locked, *record);
-      if (order.description) catalog_.set_pending(locked, *record);
+      if (order.description) catalog_.set_pending(locked, *record, file);
     }
-    order.object = record->object.id;
-    if (record->object.refused) order.refused = *record->object.refused;
+    const FileObject& object = record->files[file].object;
+    order.object = object.id;
+    if (object.refused) order.refused = *object.refused;
   }
   // Before anything of it is used, and once more when the last of it has been read.
   if (command.offset == 0 || command.offset + command.length == command.total) {
@@ -247,16 +250,17 @@ Result<void> LinkQueues::hand_over_to_file(const Handover& order) {
   const planner::Command& command = order.command;
   if (order.refused) return *order.refused;
   if (!order.put) {
-    return files_.storage().get(command.id, order.object, command.from.offset, tiers.at(command.to), command.length);
+    return order.file->storage().get(command.id, order.object, command.from.offset, tiers.at(command.to),
+                                     command.length);
   }
   if (order.comparison) {  // from ordinary memory
     if (auto same = verifier_.compare(*order.comparison->check, device::kInlineStream); !same) return same;
   }
   if (order.description) {
-    if (auto begun = files_.persistent()->begin(order.object, order.description); !begun) return begun;
+    if (auto begun = order.file->persistent()->begin(order.object, order.description); !begun) return begun;
   }
-  return files_.storage().put(command.id, order.object, command.total, command.to.offset, tiers.at(command.from),
-                              command.length);
+  return order.file->storage().put(command.id, order.object, command.total, command.to.offset, tiers.at(command.from),
+                                   command.length);
 }
 
 // --- completion ----------------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ class LinkQueues {
     planner::Command command;
     transfer::CopyEngine* engine = nullptr;  // null: a file's
     unsigned stream = 0;
+    FileTier* file = nullptr;
     storage::ObjectId object = 0;  // of a file's transfer
     bool put = false;
     std::shared_ptr<Comparison> comparison;                   // that of its Moving

@@ -26,8 +26,7 @@ class OnTheWay {
     Question& question = question_.emplace(calls_, locked_, checkpoint);
     question.request.history = history;
     question.request.version = version;
-    const auto file = static_cast<planner::TierIndex>(port_.machine().tiers.size() - 1);
-    port_.submit(locked_, history, planner::event::Wait{question.request.id, version, file});
+    port_.submit(locked_, history, planner::event::Wait{question.request.id, version, port_.first_file()});
     return true;
   }
   bool never(planner::CheckpointRef checkpoint) const {

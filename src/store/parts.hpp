@@ -11,6 +11,7 @@ class CallTable;          // calls under way
 class Callers;            // the application's threads, in their calls
 class Catalog;            // checkpoints and histories
 class Dispatcher;         // where the planner's output goes
+class FileTier;           // what stores the bytes of a file tier
 class HandBacks;          // memory given back in stream order
 class Lending;            // memory that others lend
 class Lifetime;           // phases, and what is in flight

@@ -4,28 +4,12 @@
 #include <stdexcept>
 
 #include "base/wait_points.hpp"
-#include "storage/scan/store_directory.hpp"
-#include "storage/scratch/scratch_file.hpp"
 #include "store/lifetime.hpp"
 #include "store/on_the_way.hpp"
 #include "store/timers.hpp"
 
 namespace ebb::store {
 namespace {
-
-constexpr std::uint64_t kMostBlock = 64 << 10;
-
-transfer::FileEngineOptions::Kind kind_of(Io io) {
-  using Kind = transfer::FileEngineOptions::Kind;
-  return io == Io::uring ? Kind::uring : io == Io::threads ? Kind::threads : Kind::automatic;
-}
-
-// The longest power of two that every range put to a file is a multiple of.
-std::uint32_t block_of(const planner::Machine& machine) {
-  std::uint64_t all = kMostBlock | machine.ring_slot;
-  for (const planner::LinkSpec& link : machine.links) all |= link.chunk;
-  return static_cast<std::uint32_t>(std::min(kMostBlock, all & ~(all - 1)));
-}
 
 // The longest range that a command puts to a file at once.
 std::uint64_t longest_put(const planner::Machine& machine) {
@@ -40,43 +24,26 @@ std::uint64_t longest_put(const planner::Machine& machine) {
 
 // --- opening and closing -------------------------------------------------------------------------------------------
 
-Result<void> Persistence::open(const Reports& reports) {
+void Persistence::make_tiers() {
   const auto& tiers = setup_.machine.tiers;
-  const auto files = std::ranges::count(tiers, planner::Medium::file, &planner::TierSpec::medium);
-  if (files == 0) return {};
-  if (files > 1) throw std::logic_error("more than one file tier");
-  if (pooled_ != nullptr) {
-    setup_.settings += ", " + storage_->describe();
-    return {};
-  }
+  for (auto tier = static_cast<std::size_t>(port_.first_file()); tier < tiers.size(); ++tier)
+    tiers_.push_back(
+        std::make_unique<FileTier>(tiers_.size(), static_cast<planner::TierIndex>(tier), setup_.directory));
+  if (tiers_.size() > kMostFiles) throw std::logic_error("more file tiers than a store can have");
+}
+
+Result<void> Persistence::open(const Reports& reports) {
+  if (tiers_.empty()) make_tiers();
   const bool scratch = setup_.durability == Durability::ephemeral && !setup_.readonly;
-  if (auto opened = scratch ? open_scratch(reports) : open_persistent(reports); !opened) return opened;
-  setup_.settings += ", " + storage_->describe();
+  for (const auto& tier : tiers_) {
+    if (!tier->is_open()) {
+      const FileTier::Reports of_scratch{.done = reports.done};
+      auto opened = scratch ? tier->open_scratch(*seams_.files, setup_, of_scratch) : open_persistent(*tier, reports);
+      if (!opened) return opened;
+    }
+    setup_.settings += ", " + tier->storage().describe();
+  }
   return {};
-}
-
-Result<void> Persistence::open_scratch(const Reports& reports) {
-  if (auto refused = refuse_persistent_store(); !refused) return refused;
-  auto storage = storage::open_scratch_file(
-      *seams_.files,
-      {setup_.directory, setup_.machine.tiers.back().capacity, setup_.direct_io, {.kind = kind_of(setup_.io)}},
-      reports.done);
-  if (!storage) return storage.error();
-  storage_ = std::move(*storage);
-  return {};
-}
-
-storage::PersistentOptions Persistence::persistent_options() const {
-  storage::PersistentOptions options;
-  options.directory = setup_.directory;
-  options.capacity = setup_.machine.tiers.back().capacity;
-  options.synced = setup_.durability != Durability::process;
-  options.readonly = setup_.readonly;
-  options.direct = setup_.direct_io;
-  options.checksums = setup_.checksums;
-  options.block_bytes = block_of(setup_.machine);
-  options.engine = {.kind = kind_of(setup_.io)};
-  return options;
 }
 
 Result<void> Persistence::join_pool(const Reports& reports) {
@@ -92,15 +59,17 @@ Result<void> Persistence::join_pool(const Reports& reports) {
     setup_.settings += ", " + pool_memory_->describe();
     return {};
   }
+  make_tiers();
+  FileTier& tier = *tiers_.front();
   auto storage = node::open_node_storage(
-      seams, *seams_.files, *seams_.clock, {options, persistent_options(), longest_put(setup_.machine)}, reports.done,
-      [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); },
+      seams, *seams_.files, *seams_.clock, {options, persistent_options(setup_, tier), longest_put(setup_.machine)},
+      reports.done, [this](storage::ObjectId id, const Result<void>& result) { on_durable(0, id, result); },
       [this](storage::ObjectId id, bool listed) { on_listed(id, listed); },
       [this](storage::ObjectId id, const Error& error) { on_delayed(id, error); }, reports.carried);
   if (!storage) return storage.error();
   pooled_ = storage->get();
-  persistent_ = pooled_;
-  storage_ = std::move(*storage);
+  persistent_ = true;
+  tier.take(std::move(*storage));
   use(pooled_->memory());
   return {};
 }
@@ -111,51 +80,40 @@ void Persistence::use(node::NodeMemory& memory) {
   setup_.pool->claim = [&memory](std::uint64_t end) { return memory.claim(end); };
 }
 
-Result<void> Persistence::open_persistent(const Reports& reports) {
-  auto storage = storage::open_persistent_storage(
-      *seams_.files, *seams_.clock, persistent_options(), reports.done,
-      [this](storage::ObjectId id, const Result<void>& result) { on_durable(id, result); }, reports.carried,
-      [this] {
-        Locked locked = port_.lock();
-        try {
-          report_unreleased(locked);
-        } catch (const std::exception& error) {
-          port_.poison(locked, error);
-        }
-      });
-  if (!storage) return storage.error();
-  persistent_ = storage->get();
-  storage_ = std::move(*storage);
-  setup_.durability = persistent_->level();
+Result<void> Persistence::open_persistent(FileTier& tier, const Reports& reports) {
+  auto opened = tier.open_segments(
+      seams_, setup_,
+      {.done = reports.done,
+       .carried = reports.carried,
+       .persisted = [this, file = tier.number()](storage::ObjectId id,
+                                                 const Result<void>& result) { on_durable(file, id, result); },
+       .released =
+           [this] {
+             Locked locked = port_.lock();
+             try {
+               report_unreleased(locked);
+             } catch (const std::exception& error) {
+               port_.poison(locked, error);
+             }
+           }});
+  if (!opened) return opened;
+  persistent_ = true;
+  if (tier.number() == 0) setup_.durability = tier.storage().level();
   return {};
 }
 
-// A program that lost its `durability` fails on its first run, and not when it looks for what it wrote.
-Result<void> Persistence::refuse_persistent_store() const {
-  const auto store = storage::find_store(*seams_.files, setup_.directory);
-  if (!store) return store.error();
-  if (!*store) return {};
-  const std::string level(options::name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
-  return Error{Errc::invalid_argument, "directory=\"" + setup_.directory.string() + "\" is a store of durability \"" +
-                                           level + "\": give durability=\"" + level +
-                                           "\" to add to it, readonly to look at it, or "
-                                           "another directory for a store that keeps nothing"};
-}
-
 void Persistence::warn_of_damage() const {
-  if (persistent_ == nullptr || !setup_.log) return;
-  for (const storage::Damage& damage : persistent_->damages()) {
-    setup_.log.warning(damage.file.string() + ", offset " + std::to_string(damage.offset) + ": " + damage.what);
-  }
+  for (const auto& tier : tiers_) tier->warn_of_damage(setup_.log);
 }
 
 void Persistence::drop_unreferenced(const Locked& locked) {
-  if (persistent_ == nullptr) return;
+  if (!persistent_) return;
   for (Record& record : catalog_.records(locked)) {
-    if (record.object.id != 0 && !record.object.leave && !catalog_.live(locked, record)) {
-      persistent_->drop(record.object.id);
+    for (const auto& tier : tiers_) {
+      FileObject& object = record.files[tier->number()].object;
+      if (object.id != 0 && !object.leave && !catalog_.live(locked, record)) tier->storage().drop(object.id);
+      object = {};
     }
-    record.object = {};
   }
 }
 
@@ -164,32 +122,12 @@ void Persistence::leave(const Locked& /*locked*/) {
 }
 
 bool Persistence::stop(planner::Time until) {
-  if (!storage_) return true;
-  if (until != planner::kNever) {
-    stopping_ = std::thread([this] {
-      storage_->stop();
-      const Locked locked = port_.lock();
-      stopped_ = true;
-      lifetime_.wake(locked);
-    });
-    Locked locked = port_.lock();
-    if (!lifetime_.await(locked, until, [&] { return stopped_; })) return false;
-    locked.unlock();
-    stopping_.join();
-  }
-  storage_->stop();
-  for (const std::string& name :
-       persistent_ != nullptr && setup_.log ? persistent_->failed_drops() : std::vector<std::string>()) {
-    setup_.log.warning(name +
-                       " was dropped, and is there again when the store is opened next: its mark could not be "
-                       "written to the files in " +
-                       setup_.directory.string());
-  }
+  for (const auto& tier : tiers_)
+    if (!tier->stop(until, port_, lifetime_, setup_.log)) return false;
   Locked locked = port_.lock();
-  last_counters_ = node_counters();
-  pool_memory_ = nullptr;
+  if (!tiers_.empty()) last_counters_ = node_counters(), pool_memory_ = nullptr;
   locked.unlock();
-  storage_.reset();
+  for (const auto& tier : tiers_) tier->close();
   memory_alone_.reset();
   return true;
 }
@@ -198,76 +136,82 @@ bool Persistence::stop(planner::Time until) {
 
 void Persistence::withdraw_dropped(const Locked& locked, planner::HistoryId history, std::optional<Version> version) {
   if (pooled_ == nullptr) return;
-  for (const planner::CheckpointRef checkpoint : catalog_.pending(locked, history, version)) {
+  for (const planner::CheckpointRef checkpoint : catalog_.pending(locked, history, version, 0)) {
     const Record* const record = catalog_.find(locked, checkpoint);
-    if (!catalog_.live(locked, *record)) pooled_->withdraw(record->object.id);
+    if (!catalog_.live(locked, *record)) pooled_->withdraw(record->files[0].object.id);
   }
 }
 
 void Persistence::release(const Locked& locked, const planner::Freed& freed) {
-  const FileObject object = catalog_.take_object(locked, freed.checkpoint);
-  if (object.id == 0) return;  // none of its chunks was handed over
-  if ((freed.failed || object.leave) && persistent_ != nullptr)
-    persistent_->abandon(object.id);
-  else
-    storage_->drop(object.id);
+  FileTier& tier = at(freed.tier);
+  tier.release(catalog_.take_object(locked, freed.checkpoint, tier.number()), freed.failed);
 }
 
 // The planner counts all that was freed; the storage says how much of that is on the disk still.
 void Persistence::report_unreleased(const Locked& locked) {
-  if (!port_.machine().releases_later || persistent_ == nullptr || !lifetime_.running(locked)) return;
-  const planner::TierIndex file = planner::first_keeping(port_.machine());
-  const planner::Bytes bytes = persistent_->unreleased();
-  if (port_.planner(locked).use(file).unreleased != bytes)
-    port_.submit(locked, 0, planner::event::Unreleased{bytes, file});
+  if (!port_.machine().releases_later || !persistent_ || !lifetime_.running(locked)) return;
+  for (const auto& tier : tiers_) {
+    const planner::Bytes bytes = tier->persistent()->unreleased();
+    if (port_.planner(locked).use(tier->index()).unreleased != bytes)
+      port_.submit(locked, 0, planner::event::Unreleased{bytes, tier->index()});
+  }
 }
 
 std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked,
                                                                         const Record& record) const {
-  if (persistent_ == nullptr || !record.info) return nullptr;
+  if (!persistent_ || !record.info) return nullptr;
   return std::make_shared<const storage::Description>(
       storage::Description{catalog_.name_of(locked, record.history), record.version, *record.info});
 }
 
 void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint) {
-  if (persistent_ == nullptr || !lifetime_.running(locked)) return;
+  if (!persistent_ || !lifetime_.running(locked)) return;
+  for (const auto& tier : tiers_)
+    if (lifetime_.running(locked)) store_empty(locked, checkpoint, *tier);
+}
+
+void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier) {
+  const std::size_t file = tier.number();
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
-  catalog_.name_object(locked, *record);
-  catalog_.set_pending(locked, *record);
-  const storage::ObjectId object = record->object.id;
+  catalog_.name_object(locked, *record, file);
+  catalog_.set_pending(locked, *record, file);
+  const storage::ObjectId object = record->files[file].object.id;
   auto description = description_of(locked, *record);
   const Result<void> begun = [&] {
     const InFlight beginning(locked, lifetime_);
-    return persistent_->begin(object, std::move(description));
+    return tier.persistent()->begin(object, std::move(description));
   }();
   Record* const now = catalog_.find(locked, checkpoint);
-  const bool dropped = now == nullptr || now->object.id != object;
+  const bool dropped = now == nullptr || now->files[file].object.id != object;
   if (begun) {
-    if (dropped) persistent_->drop(object);  // when the storage did not know it yet
+    if (dropped) tier.storage().drop(object);  // when the storage did not know it yet
     return;
   }
   catalog_.take_pending(locked, object);
   if (dropped) return;
-  now->object = {};  // which the storage does not know
-  now->durability = Record::Durability::failed;
-  now->not_durable =
+  InFile& there = now->files[file];
+  there.object = {};  // which the storage does not know
+  there.durability = InFile::Durability::failed;
+  there.not_durable =
       std::make_unique<const Error>(Error{begun.error().code, catalog_.key_text(locked, now->history, now->version) +
                                                                   " could not be written: " + begun.error().message});
-  if (const auto future = now->future.lock()) future->error = *now->not_durable;
-  submit_durable(locked, checkpoint, false);
+  if (const auto future = now->future.lock()) future->error = *there.not_durable;
+  submit_durable(locked, checkpoint, file, false);
   port_.ended().notify_all();
 }
 
 // What the storage refused to begin.
-void Persistence::store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version) {
+void Persistence::store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version,
+                                    FileTier& tier) {
   std::vector<planner::CheckpointRef> refused;
-  for (const Record& record : catalog_.records(locked))
-    if (record.used && record.not_durable && record.history == history && (!version || record.version == *version) &&
-        record.object.id == 0 && catalog_.live(locked, record) &&
-        port_.planner(locked).bytes_of(record.checkpoint) == 0)
+  for (const Record& record : catalog_.records(locked)) {
+    const InFile& there = record.files[tier.number()];
+    if (record.used && there.not_durable && record.history == history && (!version || record.version == *version) &&
+        there.object.id == 0 && catalog_.live(locked, record) && port_.planner(locked).bytes_of(record.checkpoint) == 0)
       refused.push_back(record.checkpoint);
-  for (const planner::CheckpointRef checkpoint : refused) store_empty(locked, checkpoint);
+  }
+  for (const planner::CheckpointRef checkpoint : refused) store_empty(locked, checkpoint, tier);
 }
 
 // --- durability ----------------------------------------------------------------------------------------------------
@@ -298,20 +242,21 @@ void Persistence::on_delayed(storage::ObjectId object, const Error& error) {
   Record* const record = checkpoint ? catalog_.find(locked, *checkpoint) : nullptr;
   if (record == nullptr) return;
   if (!catalog_.live(locked, *record)) return pooled_->withdraw(object);
-  set_not_durable(locked, *record, error);
+  set_not_durable(locked, *record, 0, error);
   try {
-    submit_durable(locked, *checkpoint, false);
+    submit_durable(locked, *checkpoint, 0, false);
   } catch (const std::exception& broken) {
     port_.poison(locked, broken);
   }
   port_.ended().notify_all();
 }
 
-void Persistence::set_not_durable(const Locked& locked, Record& record, const Error& error) {
-  record.durability = Record::Durability::failed;
-  record.not_durable = std::make_unique<const Error>(Error{
+void Persistence::set_not_durable(const Locked& locked, Record& record, std::size_t file, const Error& error) {
+  InFile& there = record.files[file];
+  there.durability = InFile::Durability::failed;
+  there.not_durable = std::make_unique<const Error>(Error{
       error.code, catalog_.key_text(locked, record.history, record.version) + " is not durable: " + error.message});
-  if (const auto future = record.future.lock()) future->error = *record.not_durable;
+  if (const auto future = record.future.lock()) future->error = *there.not_durable;
 }
 
 void Persistence::note_checkpoint(const Locked& locked, planner::Time begun) {
@@ -348,7 +293,7 @@ std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const
                    .last_drain_s = seconds(burst_.returned, burst_.durable)};
 }
 
-void Persistence::on_durable(storage::ObjectId object, const Result<void>& result) {
+void Persistence::on_durable(std::size_t file, storage::ObjectId object, const Result<void>& result) {
   Locked locked = port_.lock();
   const auto checkpoint = catalog_.take_pending(locked, object);
   if (!checkpoint) return;  // dropped
@@ -357,18 +302,19 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
     if (const std::string& name = catalog_.name_of(locked, record->history);
         result && on_part_durable_ && name.find(kReservedInNames) != std::string::npos)
       part = name;
-    if (result) record->durability = Record::Durability::durable;
+    InFile& there = record->files[file];
+    if (result) there.durability = InFile::Durability::durable;
     const auto future = record->future.lock();
-    if (result && future) future->durable = true;
+    if (result && future) future->durable |= 1u << file;
     burst_.durable = port_.now();
     burst_.open = burst_.open && catalog_.any_pending(locked);
-    if (result && record->not_durable) {  // of an earlier attempt
-      record->not_durable.reset();
+    if (result && there.not_durable) {  // of an earlier attempt
+      there.not_durable.reset();
       if (future) future->error.reset();
     }
-    if (!result) set_not_durable(locked, *record, result.error());
+    if (!result) set_not_durable(locked, *record, file, result.error());
     try {
-      submit_durable(locked, *checkpoint, static_cast<bool>(result));
+      submit_durable(locked, *checkpoint, file, static_cast<bool>(result));
     } catch (const std::exception& error) {
       port_.poison(locked, error);
     }
@@ -384,27 +330,30 @@ void Persistence::on_durable(storage::ObjectId object, const Result<void>& resul
   }
 }
 
-void Persistence::submit_durable(const Locked& locked, planner::CheckpointRef checkpoint, bool durable) {
+void Persistence::submit_durable(const Locked& locked, planner::CheckpointRef checkpoint, std::size_t file,
+                                 bool durable) {
   const Record* const record = catalog_.find(locked, checkpoint);
   if (!lifetime_.running(locked)) return;
   if (record == nullptr || !catalog_.live(locked, *record)) return;
-  const planner::TierIndex file = planner::first_keeping(port_.machine());
+  const planner::TierIndex tier = tiers_[file]->index();
   if (durable)
-    port_.submit(locked, record->history, planner::event::Durable{record->version, file});
+    port_.submit(locked, record->history, planner::event::Durable{record->version, tier});
   else
-    port_.submit(locked, record->history, planner::event::NotDurable{record->version, file});
+    port_.submit(locked, record->history, planner::event::NotDurable{record->version, tier});
 }
 
-Result<void> Persistence::check_names(Locked& locked) {
+Result<void> Persistence::check_names(Locked& locked, std::size_t file) {
   const InFlight looking(locked, lifetime_);
-  return persistent_->check_files_exist();
+  return tiers_[file]->persistent()->check_files_exist();
 }
 
 Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std::optional<Version> version,
-                                std::string_view level, const Timer& timer, const Interrupt& interrupted) {
+                                std::string_view level, planner::TierIndex tier, const Timer& timer,
+                                const Interrupt& interrupted) {
   const bool listed = level == "node";
-  store_empty_again(locked, history, version);
-  std::vector<planner::CheckpointRef> waited = catalog_.pending(locked, history, version);
+  const std::size_t file = listed ? 0 : port_.file_number(tier);
+  store_empty_again(locked, history, version, *tiers_[file]);
+  std::vector<planner::CheckpointRef> waited = catalog_.pending(locked, history, version, file);
   if (listed) {  // also what has not been handed over yet
     waited.clear();
     catalog_.for_each_written(locked, history, [&](Version one, planner::CheckpointRef checkpoint) {
@@ -413,16 +362,18 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
   }
   if (waited.empty() && !version && !listed && !lifetime_.closing(locked)) {
     // What was reported durable, also long ago, is to be there.
-    if (const auto error = catalog_.not_durable(locked, history, version)) return *error;
-    return check_names(locked);
+    if (const auto error = catalog_.not_durable(locked, history, version, file)) return *error;
+    return check_names(locked, file);
   }
   const auto pending = [&](const planner::CheckpointRef& checkpoint) {
     const Record* const record = catalog_.find(locked, checkpoint);
-    return record != nullptr && record->durability == Record::Durability::pending && !(listed && record->listed) &&
+    if (record == nullptr) return false;
+    const InFile& there = record->files[file];
+    return there.durability == InFile::Durability::pending && !(listed && there.listed) && !record->durable_in(file) &&
            catalog_.live(locked, *record);
   };
   const auto failed = [&](const Record* record) {
-    return record != nullptr && record->not_durable && !(listed && record->listed);
+    return record != nullptr && record->files[file].not_durable && !(listed && record->files[file].listed);
   };
   const std::vector<planner::CheckpointRef> all = listed ? waited : std::vector<planner::CheckpointRef>();
   OnTheWay way(port_, lifetime_, calls_, locked);
@@ -438,7 +389,7 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
     }
     return waited.empty() || !lifetime_.running(locked) || timer.fired() || stop || way.never(waited.back());
   };
-  if (!waited.empty() && !listed) persistent_->commit();
+  if (!waited.empty() && !listed) tiers_[file]->commit();
   while (!over()) {
     if (listed && way.ask(history, catalog_.find(locked, waited.back())->version, waited.back())) continue;
     const auto changed = [&] { return over() || (listed && !way.asked(waited.back())); };
@@ -452,26 +403,28 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
     if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
   port_.throw_if_poisoned(locked);
-  if (const auto error = catalog_.not_durable(locked, history, version, listed)) return *error;
+  if (const auto error = catalog_.not_durable(locked, history, version, file, listed)) return *error;
   if (waited.empty()) return {};
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   if (way.never(waited.back())) return way.why_never(catalog_);
   return with_agent({Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
-                                          waited_for(locked, history, version) + " was kept (\"" + std::string(level) +
-                                          "\"): the files in " + setup_.directory.string() + " have not answered yet"});
+                                          waited_for(locked, history, version, file) + " was kept (\"" +
+                                          std::string(level) + "\"): the files in " +
+                                          tiers_[file]->directory().string() + " have not answered yet"});
 }
 
 // Which checkpoints a wait is still for: "version 3", "version 3 and 5 more".
-std::string Persistence::waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version) {
+std::string Persistence::waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version,
+                                    std::size_t file) {
   if (version) return catalog_.key_text(locked, history, *version);
   const planner::Planner& planner = port_.planner(locked);
-  const auto file = static_cast<planner::TierIndex>(port_.machine().tiers.size() - 1);
+  const planner::TierIndex tier = tiers_[file]->index();
   std::optional<Version> first;
   std::size_t more = 0;
   for (const Record& record : catalog_.records(locked)) {
     if (!record.used || record.reserved || record.history != history || !catalog_.live(locked, record)) continue;
-    const bool there = planner.bytes_of(record.checkpoint) == 0 || planner.lowest_complete(record.checkpoint) >= file;
-    if (there && record.durability == Record::Durability::durable) continue;
+    const bool there = planner.bytes_of(record.checkpoint) == 0 || planner.lowest_complete(record.checkpoint) >= tier;
+    if (there && record.durable_in(file)) continue;
     if (first) ++more;
     first = first ? std::min(*first, record.version) : record.version;
   }

@@ -5,23 +5,23 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
+#include <vector>
 
 #include "ebbtide/stats.hpp"
 #include "node/node_storage.hpp"
 #include "options/defaults.hpp"
 #include "store/catalog.hpp"
+#include "store/file_tier.hpp"
 #include "store/parts.hpp"
 
 namespace ebb::store {
 
-/// Owns the storage of the file tier: scratch, or one that outlives the process.
+/// Owns the file tiers: scratch, or those that outlive the process.
 ///
-/// Thread safety: storage(), persistent() and check_names() may be called from any thread between open() and stop();
-/// on_durable() is called on the storage's threads; everything else takes the port's Locked, or is called by one
-/// thread.
-/// 1. An object is known to the storage from begin(), or its first put, until the planner frees it.
-/// 2. The planner, the Future and those who wait learn of durability in one step, with the mutex held.
+/// Thread safety: tiers(), at(), persistent() and check_names() may be called from any thread between open() and
+/// stop(); on_durable() is called on the storages' threads; everything else takes the port's Locked, or is called by
+/// one thread.
+/// 1. The planner, the Future and those who wait learn of durability in one step, with the mutex held.
 class Persistence {
  public:
   /// What a storage reports of transfers, on its threads.
@@ -32,8 +32,8 @@ class Persistence {
   Persistence(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, CallTable& calls, const options::Seams& seams,
               options::EngineSetup& setup)
       : port_(port), lifetime_(lifetime), catalog_(catalog), calls_(calls), seams_(seams), setup_(setup) {}
-  /// Called before any thread is there. Opens the storage of the file tier, if there is one, and completes the setup by
-  /// what it says of itself.
+  /// Called before any thread is there. Opens the storages of the file tiers, and completes the setup by what they say
+  /// of themselves.
   Result<void> open(const Reports& reports);
   /// Called before open(), and before the tiers have memory, which for the host cache is the pool's: joins a node's
   /// pool, and opens the storage there of a store that outlives the process. Does nothing for a store in no pool.
@@ -45,12 +45,14 @@ class Persistence {
   void drop_unreferenced(const Locked& locked);
   /// The planner hears nothing any more: nothing waits for room in the file.
   void leave(const Locked& locked);
-  /// Stops the storage. False: its files did not answer in time; it goes on stopping for as long as that takes.
+  /// Stops the storages. False: their files did not answer in time; they go on stopping for as long as that takes.
   bool stop(planner::Time until);
 
-  storage::Storage& storage() { return *storage_; }
-  /// Null: nothing outlives the process.
-  storage::PersistentStorage* persistent() const { return persistent_; }
+  /// Fastest first.
+  const std::vector<std::unique_ptr<FileTier>>& tiers() const { return tiers_; }
+  FileTier& at(planner::TierIndex tier) const { return *tiers_.at(port_.file_number(tier)); }
+  /// Whether what is in the files outlives the process.
+  bool persistent() const { return persistent_; }
   /// Null: the store is not written by the agent of a node's pool.
   node::NodeStorage* pooled() const { return pooled_; }
   /// Null: the host cache is in no node's pool.
@@ -68,7 +70,7 @@ class Persistence {
   // --- objects
   /// A version, or all, was dropped: what of it is under way to the file may stop.
   void withdraw_dropped(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
-  /// A replica on the file tier is gone.
+  /// A replica on a file tier is gone.
   void release(const Locked& locked, const planner::Freed& freed);
   /// Tells the planner what has yet to be given back to the disk, if that is not what it knows.
   void report_unreleased(const Locked& locked);
@@ -78,56 +80,55 @@ class Persistence {
   void store_empty(Locked& locked, planner::CheckpointRef checkpoint);
 
   // --- durability
-  /// Room is waited for: what is complete becomes durable now.
-  void commit(const Locked& /*locked*/) {
-    if (persistent_ != nullptr) persistent_->commit();
+  /// Room is waited for: what is complete on these tiers (bits) becomes durable now.
+  void commit(const Locked& /*locked*/, std::uint32_t tiers = ~0u) {
+    for (const auto& tier : tiers_)
+      if ((tiers >> tier->index() & 1) != 0) tier->commit();
   }
   /// `act` is called, without the mutex, with the name of a file's history in which something has become durable.
   void on_part_durable(const Locked& /*locked*/, std::function<void(const std::string&)> act) {
     on_part_durable_ = std::move(act);
   }
   /// The planner decides what that means for others.
-  void submit_durable(const Locked& locked, planner::CheckpointRef checkpoint, bool durable);
-  /// Waits until checkpoints that are on the file tier, or for level "node" in the host cache, are durable as the store
-  /// promises, or in the node's pool at least.
+  void submit_durable(const Locked& locked, planner::CheckpointRef checkpoint, std::size_t file, bool durable);
+  /// Waits until checkpoints that are on the file tier `tier`, or for level "node" in the host cache, are durable there
+  /// or below as promised, or in the node's pool at least.
   Result<void> await(Locked& locked, planner::HistoryId history, std::optional<Version> version, std::string_view level,
-                     const Timer& timer, const Interrupt& interrupted);
-  /// The error if something that was reported durable has no name in the directory any more.
-  Result<void> check_names(Locked& locked);
+                     planner::TierIndex tier, const Timer& timer, const Interrupt& interrupted);
+  /// The error if something that was reported durable on a file tier has no name in its directory any more.
+  Result<void> check_names(Locked& locked, std::size_t file);
 
  private:
   void use(node::NodeMemory& memory);
   std::optional<node::NodeCounters> node_counters() const;
-  Result<void> open_scratch(const Reports& reports);
-  Result<void> open_persistent(const Reports& reports);
-  storage::PersistentOptions persistent_options() const;
+  void make_tiers();
+  Result<void> open_persistent(FileTier& tier, const Reports& reports);
+  void store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier);
   void on_listed(storage::ObjectId object, bool listed);
   void on_delayed(storage::ObjectId object, const Error& error);
-  void set_not_durable(const Locked& locked, Record& record, const Error& error);
-  Result<void> refuse_persistent_store() const;
-  void on_durable(storage::ObjectId object, const Result<void>& result);
-  void store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version);
-  std::string waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
+  void set_not_durable(const Locked& locked, Record& record, std::size_t file, const Error& error);
+  void on_durable(std::size_t file, storage::ObjectId object, const Result<void>& result);
+  void store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version, FileTier& tier);
+  std::string waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version,
+                         std::size_t file);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
   Catalog& catalog_;
   CallTable& calls_;
   const options::Seams& seams_;
-  options::EngineSetup& setup_;  // constant after open()
-  std::unique_ptr<storage::Storage> storage_;
-  node::NodeStorage* pooled_ = nullptr;               // likewise, in a node's pool
-  std::unique_ptr<node::NodeMemory> memory_alone_;    // of a pool, for a store that does not outlive the process
-  node::NodeMemory* pool_memory_ = nullptr;           // that of either
-  std::optional<node::NodeCounters> last_counters_;   // once it was stopped
-  storage::PersistentStorage* persistent_ = nullptr;  // the same, if it outlives the process
-  std::thread stopping_;                              // stops the storage, with a time limit
+  options::EngineSetup& setup_;                      // constant after open()
+  std::vector<std::unique_ptr<FileTier>> tiers_;     // fastest first
+  bool persistent_ = false;                          // all of them outlive the process
+  node::NodeStorage* pooled_ = nullptr;              // that of the one tier of a store in a node's pool
+  std::unique_ptr<node::NodeMemory> memory_alone_;   // of a pool, for a store that does not outlive the process
+  node::NodeMemory* pool_memory_ = nullptr;          // that of either
+  std::optional<node::NodeCounters> last_counters_;  // once it was stopped
   // Times of the checkpoints since everything was durable: the first began, the last returned, the last was durable.
   struct Burst {
     planner::Time begun = 0, returned = 0, durable = 0;
     bool open = false;
   } burst_;                                                  // by the port's mutex
-  bool stopped_ = false;                                     // by the port's mutex
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
 };
 

@@ -53,14 +53,21 @@ class PlannerPort {
   };
 
   PlannerPort(std::shared_ptr<os::Clock> clock, const planner::Machine& machine, Receiver& receiver)
-      : clock_(std::move(clock)), planner_(machine), receiver_(receiver) {}
+      : clock_(std::move(clock)), planner_(machine), receiver_(receiver) {
+    while (in_memory(first_file_)) ++first_file_;
+  }
 
   Locked lock() { return Locked(*this); }
   planner::Time now() const { return clock_->now(); }
   const planner::Machine& machine() const { return planner_.machine(); }
   bool in_memory(planner::TierIndex tier) const {
-    return tier != planner::kNoTier && machine().tiers[static_cast<std::size_t>(tier)].medium != planner::Medium::file;
+    return tier != planner::kNoTier && static_cast<std::size_t>(tier) < machine().tiers.size() &&
+           machine().tiers[static_cast<std::size_t>(tier)].medium != planner::Medium::file;
   }
+  /// The fastest file tier: all below it are file tiers. As many as there are tiers: there is none.
+  planner::TierIndex first_file() const { return first_file_; }
+  /// How many file tiers are faster than this one.
+  std::size_t file_number(planner::TierIndex tier) const { return static_cast<std::size_t>(tier - first_file_); }
   const planner::Planner& planner(const Locked& /*locked*/) const { return planner_; }
 
   /// Throws std::logic_error when the planner's contract is, or was, broken.
@@ -94,6 +101,7 @@ class PlannerPort {
   std::condition_variable ended_;
   const std::shared_ptr<os::Clock> clock_;
   planner::Planner planner_;                // by mutex_, but for its machine, which is constant
+  planner::TierIndex first_file_ = 0;       // constant
   planner::Output output_;                  // by mutex_
   planner::Time last_event_ = 0;            // by mutex_
   planner::Time wakeup_ = planner::kNever;  // by mutex_

@@ -1,27 +1,30 @@
 #include "store/recovery.hpp"
 
+#include <stdexcept>
+
 #include "store/lifetime.hpp"
 #include "store/persistence.hpp"
 
 namespace ebb::store {
 
 void Recovery::register_recovered(const Locked& locked) {
-  if (files_.persistent() != nullptr) add(locked, files_.persistent()->found());
+  if (!files_.persistent()) return;
+  for (const auto& tier : files_.tiers()) add(locked, *tier, tier->persistent()->found());
 }
 
-void Recovery::add(const Locked& locked, const std::vector<storage::Found>& found) {
+void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found) {
   for (const storage::Found& one : found) {
     const planner::HistoryId history = catalog_.number_of(locked, one.history);
     if (const auto old = port_.planner(locked).find(history, one.version)) {
       discard_stale(locked, *old, {});  // the other process has dropped it and written it anew
     }
-    port_.submit(locked, history,
-                 planner::event::Recovered{one.version, one.bytes, planner::first_keeping(port_.machine())});
+    port_.submit(locked, history, planner::event::Recovered{one.version, one.bytes, tier.index()});
     catalog_.mark_used(locked, history);
     if (one.history.find("/.ebbtide-") == std::string::npos) unwritten_.insert(history);
     Record& record = catalog_.add(locked, history, one.version);
-    record.durability = Record::Durability::durable;
-    record.recovered = record.object.id = one.object;
+    InFile& there = record.files[tier.number()];
+    there.durability = InFile::Durability::durable;
+    there.recovered = there.object.id = one.object;
     catalog_.set_written(locked, record.checkpoint);
   }
 }
@@ -33,7 +36,7 @@ void Recovery::discard_stale(const Locked& locked, planner::CheckpointRef checkp
   if (record == nullptr || !catalog_.live(locked, *record)) return;
   const planner::HistoryId history = record->history;
   const Version version = record->version;
-  record->object.leave = true;
+  for (InFile& file : record->files) file.object.leave = true;
   port_.submit(locked, history, planner::event::Drop{version});
   catalog_.forget_written(locked, history, version);
   if (why.code != Errc::ok) catalog_.mark_lost(locked, history, version, why);
@@ -50,7 +53,7 @@ std::optional<std::string> Recovery::beneath(const Locked& locked, planner::Hist
   std::optional<Version> highest;
   catalog_.for_each_written(locked, history, [&](Version one, planner::CheckpointRef checkpoint) {
     const Record* const record = catalog_.find(locked, checkpoint);
-    if (record != nullptr && record->recovered != 0) highest = std::max(highest.value_or(one), one);
+    if (record != nullptr && record->recovered_in()) highest = std::max(highest.value_or(one), one);
   });
   if (!highest || *highest < version) return {};
   return setup_.directory.string() + " has " + catalog_.key_text(locked, history, *highest) +
@@ -66,21 +69,22 @@ Error Recovery::dropped_error(const Locked& locked, planner::HistoryId history, 
 }
 
 void Recovery::refresh(Locked& locked) {
-  if (files_.persistent() == nullptr || !setup_.readonly || lifetime_.closed(locked)) return;
+  if (!files_.persistent() || !setup_.readonly || lifetime_.closed(locked)) return;
   const InFlight reading(locked, lifetime_);
   const std::lock_guard turn(looking_);
-  const std::vector<storage::Found> found = files_.persistent()->refresh();
+  const FileTier& tier = *files_.tiers().front();
+  const std::vector<storage::Found> found = tier.persistent()->refresh();
   if (found.empty()) return;
   struct Held {
     Locked& locked;
     explicit Held(Locked& one) : locked(one) { locked.lock(); }
     ~Held() { locked.unlock(); }
   } const held(locked);
-  if (!lifetime_.closed(locked)) add(locked, found);
+  if (!lifetime_.closed(locked)) add(locked, tier, found);
 }
 
 Result<void> Recovery::load_metadata(Locked& locked, planner::HistoryId history, Version version, bool to_check) {
-  if (files_.persistent() == nullptr) return {};
+  if (!files_.persistent()) return {};
   if (setup_.readonly) {
     refresh(locked);
     find_dropped(locked, history, version);
@@ -89,10 +93,10 @@ Result<void> Recovery::load_metadata(Locked& locked, planner::HistoryId history,
     if (lifetime_.closed(locked)) return lifetime_.closed_error();
     const Record* const record = catalog_.find(locked, history, version);
     if (record == nullptr) return {};  // the planner says why there is none
-    const bool sums = record->info && to_check && setup_.verify_all && record->recovered != 0 && !record->sums;
+    const bool sums = record->info && to_check && setup_.verify_all && record->recovered_in() && !record->sums;
     if (record->info && !sums) return {};
     const planner::CheckpointRef checkpoint = record->checkpoint;
-    const std::optional<Error> unread = load(locked, checkpoint, record->recovered, sums);
+    const std::optional<Error> unread = load(locked, checkpoint, sums);
     if (lifetime_.closed(locked)) return lifetime_.closed_error();
     if (!unread) continue;
     if (unread->code == Errc::unknown_version) {
@@ -109,18 +113,22 @@ Result<void> Recovery::load_metadata(Locked& locked, planner::HistoryId history,
 }
 
 // Reads what a record lacks: its regions, or with `sums` their checksums.
-std::optional<Error> Recovery::load(Locked& locked, planner::CheckpointRef checkpoint, storage::ObjectId object,
-                                    bool sums) {
+std::optional<Error> Recovery::load(Locked& locked, planner::CheckpointRef checkpoint, bool sums) {
+  const Record& before = *catalog_.find(locked, checkpoint);
+  const auto file = before.recovered_in();
+  if (!file) throw std::logic_error("a checkpoint that no earlier process left has no regions");
+  const storage::ObjectId object = before.files[*file].recovered;
   std::shared_ptr<const storage::Description> description;
   std::shared_ptr<const Record::Sums> found;
   {
     const InFlight reading(locked, lifetime_);
+    storage::PersistentStorage& storage = *files_.tiers()[*file]->persistent();
     if (sums) {
-      auto read = files_.persistent()->region_checksums(object);
+      auto read = storage.region_checksums(object);
       if (!read) return read.error();
       found = std::make_shared<const Record::Sums>(std::move(*read));
     } else {
-      auto read = files_.persistent()->load_description(object);
+      auto read = storage.load_description(object);
       if (!read) return read.error();
       description = std::move(*read);
     }
@@ -138,14 +146,15 @@ std::optional<Error> Recovery::load(Locked& locked, planner::CheckpointRef check
 void Recovery::find_dropped(Locked& locked, planner::HistoryId history, Version version) {
   for (;;) {
     const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
-    const std::uint64_t looks = files_.persistent()->changes_seen();
+    storage::PersistentStorage& storage = *files_.tiers().front()->persistent();
+    const std::uint64_t looks = storage.changes_seen();
     if (record == nullptr || record->looked == looks) return;
     const planner::CheckpointRef checkpoint = record->checkpoint;
-    const storage::ObjectId object = record->recovered;
+    const storage::ObjectId object = record->files[0].recovered;
     bool gone = false;
     {
       const InFlight reading(locked, lifetime_);
-      gone = files_.persistent()->was_dropped(object);
+      gone = storage.was_dropped(object);
     }
     if (lifetime_.closed(locked)) return;
     Record* const now = catalog_.find(locked, checkpoint);
@@ -161,7 +170,7 @@ void Recovery::find_dropped(Locked& locked, planner::HistoryId history, Version 
 
 storage::ObjectId Recovery::object_of(const Locked& locked, planner::HistoryId history, Version version) const {
   const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
-  return record == nullptr ? 0 : record->recovered;
+  return record == nullptr ? 0 : record->files[0].recovered;
 }
 
 std::optional<Error> Recovery::settle(Locked& locked, planner::HistoryId history, Version version, const Error& error,
@@ -171,7 +180,7 @@ std::optional<Error> Recovery::settle(Locked& locked, planner::HistoryId history
   find_dropped(locked, history, version);
   if (lifetime_.closed(locked)) return error;
   if (const Record* const record = catalog_.find(locked, history, version)) {
-    if (record->recovered != before) return {};
+    if (record->files[0].recovered != before) return {};
     return error;
   }
   const Error* const why = catalog_.lost(locked, history, version);
@@ -180,7 +189,7 @@ std::optional<Error> Recovery::settle(Locked& locked, planner::HistoryId history
 
 Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::HistoryId history,
                                                 std::optional<Version> at_most, const Interrupt& interrupted) {
-  if (files_.persistent() == nullptr) {
+  if (!files_.persistent()) {
     return Error{
         Errc::unsupported,
         "latest() is not supported: this store's durability is \"ephemeral\", and no process left it anything"};
@@ -204,7 +213,8 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
     if (record == nullptr || known_intact(locked, *record)) return newest;
     const planner::CheckpointRef checkpoint = record->checkpoint;
     bool stop = false;
-    const Result<void> intact = verify(locked, *record, interrupted, stop);
+    const std::size_t file = *record->durable_in();
+    const Result<void> intact = verify(locked, *record, file, interrupted, stop);
     if (lifetime_.closed(locked)) return lifetime_.closed_error();
     const std::string key = catalog_.key_text(locked, history, *newest);
     if (!intact && stop) {
@@ -213,8 +223,8 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
     if (intact) {
       Record* const now = catalog_.find(locked, checkpoint);
       if (now == nullptr) continue;
-      now->checked = true;
-      if (now->recovered != 0) files_.submit_durable(locked, checkpoint, true);
+      now->files[file].checked = true;
+      if (now->files[file].recovered != 0) files_.submit_durable(locked, checkpoint, file, true);
       return newest;
     }
     if (intact.error().code == Errc::unknown_version) {
@@ -230,17 +240,19 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
 
 // Whether the record need not be read and checked: it was, is not durable yet, is in no file, or is in a cache.
 bool Recovery::known_intact(const Locked& locked, const Record& record) const {
-  if (record.checked || record.durability != Record::Durability::durable || record.object.id == 0) return true;
+  const auto file = record.durable_in();
+  if (!file || record.files[*file].checked) return true;
   return record.info && port_.in_memory(port_.planner(locked).fastest_complete(record.checkpoint));
 }
 
 // Reads all of a checkpoint. `stop` is set if that was interrupted.
-Result<void> Recovery::verify(Locked& locked, const Record& record, const Interrupt& interrupted, bool& stop) {
-  const storage::ObjectId object = record.object.id;
+Result<void> Recovery::verify(Locked& locked, const Record& record, std::size_t file, const Interrupt& interrupted,
+                              bool& stop) {
+  const storage::ObjectId object = record.files[file].object.id;
   const Version version = record.version;
   const InFlight reading(locked, lifetime_);
-  Result<void> intact =
-      files_.persistent()->verify(object, [&]() noexcept { return stop = stop || (interrupted && interrupted()); });
+  Result<void> intact = files_.tiers()[file]->persistent()->verify(
+      object, [&]() noexcept { return stop = stop || (interrupted && interrupted()); });
   if (!intact && intact.error().code != Errc::unknown_version && !stop && setup_.log) {
     setup_.log.warning("version " + std::to_string(version) + " is passed over: " + intact.error().message);
   }

@@ -41,7 +41,7 @@ class Recovery {
   /// latest() then prefer: what to say, once a history.
   std::optional<std::string> beneath(const Locked& locked, planner::HistoryId history, Version version);
 
-  /// The object of a version in the storage; 0: there is none.
+  /// The object of a version in the directory of a store that is read only; 0: there is none.
   storage::ObjectId object_of(const Locked& locked, planner::HistoryId history, Version version) const;
   /// The error that a call returns which failed with `error`. None: the process that writes has dropped what the call
   /// read (`before`) and written the version anew, so the call is to be made again.
@@ -49,12 +49,12 @@ class Recovery {
                               storage::ObjectId before);
 
  private:
-  void add(const Locked& locked, const std::vector<storage::Found>& found);
+  void add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found);
   void find_dropped(Locked& locked, planner::HistoryId history, Version version);
   void discard_stale(const Locked& locked, planner::CheckpointRef checkpoint, const Error& why);
-  std::optional<Error> load(Locked& locked, planner::CheckpointRef checkpoint, storage::ObjectId object, bool sums);
+  std::optional<Error> load(Locked& locked, planner::CheckpointRef checkpoint, bool sums);
   bool known_intact(const Locked& locked, const Record& record) const;
-  Result<void> verify(Locked& locked, const Record& record, const Interrupt& interrupted, bool& stop);
+  Result<void> verify(Locked& locked, const Record& record, std::size_t file, const Interrupt& interrupted, bool& stop);
   Error dropped_error(const Locked& locked, planner::HistoryId history, Version version) const;
 
   PlannerPort& port_;

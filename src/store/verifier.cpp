@@ -69,14 +69,15 @@ Result<void> Verifier::check_handed_out(Locked& locked, Request& request, std::s
 // The copy in a persistent store's files is held against its own checksums, and then against those of what was given.
 // Only the caller looks at `pieces`.
 bool Verifier::take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces) {
-  if (files_.persistent() == nullptr || lifetime_.closed(locked)) return false;
+  if (!files_.persistent() || lifetime_.closed(locked)) return false;
   const Record* const record = catalog_.find(locked, request.history, request.version);
-  if (record == nullptr || record->durability != Record::Durability::durable) return false;
-  const storage::ObjectId object = record->object.id;
+  const auto file = record == nullptr ? std::nullopt : record->durable_in();
+  const storage::ObjectId object = file ? record->files[*file].object.id : 0;
   if (object == 0) return false;
   const InFlight reading(locked, lifetime_);
   bool writable = true;
-  const auto read = files_.persistent()->read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
+  storage::PersistentStorage& storage = *files_.tiers()[*file]->persistent();
+  const auto read = storage.read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
     for (const Piece& piece : pieces) {
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), piece.offset + piece.bytes);

@@ -31,11 +31,9 @@ Result<planner::TierIndex> Waits::level_of(std::string_view level) const {
   if (is_durability(level)) {
     const bool synced = setup_.durability == Durability::storage || setup_.durability == Durability::node;
     if (level == "node" && files_.pooled() != nullptr) {
-      return static_cast<planner::TierIndex>(tiers.size() - 2);  // the host cache, which is in the pool
+      return static_cast<planner::TierIndex>(port_.first_file() - 1);  // the host cache, which is in the pool
     }
-    if (files_.persistent() != nullptr && level != "node" && (level == "process" || synced)) {
-      return static_cast<planner::TierIndex>(tiers.size() - 1);
-    }
+    if (files_.persistent() && level != "node" && (level == "process" || synced)) return port_.first_file();
     return Error{Errc::unsupported, "level=\"" + std::string(level) +
                                         "\" is not supported: this store's durability is \"" +
                                         std::string(options::name_of(setup_.durability)) + "\""};
@@ -88,7 +86,7 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   const bool reached = request.answer.reason == Reason::ok;
   if (const auto wrong = catalog_.overwritten(locked, history, version); reached && wrong) return *wrong;
   if (reached && is_durability(level)) {
-    auto durable = files_.await(locked, history, version, level, timer, interrupted);
+    auto durable = files_.await(locked, history, version, level, *tier, timer, interrupted);
     if (const auto wrong = catalog_.overwritten(locked, history, version); durable && wrong) durable = *wrong;
     statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.now());
     return durable;
@@ -96,7 +94,8 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.last_event(locked));
   if (reached) return {};
   const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
-  if (const auto why = failed ? catalog_.not_durable(locked, history, version) : std::nullopt) return *why;
+  const std::size_t file = port_.in_memory(*tier) ? 0 : port_.file_number(*tier);
+  if (const auto why = failed ? catalog_.not_durable(locked, history, version, file) : std::nullopt) return *why;
   Error error = catalog_.refusal(locked, history, request.version, request.answer);
   if (const Record* const record = catalog_.find(locked, request.answer.checkpoint); failed && record != nullptr) {
     error.message =
@@ -122,7 +121,7 @@ std::string Waits::missing_text(const Locked& locked, planner::HistoryId history
     text += ": " + catalog_.key_text(locked, history, *missing.begin()) + " is not";
     if (missing.size() > 1) text += ", and " + std::to_string(missing.size() - 1) + " more";
   }
-  if (!port_.in_memory(tier)) text += "; its files are in " + setup_.directory.string();
+  if (!port_.in_memory(tier)) text += "; its files are in " + files_.at(tier).directory().string();
   return text;
 }
 
@@ -134,7 +133,7 @@ Result<void> Waits::check_durability(std::string_view level) const {
 }
 
 Result<void> Waits::drain(Locked& locked, std::string_view level, planner::Time until, const Interrupt& interrupted) {
-  if (files_.persistent() == nullptr || setup_.readonly || port_.poisoned(locked) || !lifetime_.opened(locked)) {
+  if (!files_.persistent() || setup_.readonly || port_.poisoned(locked) || !lifetime_.opened(locked)) {
     return {};
   }
   Result<void> result;
@@ -147,7 +146,8 @@ Result<void> Waits::drain(Locked& locked, std::string_view level, planner::Time 
     const Result<void> one = wait(locked, history, {}, level, left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
-  return result ? files_.check_names(locked) : result;
+  for (std::size_t file = 0; result && file < files_.tiers().size(); ++file) result = files_.check_names(locked, file);
+  return result;
 }
 
 // --- for Futures ---------------------------------------------------------------------------------------------------
@@ -155,6 +155,12 @@ Result<void> Waits::drain(Locked& locked, std::string_view level, planner::Time 
 Error Waits::dropped_error(const Locked& locked, const Waitable& waitable) const {
   return {Errc::dropped,
           catalog_.key_text(locked, waitable.history, waitable.version) + " was dropped before it was durable"};
+}
+
+// On this tier or below it.
+bool Waits::is_durable(const Waitable& waitable, std::string_view level, planner::TierIndex tier) const {
+  const std::size_t file = port_.in_memory(tier) ? 0 : port_.file_number(tier);
+  return waitable.durable >> file != 0 || (waitable.listed && level == "node");
 }
 
 bool Waits::done(const Waitable& waitable, std::optional<std::string_view> level) {
@@ -167,7 +173,7 @@ bool Waits::done(const Waitable& waitable, std::optional<std::string_view> level
   const planner::Planner& planner = port_.planner(locked);
   const bool there = planner.find(waitable.history, waitable.version) == waitable.checkpoint;
   if (is_durability(*level)) {
-    if (waitable.durable || (waitable.listed && *level == "node")) return true;
+    if (is_durable(waitable, *level, *tier)) return true;
     // "Done" means durable: an error throws, also when the write will be tried again.
     if (waitable.error) throw BadResult(*waitable.error);
     if (lifetime_.closed(locked)) throw BadResult(lifetime_.closed_error());
@@ -186,8 +192,9 @@ Result<void> Waits::wait(const Waitable& waitable, std::optional<std::string_vie
   Locked locked = port_.lock();
   if (waitable.background) return level ? no_level() : wait_restored(locked, waitable, timeout);
   if (level) {
-    if (const auto tier = level_of(*level); !tier) return tier.error();
-    if (is_durability(*level) && (waitable.durable || (waitable.listed && *level == "node"))) return {};
+    const auto tier = level_of(*level);
+    if (!tier) return tier.error();
+    if (is_durability(*level) && is_durable(waitable, *level, *tier)) return {};
   }
   const auto its = [&](const Error& otherwise) { return waitable.error ? *waitable.error : otherwise; };
   if (!level) return waitable.error ? Result<void>(*waitable.error) : Result<void>();

@@ -44,6 +44,7 @@ class Waits {
   Result<planner::TierIndex> level_of(std::string_view level) const;
   std::string missing_text(const Locked& locked, planner::HistoryId history, std::optional<Version> version,
                            std::string_view level, planner::TierIndex tier) const;
+  bool is_durable(const Waitable& waitable, std::string_view level, planner::TierIndex tier) const;
   Error dropped_error(const Locked& locked, const Waitable& waitable) const;
 
   PlannerPort& port_;

@@ -51,7 +51,7 @@ class StorageContract : public ::testing::TestWithParam<ContractCase> {
     if (!opened && opened.error().message.find("io_uring") != std::string::npos) GTEST_SKIP() << opened.error().message;
     subject_ = std::move(opened).value();
     storage_ = subject_.storage.get();
-    persistent_ = dynamic_cast<PersistentStorage*>(storage_);
+    persistent_ = storage_->persistent();
   }
   /// The caller's number of an object.
   ObjectId id(std::uint64_t number) const { return persistent_ ? kFirstObject + number : number; }
@@ -235,7 +235,7 @@ class PersistentContract : public StorageContract {
     subject_ = {};
     subject_ = opener_->open(files_, completions_.done(), persisted_.callback()).value();
     storage_ = subject_.storage.get();
-    persistent_ = dynamic_cast<PersistentStorage*>(storage_);
+    persistent_ = storage_->persistent();
     begun_.clear();
   }
   /// What is found, all of it with the bytes of `seeds`.

@@ -151,7 +151,7 @@ TEST(KeptRetention, ADiskOfTheNewestAndOneMoreIsEnough) {
   std::filesystem::remove(log);
   const trace::Replay replayed = trace::replay(text).value();
   EXPECT_FALSE(replayed.difference) << *replayed.difference;
-  for (const char* line : {"\ns\n", "\nr 0 0\n", "\nr 0 38\n", " durable "}) {
+  for (const char* line : {"\ns 4\n", "\nr 0 0\n", "\nr 0 38\n", " durable "}) {
     EXPECT_NE(text.find(line), text.npos) << line;
   }
   rig.setup().event_log.reset();
