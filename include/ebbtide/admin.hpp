@@ -145,10 +145,13 @@ Result<CheckpointReader> read(const Listing& listing, std::size_t index);
 struct GcOptions {
   /// As in Options; only versions that were read and found intact count as kept.
   std::uint64_t keep_last = 0, keep_every = 0;
-  bool damaged = false;    ///< remove damaged checkpoints too; every payload is read to find them
-  bool dry_run = false;    ///< change nothing
-  unsigned threads = 0;    ///< for reading; 0: as in ReadOptions
-  Progress progress = {};  ///< of payloads that are read
+  /// Beginnings of the names of histories that `keep_last` does not count in: several of them belong together.
+  std::vector<std::string> apart = {};
+  std::vector<std::string> retired = {};  ///< histories of which every version is removed
+  bool damaged = false;                   ///< remove damaged checkpoints too; every payload is read to find them
+  bool dry_run = false;                   ///< change nothing
+  unsigned threads = 0;                   ///< for reading; 0: as in ReadOptions
+  Progress progress = {};                 ///< of payloads that are read
 };
 
 /// A checkpoint, or an incomplete one, and why it is removed.

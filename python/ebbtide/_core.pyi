@@ -1,6 +1,6 @@
 """The C++ side of ebbtide. Use the names of the package ebbtide."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 import os
 from typing import Any, Literal, Self
 
@@ -763,7 +763,7 @@ class RecordReader:
     def trouble(self) -> dict[str, Any]:
         """What next() raised, in parts."""
 
-def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, damaged: bool = False, dry_run: bool = False, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
+def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, apart: Sequence[str] = [], retired: Sequence[str] = [], damaged: bool = False, dry_run: bool = False, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
     """
     Frees the space of checkpoints that can never be restored; see ``ebbtide gc``.
     """

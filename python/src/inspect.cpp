@@ -176,11 +176,14 @@ nb::dict description_of(const ReaderObject& self) {
 // --- garbage collection
 
 nb::dict collect(const std::filesystem::path& directory, std::uint64_t keep_last, std::uint64_t keep_every,
-                 bool damaged, bool dry_run, nb::object tell) {
+                 const std::vector<std::string>& apart, const std::vector<std::string>& retired, bool damaged,
+                 bool dry_run, nb::object tell) {
   Attended attended(std::move(tell));
   std::optional<Result<admin::Collected>> done;
   const admin::GcOptions options{.keep_last = keep_last,
                                  .keep_every = keep_every,
+                                 .apart = apart,
+                                 .retired = retired,
                                  .damaged = damaged,
                                  .dry_run = dry_run,
                                  .progress = attended.progress()};
@@ -262,8 +265,10 @@ void bind_inspect(nb::module_& module) {
           "trouble", [](const ReaderObject& self) { return to_dict(self.reader.trouble()); },
           nb::sig("def trouble(self) -> dict[str, typing.Any]"), "What next() raised, in parts.");
   module.def("collect", &collect, nb::arg("directory"), nb::arg("keep_last") = 0, nb::arg("keep_every") = 0,
-             nb::arg("damaged") = false, nb::arg("dry_run") = false, nb::arg("tell") = nb::none(),
+             nb::arg("apart") = nb::list(), nb::arg("retired") = nb::list(), nb::arg("damaged") = false,
+             nb::arg("dry_run") = false, nb::arg("tell") = nb::none(),
              nb::sig("def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: int = 0, "
+                     "apart: collections.abc.Sequence[str] = [], retired: collections.abc.Sequence[str] = [], "
                      "damaged: bool = False, dry_run: bool = False, "
                      "tell: collections.abc.Callable[[int], None] | None = None) -> dict[str, typing.Any]"),
              "Frees the space of checkpoints that can never be restored; see ``ebbtide gc``.");

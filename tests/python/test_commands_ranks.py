@@ -49,6 +49,34 @@ def test_every_command_goes_through_the_ranks(tmp_path: pathlib.Path) -> None:
             assert np.array_equal(next(iter(archive.values())), np.full(100, rank + 2.0))
 
 
+def test_parts_are_shown_with_v_and_damage_by_its_step(tmp_path: pathlib.Path) -> None:
+    directory = two_ranks(tmp_path)
+    assert "dcp/7" not in run("ls", directory).out
+    assert "dcp/7/1" in run("ls", directory, "-v").out
+    one = run("ls", directory / "rank-10").out
+    assert "step 7 of DCP: 40 B in 1 rank\n" in one and "never finished" not in one, "rank 0 knows, or another"
+    parts = next(
+        one for one in run("ls", directory / "rank-10", "--json").json["checkpoints"] if one["history"] == "dcp/7/1"
+    )
+    with open(directory / "rank-10" / parts["file"], "r+b") as file:
+        file.seek(parts["offset"] + parts["record_bytes"] - 4096)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+    done = run("verify", directory)
+    assert done.code == 1 and "step 7 of DCP is damaged, in rank-10\n" in done.out
+    assert "step 8" not in done.out
+    assert run("gc", directory, "--keep-last", "1").code == 0
+    assert "step 7 of DCP" in run("ls", directory).out, "no newer one is whole"
+
+
+def test_a_directory_without_stores_is_refused_in_words_for_a_reader(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    for command in (["ls"], ["verify"], ["gc"], ["export", "--to", tmp_path / "out"]):
+        done = run(*command, tmp_path)
+        assert done.code == 2 and "no store, nor is one in a directory of it" in done.err
+
+
 def test_a_damaged_rank_is_named_and_the_others_are_read(tmp_path: pathlib.Path) -> None:
     directory = two_ranks(tmp_path)
     (directory / "rank-2" / "store").write_bytes(b"no store any more")

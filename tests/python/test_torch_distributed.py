@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import commands_support
 import numpy as np
 import pytest
 from torch_support import torch
@@ -388,6 +389,46 @@ def test_a_writer_and_a_reader_say_why_they_cannot_be_pickled(disk: Path) -> Non
     for one in (Writer(disk / "dcp"), Reader(disk / "dcp")):
         with pytest.raises(TypeError, match=r"cannot be pickled: .* use AsyncCheckpointerType\.THREAD"):
             pickle.dumps(one)
+
+
+def test_what_thins_out_checkpoints_takes_whole_steps_or_none(disk: Path) -> None:
+    """A step is many versions, which keep_last would drop but for the last."""
+
+    def state(value: int) -> dict[str, Any]:
+        return {name: torch.full((50,), float(value)) for name in "abc"} | {"step": value}
+
+    def left(where: Path) -> list[int]:
+        found = []
+        for step in range(6):
+            there = state(-1)
+            try:
+                dcp.load(there, checkpoint_id=str(step), storage_reader=Reader(where), no_dist=True)
+            except Failed:
+                continue
+            assert all(torch.equal(there[name], state(step)[name]) for name in "abc") and there["step"] == step
+            found.append(step)
+        return found
+
+    with pytest.raises(ebbtide.InvalidArgument, match=r"keep_last=2 would drop parts of checkpoints.* drop\(step\)"):
+        Writer(disk / "run", keep_last=2)
+    with ebbtide.open(disk / "own", durability="process", keep_last=1, **SMALL) as store:
+        with pytest.raises(Failed, match="1 of 4 parts are left: the store was opened with keep_last"):
+            dcp.save(state(0), storage_writer=Writer(store), no_dist=True)
+    with Writer(disk / "run", durability="process", **SMALL) as writer:
+        for step in range(6):
+            dcp.save(state(step), checkpoint_id=str(step), storage_writer=writer, no_dist=True)
+    whole = disk / "run" / "rank-0"
+    with ebbtide.open(whole, durability="process", **SMALL) as store:
+        store.history("dcp/4").drop()  # as a job leaves it that was killed before rank 0 was done
+        for version in range(3):
+            store.checkpoint(version, np.ones(8))
+    gc = ["gc", disk / "run", "--keep-last", "2", "--keep-every", "2"]
+    for _ in range(2):  # 5 and 3 are the newest whole ones, 2 and 0 are multiples
+        assert commands_support.run(*gc).code == 0
+        with ebbtide.open(whole, readonly=True) as store:
+            steps = {int(name.split("/")[1]) for name in store.histories() if name.startswith("dcp/")}
+            assert steps == {0, 2, 3, 4, 5} and store.versions() == [0, 1, 2]
+    assert left(disk / "run") == [0, 2, 3, 5]
 
 
 def test_refusals(disk: Path) -> None:

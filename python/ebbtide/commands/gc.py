@@ -21,7 +21,7 @@ def gc(
             metavar="N",
             min=1,
             max=outcome.MOST,
-            help="In each history, remove versions older than the newest N intact ones.",
+            help="In each history, remove versions older than the newest N intact ones; of what a Writer saved, steps.",
         ),
     ] = None,
     keep_every: Annotated[
@@ -48,16 +48,23 @@ def gc(
         from ebbtide import _core
 
         from .progress import bar
-        from .ranks import Told, each, no_summary
+        from . import saves
+        from .ranks import Told, each, no_summary, stores_in
         from .store import Damage
 
         if keep_every is not None and keep_last is None:
             raise outcome.Refused("--keep-every keeps some of what --keep-last removes: give that too")
         wanted = "checkpoints" if damaged or keep_last else None
+        retired: list[str] = []
+        if keep_last:
+            with bar("reading what was saved by step", None) as advance:
+                retired = saves.retired(stores_in(directory), keep_last, keep_every or 0, advance)
 
         def one_store(path: Path) -> Told:
             with bar(f"reading {wanted}" if wanted else "gc", None) as advance:
-                done = _core.collect(path, keep_last or 0, keep_every or 0, damaged, dry_run, advance)
+                done = _core.collect(
+                    path, keep_last or 0, keep_every or 0, [saves.PREFIX], retired, damaged, dry_run, advance
+                )
             damages = [Damage.of(raw) for raw in done["damages"]]
             document = _document(path, done, damages, dry_run)
             lines = [*_lines(document), *(damage.line() for damage in damages)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +32,7 @@ def ls(
     Exit code 0; 1: something is damaged, and named; 2: the store could not be read.
     """
     with outcome.exit_codes(json):
+        from . import saves
         from .ranks import Told, each
         from .store import Store
 
@@ -43,28 +43,7 @@ def ls(
             document = _document(store, chosen, regions, verbose)
             return Told(document, lambda: _show(store, chosen, regions, verbose), bool(store.damages))
 
-        each(directory, json, one_store, _saves)
-
-
-_OF_SAVE = re.compile(r"dcp/(?P<step>-?\d+)(?P<parts>/\d+)?", re.ASCII)
-
-
-def _saves(documents: list[Any]) -> list[str]:
-    """What `ebbtide.torch.Writer` saved, by step: the parts are in all ranks, and what makes them one is in rank 0."""
-    from ebbtide import _core
-
-    steps: dict[int, tuple[set[str], int, bool]] = {}
-    for document in documents:
-        for one in document["checkpoints"]:
-            if found := _OF_SAVE.fullmatch(one["history"]):
-                ranks, size, whole = steps.get(int(found["step"]), (set(), 0, False))
-                whole |= found["parts"] is None
-                steps[int(found["step"])] = (ranks | {document["store"]}, size + one["bytes"], whole)
-    return [
-        f"step {step} of DCP: {_core.format_bytes(size)} in {len(ranks)} rank{'s' * (len(ranks) != 1)}"
-        + ("" if whole else ", never finished")
-        for step, (ranks, size, whole) in sorted(steps.items())
-    ]
+        each(directory, json, one_store, saves.lines)
 
 
 def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str, Any]]]:
@@ -116,6 +95,7 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
     from ebbtide import _core
 
     from .files import files_of, is_part
+    from .saves import step_of
     from .snapshots import is_piece, snapshots_of
     from .store import time_text
     from .suspend import is_mark
@@ -123,6 +103,7 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
     whole = len(chosen) == len(store.checkpoints)  # no history was asked for
     if whole and not verbose:
         chosen = [one for one in chosen if not is_part(one) and not is_piece(one) and not is_mark(one)]
+        chosen = [one for one in chosen if step_of(one.history) is None]
     snapshots = snapshots_of(store, chosen)
     sizes = {one.index: snapshots[one.index].stored if one.index in snapshots else one.bytes for one in chosen}
     rows = [["HISTORY", "VERSION", "SIZE", "WRITTEN"] + (["FILE", "OFFSET"] if verbose else [])]

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from . import outcome
+from . import names, outcome
 
 
 @dataclass
@@ -23,20 +23,26 @@ class Told:
 
 
 def stores_in(directory: Path) -> list[Path]:
-    """The directory, if it is a store or has none in it; else the stores in it, `rank-2` before `rank-10`."""
-    if (directory / "store").exists() or not directory.is_dir():
+    """The directory, if it is a store; else the stores in it, `rank-2` before `rank-10`. Refuses one that has neither."""
+    if (directory / "store").exists() or not directory.is_dir() or not any(directory.iterdir()):
         return [directory]
     found = [one for one in directory.iterdir() if (one / "store").is_file() and not one.is_symlink()]
     by_number = sorted(
         found, key=lambda one: [int(part) if part.isdigit() else 0 for part in re.split(r"(\d+)", one.name)]
     )
-    return sorted(by_number, key=lambda one: re.sub(r"\d+", "", one.name)) or [directory]
+    if not by_number:
+        other = names.shown(min(one.name for one in directory.iterdir()))
+        raise outcome.Refused(
+            f"{directory}: there are other files in it ({other}), and no store, nor is one in a directory of it",
+            "not_a_store",
+        )
+    return sorted(by_number, key=lambda one: re.sub(r"\d+", "", one.name))
 
 
 def each(
     directory: Path, json: bool, command: Callable[[Path], Told], summary: Callable[[list[Any]], list[str]]
 ) -> None:
-    """Runs it on each store, and ends as the worst of them does. `summary`: lines about all documents, of several."""
+    """Runs it on each store, and ends as the worst of them does. `summary`: lines about all documents."""
     stores = stores_in(directory)
     documents, damaged = [], False
     for store in stores:
@@ -49,7 +55,7 @@ def each(
         damaged |= told.damaged
     if json:
         outcome.show_json(documents[0] if len(stores) == 1 else {"directory": str(directory), "stores": documents})
-    elif len(stores) > 1:
+    else:
         for line in summary(documents):
             outcome.say(line)
     if damaged:

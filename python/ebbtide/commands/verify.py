@@ -27,10 +27,11 @@ def verify(
     Exit code 0: all is intact; 1: something is damaged; 2: the store could not be read.
     """
     with outcome.exit_codes(json):
-        from .ranks import each, no_summary, stores_in
+        from . import saves
+        from .ranks import each, stores_in
 
         several = len(stores_in(directory)) > 1
-        each(directory, json, lambda path: _one(path, json or several), no_summary)
+        each(directory, json, lambda path: _one(path, json or several), saves.damaged_lines)
 
 
 def _one(directory: Path, goes_on: bool) -> Told:

@@ -132,8 +132,14 @@ class Writer(StorageWriter):
         **options: Any,
     ) -> None:
         super().__init__()
+        for name in ("keep_last", "keep_every"):
+            if options.get(name):
+                raise errors.InvalidArgument(
+                    f"{name}={options[name]} would drop parts of checkpoints, each of which is a version: leave it out, and drop "
+                    "the steps that are no longer wanted with drop(step)"
+                )
         self._where = where if isinstance(where, ebbtide.Store) else Path(where)
-        self._options: dict[str, Any] = {"durability": "storage"} | options
+        self._options: dict[str, Any] = {"durability": "storage"} | options | {"keep_last": 0, "keep_every": 0}
         self._step = step
         self._store: ebbtide.Store | None = where if isinstance(where, ebbtide.Store) else None
         self._rank = 0
@@ -219,6 +225,11 @@ class Writer(StorageWriter):
                 results.append(WriteResult(index=item.index, size_in_bytes=array.nbytes, storage_data=place))
             if plan.items:
                 history.wait(store.durability)
+            if len(there := history.versions()) != len(plan.items):
+                raise errors.InvalidArgument(
+                    f"{len(there)} of {len(plan.items)} parts are left: the store was opened with keep_last, which drops the "
+                    "others; open it without"
+                )
         except BaseException:
             self._end_save()
             history.drop()

@@ -89,6 +89,9 @@ class Collector {
       }
       if (!read(store, all)) return false;
     }
+    for (std::size_t i = 0; i < store.records.size(); ++i)
+      if (std::ranges::count(options_.retired, store.records[i].history) > 0 && !store.records[i].superseded)
+        going_.emplace(i, admin::Removal::Why::retention);
     return options_.keep_last == 0 || retire(store);
   }
 
@@ -148,7 +151,9 @@ class Collector {
     std::map<std::string_view, Descent> histories;
     for (std::size_t i = store.records.size(); i-- > 0;) {
       const Inspected& one = store.records[i];
-      if (!one.superseded && !is_of_a_file(one) && !is_snapshot_piece(one))
+      const auto begins = [&](const std::string& name) { return one.history.starts_with(name); };
+      if (!one.superseded && !is_of_a_file(one) && !is_snapshot_piece(one) &&
+          std::ranges::none_of(options_.apart, begins))
         histories[one.history].newest_first.push_back(i);
     }
     for (;;) {
