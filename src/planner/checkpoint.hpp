@@ -18,6 +18,7 @@ using Slot = std::uint32_t;  // of a checkpoint
 using MoveIndex = std::int32_t;
 inline constexpr MoveIndex kNoMove = -1;
 inline constexpr Slot kNoSlot = UINT32_MAX;
+inline constexpr Time kRetryAfter = 1'000'000'000;  // before a flush whose retries are spent is tried again
 
 template <class T>
 struct PerTier : std::array<T, kMaxTiers> {
@@ -32,6 +33,7 @@ struct Replica {
   ReplicaState state = ReplicaState::gone;
   bool wanted = false;         // pinned by the prefetch plan
   bool failed = false;         // in a file that could not be read: as good as gone, and goes with its last reader
+  bool leaving = false;        // another file tier has it or will have it: it goes with its last reader
   Spare spare = Spare::no;     // counted in spare_bytes if it is
   std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
   Bytes offset = 0;            // in its tier
@@ -47,6 +49,7 @@ struct Filed {
   enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;
   bool recovered = false;  // an earlier process wrote it
   bool intact = false;     // this process wrote it, or all of it was read
+  bool waived = false;     // (below another file tier) it does not come here: newer ones made up for it
   bool exempt = false;     // a multiple of keep_every that newer ones made up for: it stays, and counts no more
   bool owed = false, lined = false, safe = false, syncing = false, filling = false,
        unfiled = false;  // how it is counted

@@ -105,6 +105,43 @@ bool CheckpointTable::safe_below(const Checkpoint& c, TierIndex t) const {
   return false;
 }
 
+bool CheckpointTable::sent_to(const Checkpoint& c, TierIndex t) const {
+  const auto every = static_cast<Version>(context_.tier(t).every);
+  return !context_.lower(t) || every <= 1 || c.version % every == 0 || c.flush_to >= t;
+}
+
+bool CheckpointTable::belongs(const Checkpoint& c, TierIndex t) const {
+  if (c.at[t].state != ReplicaState::gone) return true;
+  if (!context_.lower(t)) return lowest(c) <= t;
+  return c.bytes > 0 && !c.filed[t].waived && sent_to(c, t);
+}
+
+bool CheckpointTable::goes_below(const Checkpoint& c, TierIndex t) const {
+  if (!context_.keeps(t)) return t < context_.last_tier();
+  for (TierIndex to = context_.below(t); to != kNoTier; to = context_.below(to))
+    if (belongs(c, to)) return true;
+  return false;
+}
+
+TierIndex CheckpointTable::next_below(const Checkpoint& c, TierIndex t) const {
+  for (TierIndex to = std::max<TierIndex>(static_cast<TierIndex>(t + 1), context_.first_keeping); to < context_.tiers();
+       ++to)
+    if (belongs(c, to)) return c.at[to].state == ReplicaState::gone ? to : kNoTier;
+  return kNoTier;
+}
+
+bool CheckpointTable::awaited_below(const Checkpoint& c, TierIndex t) const {
+  for (TierIndex to = context_.below(t); to != kNoTier; to = context_.below(to))
+    if (belongs(c, to) && c.filed[to].durable != Filed::Durable::yes) return true;
+  return false;
+}
+
+bool CheckpointTable::kept_beside(const Checkpoint& c, TierIndex t) const {
+  for (TierIndex other = context_.first_keeping; other < context_.tiers(); ++other)
+    if (other != t && good(c.at[other])) return true;
+  return false;
+}
+
 void CheckpointTable::set_state(Slot slot, TierIndex tier, ReplicaState to) {
   Replica& r = checkpoints_[slot].at[tier];
   r.state = transition(r.state, to);

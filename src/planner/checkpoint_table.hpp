@@ -44,6 +44,18 @@ class CheckpointTable {
   TierIndex fastest(const Checkpoint& c) const;
   TierIndex lowest(const Checkpoint& c) const;
   bool safe_below(const Checkpoint& c, TierIndex t) const;
+
+  // File tiers that keep. Whether the version is one that a tier gets, whether it is there or has yet to come, and
+  // whether a tier below `t` has it or gets it.
+  bool sent_to(const Checkpoint& c, TierIndex t) const;
+  bool belongs(const Checkpoint& c, TierIndex t) const;
+  bool goes_below(const Checkpoint& c, TierIndex t) const;
+  // Where it goes from `t`, its lowest copy; kNoTier: nowhere, or it is on its way.
+  TierIndex next_below(const Checkpoint& c, TierIndex t) const;
+  // Whether a tier below `t` gets it, and it is not durable there yet.
+  bool awaited_below(const Checkpoint& c, TierIndex t) const;
+  // Whether another file tier has a copy that can be read.
+  bool kept_beside(const Checkpoint& c, TierIndex t) const;
   void set_state(Slot slot, TierIndex tier, ReplicaState to);
   void set_stored(Checkpoint& c);  // the application's bytes are all here
   std::uint64_t next_sequence() { return ++sequence_; }

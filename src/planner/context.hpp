@@ -20,6 +20,7 @@ struct Context {
   const TierIndex tier_count = static_cast<TierIndex>(machine.tiers.size());
   std::uint32_t memory_tiers = 0;  // bits. As the count of tiers, it is needed too often to look it up each time
   const TierIndex first_keeping = planner::first_keeping(machine);  // tiers(): none
+  const bool counts = keeps_in_file() && (several_keep() || retention(first_keeping).keep_last > 0);
   Time now = 0;
   Output* out = nullptr;
   Time wakeup = kNever;
@@ -34,7 +35,14 @@ struct Context {
   // Whether what is put into the tier's file stays there until it is dropped.
   bool keeps(TierIndex t) const { return t >= first_keeping && t < tiers(); }
   bool keeps_in_file() const { return first_keeping < tiers(); }
-  bool retains() const { return machine.retention.keep_last > 0 && keeps_in_file(); }
+  // Whether it does so, below another one that does.
+  bool lower(TierIndex t) const { return t > first_keeping; }
+  bool several_keep() const { return lower(last_tier()); }
+  const Retention& retention(TierIndex t) const { return tier(t).retention ? *tier(t).retention : machine.retention; }
+  // Whether it is counted what each file has and will have, and what of it is durable.
+  bool counts_files() const { return counts; }
+  // The tiers that calls write to are those before this one.
+  TierIndex write_tiers() const { return std::min<TierIndex>(tier_count, static_cast<TierIndex>(first_keeping + 1)); }
 
   Time after(Time timeout) const { return timeout >= kNever - now ? kNever : now + timeout; }
   void wake_by(Time at) { wakeup = std::min(wakeup, at); }

@@ -18,7 +18,7 @@ void place(std::map<Version, Slot>& row, Version version, Slot slot, bool is) {
 }  // namespace
 
 void Durability::count(Slot slot) {
-  if (!context_.retains()) return;
+  if (!context_.counts_files()) return;
   const Checkpoint& c = table_[slot];
   bool written = c.stored;
   for (MoveIndex i : c.moves) written |= !transfers_[i].cancelled && transfers_[i].kind == MoveKind::write;
@@ -26,13 +26,14 @@ void Durability::count(Slot slot) {
   for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) count(slot, t, written);
 }
 
-// `written`: it exists, and its bytes are here or being written.
+// `written`: it exists, and its bytes are here or being written. What does not belong in the file counts as if not.
 void Durability::count(Slot slot, TierIndex tier, bool written) {
   Checkpoint& c = table_[slot];
   const Replica& r = c.at[tier];
   Filed& filed = c.filed[tier];
   Level& level = of(tier);
   const Bytes size = space_.footprint(tier, c.bytes);
+  written = written && (!context_.several_keep() || table_.belongs(c, tier));
   if (filed.owed != written) {
     filed.owed = written;
     level.owed += written ? size : -size;
@@ -57,8 +58,10 @@ void Durability::count(Slot slot, TierIndex tier, bool written) {
   const TierIndex bottom = table_.lowest(c);
   const bool may_go =
       (c.flush_failures == 0 || c.flush_retry <= context_.now) && size <= space_.map(tier).largest_segment();
-  const bool to_go = written && c.stored && c.bytes > 0 && r.state == ReplicaState::gone && bottom != kNoTier &&
-                     context_.memory(bottom) && may_go;
+  const bool from_here =
+      bottom != kNoTier && (context_.memory(bottom) ? tier == context_.first_keeping : context_.lower(tier)) &&
+      r.state == ReplicaState::gone && (!context_.lower(tier) || table_.next_below(c, bottom) == tier);
+  const bool to_go = written && c.stored && c.bytes > 0 && from_here && may_go;
   if (filed.unfiled != to_go) {
     filed.unfiled = to_go;
     if (to_go)
@@ -70,28 +73,30 @@ void Durability::count(Slot slot, TierIndex tier, bool written) {
 
 // Which of a history's versions newer ones make up for: of those that are durable, or of all, once they are.
 // What an earlier process left may be damaged until it has been read: it counts only where one of ours is newer. And it
-// goes only for one of ours that is newer, or where room is needed.
+// goes only for one of ours that is newer, or where room is needed. Below another file, newer ones make up also for
+// what has not come, or is not durable.
 std::vector<Durability::Superseded> Durability::superseded(const History& h, TierIndex tier, When when) const {
   const bool all = when == When::all_is_durable;
   std::vector<Retained> newest_first;
   std::vector<Slot> slots_of;
   bool ours = false;
   std::uint64_t last_write = 0;  // of ours so far
-  const std::map<Version, Slot>& row = all ? h.line[tier] : h.safe[tier];
+  const std::map<Version, Slot>& row = all || context_.lower(tier) ? h.line[tier] : h.safe[tier];
   for (auto at = row.rbegin(); at != row.rend(); ++at) {
     const Checkpoint& c = table_[at->second];
     const Filed& filed = c.filed[tier];
     if (filed.durable == Filed::Durable::failed) continue;
+    const bool safe = all || filed.durable == Filed::Durable::yes;
     const std::uint64_t order = c.stored ? c.stored_at : UINT64_MAX / 2 + c.written;
     const bool stays = filed.recovered ? when == When::now && !ours : last_write <= order;
-    newest_first.push_back({c.version, all || filed.intact || ours, stays});
+    newest_first.push_back({c.version, safe && (all || filed.intact || ours), stays});
     slots_of.push_back(at->second);
-    if (filed.recovered) continue;
+    if (filed.recovered || !safe) continue;
     ours = true;
     last_write = std::max(last_write, order);
   }
   std::vector<Superseded> found;
-  for (const auto& [place, goes] : dispensable(context_.machine.retention, newest_first))
+  for (const auto& [place, goes] : dispensable(context_.retention(tier), newest_first))
     found.push_back({slots_of[place], goes});
   return found;
 }
@@ -102,19 +107,38 @@ void Durability::set_unreleased(TierIndex tier, Bytes bytes) {
   of(tier).releasing = 0;
 }
 
-void Durability::note_no_room(TierIndex tier) {
+void Durability::note_no_room(TierIndex tier, Bytes bytes) {
   if (!context_.keeps(tier)) return;
-  of(tier).full = true;
-  of(tier).nothing_comes |= context_.retains() && !settling(tier) && of(tier).filling == 0;
+  Level& level = of(tier);
+  level.full = true;
+  if (!context_.counts_files()) return;
+  level.lacks.bytes = std::max(level.lacks.bytes, space_.footprint(tier, bytes));
+  level.lacks.nothing_comes |= !coming(tier);
+}
+
+// Whether something in flight may make room in the file: there, or below, where what has become durable is no longer
+// needed here.
+bool Durability::coming(TierIndex tier) const {
+  if (settling(tier) || of(tier).filling > 0) return true;
+  for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t))
+    if (of(t).syncing > 0 || (of(t).filling > 0 && !stands_still(t))) return true;
+  return false;
+}
+
+bool Durability::stands_still(TierIndex tier) const {
+  if (!context_.lower(tier) || of(tier).filling == 0) return false;
+  const Route& route = transfers_.route_of(static_cast<TierIndex>(tier - 1), tier);
+  return std::ranges::any_of(transfers_.link(route[route.hops - 1]).moves,
+                             [&](MoveIndex i) { return transfers_[i].to == tier && transfers_[i].delayed; });
 }
 
 // What goes down to the file next: the first of those that wait, or, where nothing in flight can make room for that,
 // the first that has room.
 Slot Durability::next_to(TierIndex tier) const {
-  const bool coming = settling(tier) || of(tier).filling > 0;
+  const bool comes = coming(tier) || space_.spare_bytes(tier) > 0;
   const Bytes free = space_.free_bytes(tier);
   for (const auto& [order, slot] : of(tier).unfiled)
-    if (coming || space_.footprint(tier, table_[slot].bytes) <= free) return slot;
+    if (comes || space_.footprint(tier, table_[slot].bytes) <= free) return slot;
   return kNoSlot;
 }
 
@@ -123,9 +147,14 @@ Bytes Durability::needed_in_file(const Checkpoint& c) const {
   const TierIndex file = context_.first_keeping;
   Bytes needed = of(file).owed + space_.footprint(file, c.bytes);
   if (needed <= space_.map(file).capacity()) return needed;
-  for (const History& h : table_.histories())
+  for (const History& h : table_.histories()) {
+    const auto subtract = [&](Slot slot) { needed -= space_.footprint(file, table_[slot].bytes); };
     for (const auto& [slot, goes] : superseded(h, file, When::all_is_durable))
-      if (goes) needed -= space_.footprint(file, table_[slot].bytes);
+      if (goes && !table_.goes_below(table_[slot], file)) subtract(slot);
+    if (!context_.several_keep()) continue;
+    for (const auto& [version, slot] : h.slots)  // once it is durable below, it need not stay
+      if (table_[slot].filed[file].owed && table_.goes_below(table_[slot], file)) subtract(slot);
+  }
   return needed;
 }
 
@@ -139,15 +168,17 @@ std::string Durability::describe_short(const Checkpoint& c) const {
   return std::to_string(needed) + " bytes are needed on " + context_.tier(file).name + ", which has " +
          std::to_string(space_.map(file).capacity()) + ": " + std::to_string(own) + " for this version, and " +
          std::to_string(needed - own) +
-         " for what stays until it is durable (keep_last=" + std::to_string(context_.machine.retention.keep_last) +
-         ", keep_every=" + std::to_string(context_.machine.retention.keep_every) + ")";
+         " for what stays until it is durable (keep_last=" + std::to_string(context_.retention(file).keep_last) +
+         ", keep_every=" + std::to_string(context_.retention(file).keep_every) + ")";
 }
 
 void Durability::ask_to_commit(bool idle_calls) {
+  bool full = false;  // this file, or one above, whose copies may go once they are durable here
   for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) {
     Level& level = of(t);
+    full |= level.full;
     if (level.uncommitted == 0 && space_.unreleased(t) <= level.releasing) continue;
-    if (!level.full && !idle_calls) continue;
+    if (!full && !idle_calls) continue;
     context_.out->commit |= 1u << t;
     level.uncommitted = 0;
     level.releasing = space_.unreleased(t);

@@ -29,23 +29,31 @@ class Durability {
       : context_(context), table_(table), space_(space), transfers_(transfers) {}
 
   void begin_event() {
-    for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) of(t).full = of(t).nothing_comes = false;
+    for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) of(t).full = false, of(t).lacks = Short{};
   }
   // Brings the counts to what the facts say.
   void count(Slot slot);
   // Whether checkpoints are complete in the file and not durable yet, or dropped and not released yet.
   bool settling(TierIndex tier) const { return of(tier).syncing > 0 || space_.unreleased(tier) > 0; }
+  // In the fastest file; in one below it, what is not durable keeps room there.
   bool settling() const {
-    for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t)
-      if (settling(t)) return true;
-    return false;
+    if (!context_.keeps_in_file()) return false;
+    bool any = settling(context_.first_keeping);
+    for (TierIndex t = context_.first_keeping + 1; t < context_.tiers(); ++t) any |= of(t).syncing > 0;
+    return any;
   }
   void set_unreleased(TierIndex tier, Bytes bytes);
 
-  // The file had no room for a checkpoint.
-  void note_no_room(TierIndex tier);
-  // Whether the file has no room and nothing in flight will make any. True once for each time that this happens.
-  bool take_nothing_comes(TierIndex tier) { return std::exchange(of(tier).nothing_comes, false); }
+  // The file had no room for a checkpoint of so many bytes.
+  void note_no_room(TierIndex tier, Bytes bytes);
+  // What the file had no room for, once for each time that this happens, and whether nothing in flight will make any.
+  struct Short {
+    Bytes bytes = 0;
+    bool nothing_comes = false;
+  };
+  Short take_short(TierIndex tier) { return std::exchange(of(tier).lacks, Short{}); }
+  // Whether nothing begins to go down to the file: what was sent there does not end.
+  bool stands_still(TierIndex tier) const;
   Slot next_to(TierIndex tier) const;
   bool short_of_file(const Checkpoint& c) const;
   std::string describe_short(const Checkpoint& c) const;
@@ -72,11 +80,12 @@ class Durability {
     Bytes releasing = 0;          // of what is not released, what a commit was asked for
     Bytes owed = 0;               // what the file holds once all of it is there and retention has dropped nothing
     bool full = false;            // something is held up since the file has no room yet
-    bool nothing_comes = false;   // and nothing in flight makes any
+    Short lacks;
   };
   Level& of(TierIndex tier) { return levels_[tier]; }
   const Level& of(TierIndex tier) const { return levels_[tier]; }
   void count(Slot slot, TierIndex tier, bool written);
+  bool coming(TierIndex tier) const;
   Bytes needed_in_file(const Checkpoint& c) const;
 
   Context& context_;

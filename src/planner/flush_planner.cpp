@@ -11,7 +11,7 @@ void FlushPlanner::schedule() {
   const bool sparing = context_.machine.ephemeral && (context_.machine.eviction == EvictionPolicy::score ||
                                                       context_.machine.eviction == EvictionPolicy::score_paper);
   for (TierIndex t = 0; t + 1 < context_.tiers(); ++t) {
-    if (!context_.memory(t)) continue;
+    if (!context_.memory(t) && !context_.keeps(t)) continue;
     if (!queue_.empty(t, true)) schedule(t, true, sparing);
     if (ahead && !queue_.empty(t, false)) schedule(t, false, sparing);
   }
@@ -19,14 +19,14 @@ void FlushPlanner::schedule() {
 
 void FlushPlanner::schedule(TierIndex t, bool forced, bool sparing) {
   FlushQueue::Refused refused;
-  if (forced && context_.retains())  // these go in the order in which they were written, but for what was recalled
+  if (forced && context_.counts_files())  // these go in the order in which they were written, but for what was recalled
     for (const FlushKind kind : {FlushKind::plain, FlushKind::hinted, FlushKind::awaited}) refused.note(kind, 0);
   FlushKey key;
   for (const FlushKey* at = next(t, forced, nullptr, refused); at != nullptr; at = next(t, forced, &key, refused)) {
     key = *at;
     Checkpoint& c = table_[key.slot];
     const bool urgent = space_.urgently_recalled(c, t);
-    const bool in_turn = forced && context_.retains() && !urgent;
+    const bool in_turn = forced && context_.counts_files() && !urgent;
     if (!in_turn && c.flush_retry > context_.now) context_.wake_by(c.flush_retry);
     if (in_turn || c.flush_retry > context_.now) continue;
     // The replica stays here as well: until its room is needed, its copy below must not displace what would have to be
@@ -50,7 +50,7 @@ void FlushPlanner::schedule(TierIndex t, bool forced, bool sparing) {
 const FlushKey* FlushPlanner::next(TierIndex t, bool forced, const FlushKey* after,
                                    const FlushQueue::Refused& refused) const {
   const FlushKey* key = queue_.next(t, forced, after, refused);
-  if (forced || !refused.any || !context_.retains()) return key;
+  if (forced || !refused.any || !context_.counts_files()) return key;
   for (TierIndex to = context_.first_keeping; to < context_.tiers(); ++to) {
     const Slot slot = durability_.next_to(to);
     if (slot == kNoSlot || table_[slot].listed_on != t) continue;
@@ -76,10 +76,11 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
   Started refused = Started::none_so_large;
   for (TierIndex t = context_.below(from); t != kNoTier; t = context_.below(t)) {
     if (!space_.fits(t, c.bytes) || c.at[t].state != ReplicaState::gone) continue;
-    if (context_.retains() && context_.keeps(t)) {  // in its turn
-      durability_.count(slot);                      // the time to try again may have come
+    if (context_.lower(t) && (table_.next_below(c, from) != t || durability_.stands_still(t))) continue;
+    if (context_.counts_files() && context_.keeps(t)) {  // in its turn
+      durability_.count(slot);                           // the time to try again may have come
       const Slot next = durability_.next_to(t);
-      if (next == kNoSlot && c.filed[t].unfiled) durability_.note_no_room(t);
+      if (next == kNoSlot && c.filed[t].unfiled) durability_.note_no_room(t, c.bytes);
       if (next != slot) {
         if (demand && next != kNoSlot && depth < context_.tiers())
           hasten(next, table_.lowest(table_[next]), rights, since, depth + 1);
@@ -102,7 +103,7 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
     }
     const Room room = rooms_.look(t, c.bytes, there);
     if (!room.possible) {
-      durability_.note_no_room(t);
+      durability_.note_no_room(t, c.bytes);
       if (!room.full && c.group.kind == FlushKind::hinted) refused = Started::no;  // one needed sooner has more rights
       if (rights.costly) continue;
       there.costly = true;

@@ -136,9 +136,9 @@ void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
   if (!good(r)) return;
   require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
   if (r.state == ReplicaState::flushed)
-    require(table_.safe_below(c, t) || t == context_.last_tier(), "flushed means safe");
+    require(table_.safe_below(c, t) || !table_.goes_below(c, t), "flushed means safe");
   if (r.state == ReplicaState::written)
-    require(!table_.safe_below(c, t) && t < context_.last_tier(), "written means not safe");
+    require(!table_.safe_below(c, t) && table_.goes_below(c, t), "written means not safe");
   require((r.state == ReplicaState::read_complete) == r.wanted || c.consumed, "read_complete means wanted");
 }
 
@@ -174,11 +174,11 @@ void Invariants::check_durability(TierIndex tier) const {
   for (Slot s = 0; s < table_.size(); ++s) {
     const Checkpoint& c = table_[s];
     const Filed& filed = c.filed[tier];
-    require(context_.retains() || !(filed.owed || filed.lined || filed.syncing || filed.filling || filed.unfiled),
+    require(context_.counts_files() || !(filed.owed || filed.lined || filed.syncing || filed.filling || filed.unfiled),
             "only retention counts what is kept");
-    if (!context_.retains()) continue;
+    if (!context_.counts_files()) continue;
     const Replica& r = c.at[tier];
-    const bool there = c.live && c.exists && !c.pending_delete && c.stored && !c.reserving;
+    const bool there = c.live && c.exists && !c.pending_delete && c.stored && !c.reserving && table_.belongs(c, tier);
     require(!there || filed.owed, "what is stored is owed to the file");
     require(!filed.owed || (c.live && c.exists && !c.pending_delete), "nothing else is");
     require(filed.syncing == (there && good(r) && filed.durable == Filed::Durable::pending),

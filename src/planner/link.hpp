@@ -1,18 +1,23 @@
 #pragma once
 // A link: what it carries, what that has cost so far, and which moves pass it.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "planner/link_estimate.hpp"
 #include "planner/move.hpp"
+#include "planner/pacer.hpp"
 #include "planner/use.hpp"
 
 namespace ebb::planner {
 
 struct Link {
-  explicit Link(const LinkSpec& s) : spec(s), estimate(s) {}
+  explicit Link(const LinkSpec& s) : spec(s), estimate(s) {
+    if (s.most_bytes_per_s > 0) pacer.emplace(kWholeLink);
+  }
   LinkSpec spec;
   LinkEstimate estimate;
+  std::optional<Pacer> pacer;  // of its own, at most_bytes_per_s
   LinkUse use;
   int carried = 0;               // commands that it is done with, and that have yet to end
   std::vector<MoveIndex> moves;  // with a hop over it

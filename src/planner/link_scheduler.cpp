@@ -34,12 +34,14 @@ LinkScheduler::LinkScheduler(State& state) : Part(state) {
 int LinkScheduler::urgency(const Move& m) const {
   if (m.demand) return 0;
   // With retention, what a `wait` asks for comes behind all that was written before it.
-  if (m.kind == MoveKind::flush && (m.forced || (awaited_ && context_.retains()))) return 1;
+  const bool awaited = awaited_ != kNoTier && context_.counts_files() && !(context_.lower(m.to) && m.to > awaited_);
+  if (m.kind == MoveKind::flush && (m.forced || awaited)) return 1;
+  if (m.kind == MoveKind::flush && context_.lower(m.to)) return 2;
   const bool reading = table_.history_of(table_[m.checkpoint]).reading;
   return (m.kind == MoveKind::prefetch) == reading ? 1 : 2;
 }
 
-void LinkScheduler::issue(bool awaited) {
+void LinkScheduler::issue(TierIndex awaited) {
   awaited_ = awaited;
   transfers_.hold_up_none();
   if (transfers_.count() == 0) return;

@@ -10,8 +10,9 @@ class LinkScheduler : Part {
  public:
   explicit LinkScheduler(State& state);
 
-  // Gives every command that can be given now. `awaited`: a `wait` has not been answered.
-  void issue(bool awaited);
+  // Gives every command that can be given now. `awaited`: the lowest tier that a `wait` which has not been
+  // answered asks for; kNoTier: there is none.
+  void issue(TierIndex awaited);
 
  private:
   static constexpr int kNone = 3;
@@ -26,7 +27,7 @@ class LinkScheduler : Part {
   bool issue_round();
 
   std::vector<Queue> queues_;  // of each link
-  bool awaited_ = false;
+  TierIndex awaited_ = kNoTier;
 };
 
 }  // namespace ebb::planner

@@ -61,8 +61,8 @@ void Outcomes::on(HistoryId, const event::Failed& e) {
     m.failed = true;
     // Memory can always be read; `source` says that its bytes are not those written.
     const bool unreadable = sent.first && m.from != kNoTier && e.cause != event::Failed::no_room;
-    m.unreadable |=
-        unreadable && (context_.memory(m.from) ? e.cause == event::Failed::source : !context_.machine.ephemeral);
+    const bool judged = context_.memory(m.from) || m.kind == MoveKind::flush;
+    m.unreadable |= unreadable && (judged ? e.cause == event::Failed::source : !context_.machine.ephemeral);
   }
   transfers_.remove_chunk(m, sent.offset);
   if (m.cancelled) {
@@ -129,6 +129,7 @@ void Outcomes::complete_move(MoveIndex index) {
     case MoveKind::flush:
       table_.set_state(slot, to, ReplicaState::written);
       c.flush_failures = 0;
+      if (context_.keeps(from)) c.filed[from].intact = true;
       replicas_.release_use(slot, from);
       break;
     case MoveKind::prefetch:
@@ -213,6 +214,7 @@ void Outcomes::abort_move(MoveIndex index) {
     case MoveKind::prefetch:
       if (m.failed) {
         ++c.prefetch_failures;
+        if (m.unreadable && context_.keeps(m.from) && table_.safe_below(c, m.from)) replicas_.mark_failed(slot, m.from);
         for (RequestId id : calls_.of(slot, [](const Request& r) { return r.kind == Request::Kind::borrow; })) {
           calls_.at(id).excluded |= 1u << m.from;
           if (m.unreadable) replicas_.mark_failed(slot, m.from);
@@ -312,11 +314,16 @@ bool Outcomes::stop_waiting(RequestId id, Reason reason, const std::string& deta
   return true;
 }
 
-// What could not be read, or is not what was written, leaves its tier with its last reader, and the checkpoint its name
-// if nothing else holds its bytes or will.
+// What could not be read, or is not what was written, and what its tier has let go, leaves with its last reader, and
+// the checkpoint its name if nothing else holds its bytes or will.
 void Outcomes::discard_failed(Slot slot) {
   Checkpoint& c = table_[slot];
   if (!c.live || c.pending_delete || !c.stored) return;
+  for (TierIndex t = context_.first_keeping; context_.several_keep() && t < context_.tiers(); ++t)
+    if (Replica& r = c.at[t]; r.leaving && complete(r.state)) {
+      r.leaving = table_.kept_beside(c, t);  // else it has become the only one
+      if (r.leaving && r.uses == 0) replicas_.remove(slot, t, false);
+    }
   bool any = false, hope = false;
   TierIndex lowest = kNoTier;  // that could not be read
   for (TierIndex t = 0; t < context_.tiers(); ++t) {

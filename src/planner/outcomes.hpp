@@ -35,8 +35,6 @@ class Outcomes : Part {
   void discard_failed(Slot slot);
 
  private:
-  static constexpr Time kRetryAfter = 1'000'000'000;  // before a flush whose retries are spent is tried again
-
   void settle(MoveIndex index);
   void complete_move(MoveIndex index);
   void abort_move(MoveIndex index);

@@ -4,9 +4,9 @@
 
 namespace ebb::planner {
 
-Time Pacer::cost(const LinkSpec& link, Bytes bytes) const {
+Time Pacer::cost(double link_bytes_per_s, Bytes bytes) const {
   constexpr double kLongest = 1e17;  // three years
-  const double bytes_per_s = std::max(1.0, link.bytes_per_s) * share_ / kWholeLink;
+  const double bytes_per_s = std::max(1.0, link_bytes_per_s) * share_ / kWholeLink;
   return static_cast<Time>(std::min(kLongest, std::ceil(static_cast<double>(bytes) * 1e9 / bytes_per_s)));
 }
 
@@ -33,7 +33,7 @@ Time Pacers::slowest(TierIndex tier, const LinkSpec& link, Bytes bytes) const {
   if (limited_.empty() || tier == kNoTier) return slowest;
   for (const PartyId lender : space_.lenders_of(tier))
     if (const auto found = limited_.find(lender); found != limited_.end())
-      slowest = std::max(slowest, found->second.cost(link, bytes));
+      slowest = std::max(slowest, found->second.cost(link.bytes_per_s, bytes));
   return slowest;
 }
 

@@ -15,8 +15,8 @@ class Pacer {
  public:
   explicit Pacer(std::uint32_t share) : share_(std::max(share, 1u)) {}
   void set_share(std::uint32_t share) { share_ = std::max(share, 1u); }
-  // The time that a copy over a link counts as.
-  Time cost(const LinkSpec& link, Bytes bytes) const;
+  // The time that a copy counts as, over a link of such a rate.
+  Time cost(double bytes_per_s, Bytes bytes) const;
   // When a copy that costs so much may be given.
   Time ready(Time cost) const { return until_ - cost; }
   void give(Time now, Time cost) { until_ = std::max(until_, now) + cost; }

@@ -21,7 +21,7 @@ void Placing::serve_waiting() {
       return;
     }
     // Waiting for what is in flight does not help: short_of_file() counts that as done.
-    if (r.kind != Request::Kind::borrow && context_.retains() && durability_.short_of_file(table_[r.checkpoint])) {
+    if (r.kind != Request::Kind::borrow && context_.counts_files() && durability_.short_of_file(table_[r.checkpoint])) {
       if (context_.now >= r.deadline)
         outcomes_.stop_waiting(r.id, Reason::no_space, durability_.describe_short(table_[r.checkpoint]));
       else if (r.deadline != kNever)
@@ -91,21 +91,21 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   const Bytes bytes = table_[slot].bytes;
   const bool reserve = r.kind == Request::Kind::reserve;
   const Rights rights{.who = Rights::demand, .self = slot};
-  if (context_.retains() && durability_.short_of_file(table_[slot])) return false;
+  if (context_.counts_files() && durability_.short_of_file(table_[slot])) return false;
   TierIndex best = kNoTier, ready = kNoTier;
   Room best_room, ready_room;
   Time best_cost = kNever, ready_cost = kNever;
   // The first that is ready, unless its lender's pace makes it slow: then another may be quicker.
   const auto settled = [&] { return ready != kNoTier && !transfers_.paced(kNoTier, ready, bytes); };
-  for (TierIndex t = 0; t < (reserve ? 1 : context_.tiers()) && !settled(); ++t) {
+  for (TierIndex t = 0; t < (reserve ? 1 : context_.write_tiers()) && !settled(); ++t) {
     if ((fastest_taken && t == 0) || r.excluded >> t & 1) continue;
     if (table_[slot].at[t].state != ReplicaState::gone) continue;
     if (!space_.fits(t, bytes)) continue;
     // With retention, checkpoints that were written earlier go to the file first.
-    if (context_.retains() && context_.keeps(t) && durability_.next_to(t) != kNoSlot) continue;
+    if (context_.counts_files() && context_.keeps(t) && durability_.next_to(t) != kNoSlot) continue;
     const Room room = rooms_.look(t, bytes, rights);
     if (!room.possible) {
-      durability_.note_no_room(t);
+      durability_.note_no_room(t, bytes);
       continue;
     }
     const Time cost = room.wait + transfers_.route_time(kNoTier, t, bytes);
@@ -145,7 +145,7 @@ bool Placing::try_file_again(Request& r) {
     if (!c.live) continue;
     bool refused = c.flush_failures > 0 && std::exchange(c.flush_retry, 0) > context_.now;
     for (MoveIndex i : c.moves) {
-      if (!transfers_[i].delayed) continue;
+      if (!transfers_[i].delayed || context_.lower(transfers_[i].to)) continue;
       transfers_.undelay(transfers_[i]);
       context_.out->commit |= 1u << transfers_[i].to;
       refused = true;

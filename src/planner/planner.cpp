@@ -99,9 +99,10 @@ void Planner::Parts::on(const Event& e, Output& output) {
     prefetch_planner.rescue_upwards();
     prefetch_planner.schedule();
     for (TierIndex t = context.first_keeping; t < context.tiers(); ++t)
-      if (durability.take_nothing_comes(t)) retention_planner.make_room(t);
+      if (const Durability::Short lacks = durability.take_short(t); lacks.bytes > 0)
+        retention_planner.make_room(t, lacks);
   }
-  scheduler.issue(!waits.empty());
+  scheduler.issue(waits.deepest());
   if (!calls.waiting().empty() || !waits.empty()) refuse_stuck();
   segments.leave_beyond();
   space.report_returned();
@@ -123,7 +124,7 @@ void Planner::Parts::refuse_stuck() {
       flush_planner.schedule();
       prefetch_planner.schedule();
     }
-    scheduler.issue(!waits.empty());
+    scheduler.issue(waits.deepest());
     if (!changed) break;
   }
   if (!placing.room_may_come()) waits.refuse_stuck();
@@ -171,6 +172,8 @@ std::optional<Version> Planner::next_hinted(HistoryId history) const {
 Bytes Planner::bytes_of(CheckpointRef c) const { return parts_->table.at(c.slot).bytes; }
 TierIndex Planner::fastest_complete(CheckpointRef c) const { return parts_->table.fastest(parts_->table.at(c.slot)); }
 TierIndex Planner::lowest_complete(CheckpointRef c) const { return parts_->table.lowest(parts_->table.at(c.slot)); }
+
+bool Planner::complete_on(CheckpointRef c, TierIndex t) const { return good(parts_->table.at(c.slot).at[t]); }
 
 std::uint32_t Planner::prefetch_distance(HistoryId history) const {
   CheckpointTable& table = parts_->table;

@@ -8,14 +8,13 @@ namespace ebb::planner {
 void Replicas::refresh(Slot slot) {
   context_.dirty = true;
   Checkpoint& c = table_[slot];
-  const TierIndex last = context_.last_tier();
   TierIndex bottom = kNoTier;
   bool safe_below = false;
   for (TierIndex t = context_.tiers(); t-- > 0;) {
     Replica& r = c.at[t];
     if (!good(r)) continue;
     if (bottom == kNoTier) bottom = t;
-    ReplicaState to = safe_below || t == last ? ReplicaState::flushed : ReplicaState::written;
+    ReplicaState to = safe_below || !table_.goes_below(c, t) ? ReplicaState::flushed : ReplicaState::written;
     safe_below |= !space_.beyond(c, t);
     if (c.consumed || (c.pending_delete && r.state == ReplicaState::consumed))
       to = ReplicaState::consumed;
@@ -30,11 +29,13 @@ void Replicas::refresh(Slot slot) {
   durability_.count(slot);
   bool going_down = false;
   for (MoveIndex m : c.moves) going_down |= transfers_[m].kind == MoveKind::flush;
-  const bool candidate = c.exists && c.stored && !c.pending_delete && bottom != kNoTier && bottom < last && !going_down;
+  const bool candidate =
+      c.exists && c.stored && !c.pending_delete && bottom != kNoTier && !going_down &&
+      (context_.keeps(bottom) ? table_.next_below(c, bottom) != kNoTier : bottom < context_.last_tier());
   const bool force = candidate && (c.flush_to > bottom || space_.beyond(c, bottom));
-  const bool retains = context_.retains();
-  const bool in_turn = retains || c.hint == RestoreOrder::kNone;
-  const FlushKey key{in_turn ? INT64_MIN : -c.hint, retains ? c.stored_at : c.written, slot};
+  const bool counts = context_.counts_files();
+  const bool in_turn = counts || c.hint == RestoreOrder::kNone;
+  const FlushKey key{in_turn ? INT64_MIN : -c.hint, counts ? c.stored_at : c.written, slot};
   const bool compared = candidate && !context_.machine.ephemeral;
   queue_.put(c, candidate ? bottom : kNoTier, force, key, compared ? flush_kind(c, bottom) : FlushKind::alone);
 }
@@ -95,6 +96,11 @@ void Replicas::complete_in_file(Slot slot, TierIndex t) {
   for (const ReplicaState to : {ReplicaState::written, ReplicaState::flushed}) table_.set_state(slot, t, to);
   Checkpoint& c = table_[slot];
   c.at[t].watermark = c.bytes;
+}
+
+void Replicas::complete_in_files(Slot slot) {
+  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t)
+    if (table_.sent_to(table_[slot], t)) complete_in_file(slot, t);
 }
 
 void Replicas::mark_failed(Slot slot, TierIndex tier) {

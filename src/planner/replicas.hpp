@@ -26,6 +26,7 @@ class Replicas {
   void remove(Slot slot, TierIndex tier, bool evicted);
   void release_use(Slot slot, TierIndex tier);
   void complete_in_file(Slot slot, TierIndex tier);
+  void complete_in_files(Slot slot);  // that get it
   void mark_failed(Slot slot, TierIndex tier);
   // The checkpoint's slot is free once nothing of it is left.
   void try_release(Slot slot);

@@ -61,7 +61,7 @@ void Requests::on(HistoryId client, const event::Checkpoint& e) {
   if (e.bytes > 0) return place_or_wait(*r);
   const Slot slot = r->checkpoint;
   table_.set_stored(table_[slot]);
-  if (context_.keeps_in_file()) replicas_.complete_in_file(slot, context_.first_keeping);
+  replicas_.complete_in_files(slot);
   replicas_.hints_changed(slot);
   calls_.answer(*r, Reason::ok);
 }
@@ -134,8 +134,7 @@ void Requests::on(HistoryId, const event::Commit& e) {
     outcomes_.discard_failed(slot);
     return replicas_.try_release(slot);
   }
-  if (c.bytes == 0 && !c.pending_delete && context_.keeps_in_file())
-    replicas_.complete_in_file(slot, context_.first_keeping);
+  if (c.bytes == 0 && !c.pending_delete) replicas_.complete_in_files(slot);
   if (c.pending_delete) {  // dropped meanwhile
     replicas_.refresh(slot);
     outcomes_.start_parked(slot);  // asked for before that

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace ebb::planner {
 
@@ -10,27 +12,36 @@ void RetentionPlanner::require_file(TierIndex tier) const {
     throw std::logic_error("only of a file tier is it said what is there");
 }
 
-// Plans stay as they are, unless a hint named it before.
+// Plans stay as they are, unless a hint named it before, or it goes farther down.
 void RetentionPlanner::on(HistoryId client, const event::Recovered& e) {
   require_file(e.tier);
-  if (const Slot found = table_.lookup(client, e.version); found != kNoSlot && table_[found].exists)
+  const Slot found = table_.lookup(client, e.version);
+  const bool known = found != kNoSlot && table_[found].exists;
+  if (known && (!table_[found].stored || table_[found].bytes != e.bytes || !context_.keeps(e.tier) ||
+                table_[found].at[e.tier].state != ReplicaState::gone))
     throw std::logic_error("a version that exists was recovered");
+  const Slot slot = known ? found : recover(client, e);
+  Filed& filed = table_[slot].filed[e.tier];
+  filed.durable = Filed::Durable::yes;
+  filed.recovered = true;
+  filed.intact = e.bytes == 0;
+  replicas_.complete_in_file(slot, e.tier);
+  durability_.count(slot);
+  if (table_[slot].hint != RestoreOrder::kNone) replicas_.hints_changed(slot);
+  if (context_.several_keep()) replicas_.refresh(slot);
+}
+
+Slot RetentionPlanner::recover(HistoryId client, const event::Recovered& e) {
   History& h = table_.history(client);
   const Slot slot = table_.obtain(client, e.version);
   Checkpoint& c = table_[slot];
-  const bool hinted = c.hint != RestoreOrder::kNone;
-  if (hinted) h.unwritten -= h.order.count(slot);
+  if (c.hint != RestoreOrder::kNone) h.unwritten -= h.order.count(slot);
   c.exists = true;
   c.write_failed = false;
   c.bytes = e.bytes;
   c.written = c.touched = table_.next_sequence();
   table_.set_stored(c);
-  c.filed[e.tier].durable = Filed::Durable::yes;
-  c.filed[e.tier].recovered = true;
-  c.filed[e.tier].intact = c.bytes == 0;
-  replicas_.complete_in_file(slot, e.tier);
-  durability_.count(slot);
-  if (hinted) replicas_.hints_changed(slot);
+  return slot;
 }
 
 void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
@@ -40,7 +51,8 @@ void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
   c->filed[e.tier].durable = Filed::Durable::yes;
   c->filed[e.tier].intact = true;
   replicas_.refresh(table_.lookup(client, e.version));
-  retire(table_.history(client), e.tier, Durability::When::now);
+  // What has stayed above until it is durable here may go now.
+  for (TierIndex t = e.tier; t >= context_.first_keeping; --t) retire(table_.history(client), t, Durability::When::now);
 }
 
 void RetentionPlanner::on(HistoryId client, const event::NotDurable& e) {
@@ -53,7 +65,14 @@ void RetentionPlanner::on(HistoryId client, const event::NotDurable& e) {
   if (c == nullptr) return;
   Filed& filed = c->filed[e.tier];
   if (filed.durable == Filed::Durable::pending) filed.durable = Filed::Durable::failed;
-  replicas_.refresh(table_.lookup(client, e.version));
+  const Slot slot = table_.lookup(client, e.version);
+  if (context_.lower(e.tier) && good(c->at[e.tier]) && filed.durable == Filed::Durable::failed &&
+      table_.kept_beside(*c, e.tier)) {  // it is sent down again
+    ++c->flush_failures;
+    c->flush_retry = context_.now + kRetryAfter;
+    leave(slot, e.tier);
+  }
+  replicas_.refresh(slot);
 }
 
 void RetentionPlanner::on(HistoryId, const event::Unreleased& e) {
@@ -65,9 +84,12 @@ void RetentionPlanner::on(HistoryId, const event::Unreleased& e) {
 
 // A process that was killed leaves more than retention says, perhaps all that the file can hold. Older ones of those go
 // once so many newer ones were read and found to be intact.
-void RetentionPlanner::make_room(TierIndex tier) {
-  bool any = false;
-  for (History& h : table_.histories()) any |= retire(h, tier, Durability::When::room_is_needed);
+void RetentionPlanner::make_room(TierIndex tier, const Durability::Short& lacks) {
+  bool any = evict(tier, lacks.bytes);
+  if (!any && !lacks.nothing_comes) return;
+  for (History& h : table_.histories())
+    if (!any) any |= retire(h, tier, Durability::When::room_is_needed);
+  any = any || waive_superseded(tier);
   if (any) {
     context_.dirty = true;
     return;
@@ -82,9 +104,10 @@ void RetentionPlanner::make_room(TierIndex tier) {
 // The checkpoint that is reported; nullptr: it is gone, or there is no retention.
 Checkpoint* RetentionPlanner::reported(HistoryId client, Version version, TierIndex tier, bool complete_there) {
   const Slot slot = table_.lookup(client, version);
-  if (!context_.retains() || slot == kNoSlot || !table_[slot].exists) return nullptr;
+  if (!context_.counts_files() || slot == kNoSlot || !table_[slot].exists) return nullptr;
   Checkpoint& c = table_[slot];
   const Replica& there = c.at[tier];
+  if (context_.several_keep() && (there.state == ReplicaState::gone || there.leaving)) return nullptr;
   if (there.state == ReplicaState::gone || (complete_there && !complete(there.state)))
     throw std::logic_error(key_text(c) + " is not in the file, and was reported durable");
   return &c;
@@ -94,16 +117,74 @@ Checkpoint* RetentionPlanner::reported(HistoryId client, Version version, TierIn
 bool RetentionPlanner::retire(History& h, TierIndex tier, Durability::When when) {
   bool any = false;
   for (const auto& [slot, goes] : durability_.superseded(h, tier, when)) {
-    Checkpoint& c = table_[slot];
     if (goes) {
-      context_.out->retired.push_back({c.history, c.version});
-      outcomes_.drop(slot);
-      any = true;
+      any |= let_go(slot, tier);
     } else {
-      c.filed[tier].exempt = true;
+      table_[slot].filed[tier].exempt = true;
       durability_.count(slot);
     }
   }
+  return any;
+}
+
+// The tier's file no longer keeps the version. While another does, that copy alone goes; what has yet to become durable
+// below stays until then. True: something was dropped.
+bool RetentionPlanner::let_go(Slot slot, TierIndex tier) {
+  Checkpoint& c = table_[slot];
+  if (c.at[tier].leaving || table_.awaited_below(c, tier)) return false;
+  bool elsewhere = false;
+  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) elsewhere |= t != tier && table_.belongs(c, t);
+  if (!elsewhere) {
+    context_.out->retired.push_back({c.history, c.version});
+    outcomes_.drop(slot);
+    return true;
+  }
+  c.filed[tier].waived = true;
+  leave(slot, tier);
+  replicas_.refresh(slot);
+  if (!waits_.empty()) waits_.progress(slot);
+  return true;
+}
+
+// The copy goes, now or with its last reader.
+void RetentionPlanner::leave(Slot slot, TierIndex tier) {
+  Replica& r = table_[slot].at[tier];
+  if (r.state == ReplicaState::gone) return;
+  r.leaving = true;
+  if (r.filler != kNoMove) outcomes_.cancel_move(r.filler);
+  outcomes_.discard_failed(slot);
+}
+
+// Copies of what is durable below go, what no hint names first, until there is room or will be when it is released.
+// True: some went.
+bool RetentionPlanner::evict(TierIndex tier, Bytes needed) {
+  bool any = false;
+  const std::vector<SpareKey> spares(space_.spares(tier).begin(), space_.spares(tier).end());
+  for (const SpareKey& key : spares) {
+    if (space_.free_bytes(tier) + space_.unreleased(tier) >= needed) break;
+    const Checkpoint& c = table_[key.slot];
+    if (c.at[tier].uses > 0 || space_.footprint(tier, c.bytes) == 0) continue;
+    replicas_.remove(key.slot, tier, true);
+    any = true;
+  }
+  return any;
+}
+
+// With no room and no progress below, what newer versions make up for here does not wait to be sent down, unless a call
+// asked for that.
+bool RetentionPlanner::waive_superseded(TierIndex tier) {
+  bool any = false;
+  if (!context_.several_keep()) return any;
+  for (History& h : table_.histories())
+    for (const auto& [slot, goes] : durability_.superseded(h, tier, Durability::When::now)) {
+      Checkpoint& c = table_[slot];
+      if (!goes || c.flush_to > tier) continue;
+      bool waived = false;
+      for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t))
+        if (c.at[t].state == ReplicaState::gone) waived |= !std::exchange(c.filed[t].waived, true);
+      if (waived) replicas_.refresh(slot);
+      any |= let_go(slot, tier);
+    }
   return any;
 }
 
@@ -111,7 +192,7 @@ void RetentionPlanner::start_checks(const History& h, TierIndex tier) {
   std::uint64_t count = 0;
   bool ours = false;
   const std::map<Version, Slot>& line = h.line[tier];
-  for (auto at = line.rbegin(); at != line.rend() && count < context_.machine.retention.keep_last; ++at) {
+  for (auto at = line.rbegin(); at != line.rend() && count < context_.retention(tier).keep_last; ++at) {
     const Slot slot = at->second;
     Checkpoint& c = table_[slot];
     const Filed& filed = c.filed[tier];

@@ -15,12 +15,17 @@ class RetentionPlanner : Part {
   void on(HistoryId client, const event::Durable& e);
   void on(HistoryId client, const event::NotDurable& e);
   void on(HistoryId client, const event::Unreleased& e);
-  void make_room(TierIndex tier);
+  void make_room(TierIndex tier, const Durability::Short& lacks);
 
  private:
   void require_file(TierIndex tier) const;
   Checkpoint* reported(HistoryId client, Version version, TierIndex tier, bool complete_there);
+  Slot recover(HistoryId client, const event::Recovered& e);
   bool retire(History& history, TierIndex tier, Durability::When when);
+  bool let_go(Slot slot, TierIndex tier);
+  void leave(Slot slot, TierIndex tier);
+  bool evict(TierIndex tier, Bytes needed);
+  bool waive_superseded(TierIndex tier);
   void start_checks(const History& history, TierIndex tier);
 
   Waits& waits_;

@@ -23,7 +23,7 @@ Bytes TierSpace::free_bytes(TierIndex t) const {
 }
 
 bool TierSpace::fits_somewhere(Bytes bytes, std::uint32_t excluded) const {
-  for (TierIndex t = 0; t < context_.tiers(); ++t)
+  for (TierIndex t = 0; t < context_.write_tiers(); ++t)
     if (!(excluded >> t & 1) && fits(t, bytes)) return true;
   return false;
 }
@@ -86,10 +86,13 @@ void TierSpace::count_spare(Slot slot, Checkpoint& c) {
     wanted_above |= context_.machine.ephemeral && r.wanted;
   }
   Spare below = Spare::no;  // a copy in memory that was recalled makes nothing spare
+  bool durable_below = false;
   for (TierIndex t = context_.tiers(); t-- > 0;) {
     Replica& r = c.at[t];
     if (good(r)) {
-      if (spare[t] == Spare::no) spare[t] = below;
+      const bool stays = context_.keeps(t) && !durable_below;
+      if (spare[t] == Spare::no && !stays) spare[t] = below;
+      durable_below |= c.filed[t].durable == Filed::Durable::yes;
       if (!beyond(c, t)) below = context_.memory(t) ? Spare::memory_below : Spare::file_below;
     }
     SpareKey key{INT64_MIN, 0, slot};

@@ -80,8 +80,9 @@ bool all_lent(const Machine& machine, NodeIndex node) {
 }
 
 TierIndex first_keeping(const Machine& machine) {
-  const bool keeps = !machine.ephemeral && machine.tiers.back().medium == Medium::file;
-  return static_cast<TierIndex>(machine.tiers.size() - (keeps ? 1 : 0));
+  std::size_t first = machine.tiers.size();
+  while (!machine.ephemeral && first > 0 && machine.tiers[first - 1].medium == Medium::file) --first;
+  return static_cast<TierIndex>(first);
 }
 
 bool on_file(const Machine& machine, NodeIndex node) {

@@ -2,6 +2,7 @@
 // The machine that the planner plans for, as data: nodes, tiers on them, links between them, and the rules of the
 // store.
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,12 +22,22 @@ inline constexpr NodeIndex kApplication = 0;
 
 enum class Medium : std::uint8_t { device, host, file };
 
+// Which versions of each history a store keeps; the rule is in retention.hpp.
+struct Retention {
+  std::uint64_t keep_last = 0;   // 0: all stay
+  std::uint64_t keep_every = 0;  // multiples of it stay; 0: none for that
+};
+
 struct TierSpec {
   std::string name;  // "device", "peer" (memory of other GPUs, which they lend), "host", "local"
   Medium medium = Medium::host;
   Bytes capacity = 0;    // 0: all of its memory comes as segments that others lend
   Bytes granule = 4096;  // sizes and offsets are rounded up to it
   NodeIndex node = -1;
+  // Of file tiers that keep (Machine::ephemeral): what stays in this one, if not what Machine::retention says. And, of
+  // those below another: which versions come here, the multiples of `every`. 0 and 1: all.
+  std::optional<Retention> retention = {};
+  std::uint64_t every = 0;
 };
 
 // What several links share, such as a disk's time or a bus.
@@ -42,12 +53,13 @@ inline constexpr int kTakesAll = 1 << 12;
 struct LinkSpec {
   std::string name;
   NodeIndex from = -1, to = -1;
-  double bytes_per_s = 1e9;    // the first estimate; running averages replace it
-  Time latency = 0;            // per transfer
-  Bytes chunk = 4 << 20;       // longest transfer; a multiple of every granule
-  int depth = 2;               // transfers a driver holds at once, at most
-  Time window = 0;             // and, beyond two, no more than it carries in this time; 0: no such limit
-  std::vector<int> resources;  // that it uses, by index
+  double bytes_per_s = 1e9;     // the first estimate; running averages replace it
+  Time latency = 0;             // per transfer
+  Bytes chunk = 4 << 20;        // longest transfer; a multiple of every granule
+  int depth = 2;                // transfers a driver holds at once, at most
+  Time window = 0;              // and, beyond two, no more than it carries in this time; 0: no such limit
+  double most_bytes_per_s = 0;  // in any second it is given so much and two transfers, at most; 0: no such limit
+  std::vector<int> resources;   // that it uses, by index
 };
 
 // One end of a command: the application, a node's staging ring or a tier.
@@ -55,12 +67,6 @@ struct Endpoint {
   enum Kind : std::uint8_t { application, ring, tier } kind = application;
   std::int8_t index = -1;  // the ring's node, or the tier; -1 for the application
   bool operator==(const Endpoint&) const = default;
-};
-
-// Which versions of each history a store keeps; the rule is in retention.hpp.
-struct Retention {
-  std::uint64_t keep_last = 0;   // 0: all stay
-  std::uint64_t keep_every = 0;  // multiples of it stay; 0: none for that
 };
 
 enum class EvictionPolicy : std::uint8_t { score, score_paper, lru, fifo };
@@ -72,13 +78,14 @@ struct Machine {
   std::vector<ResourceSpec> resources;
   Bytes ring_slot = 4 << 20;  // of every staging ring, but for those in lent memory, whose slots hold a link's chunk
   EvictionPolicy eviction = EvictionPolicy::score;
-  // Consumed means discarded. Otherwise everything goes down to the slowest tier, consumed or not, and leaves a file
-  // there only when it is dropped or could not be read. A checkpoint of no bytes is complete in that file with the
-  // answer to its call, without a command (a driver writes what names it then) and without taking room; its end is a
-  // Freed as any other's, of length 0.
+  // Consumed means discarded. Otherwise everything goes down to the fastest file tier, consumed or not, and leaves a
+  // file there only when it is dropped or could not be read, or is durable on a file tier below (docs/design/tiers.md).
+  // A checkpoint of no bytes is complete in that file with the answer to its call, without a command (a driver writes
+  // what names it then) and without taking room; its end is a Freed as any other's, of length 0.
   bool ephemeral = true;
-  // Only for a store that is not ephemeral and has a file. A version that newer ones make up for is dropped once those
-  // are durable, and checkpoints come to the file in the order in which they were written.
+  // Only for a store that is not ephemeral and has a file; of each file tier that names no other. A version that newer
+  // ones make up for is dropped once those are durable, and checkpoints come to the file in the order in which they
+  // were written.
   Retention retention;
   // A file tier gives the disk its bytes back some time after the Freed: until event::Unreleased says so, they count.
   bool releases_later = false;

@@ -29,7 +29,11 @@ void for_each_link(const Move& m, Visit&& visit) {
 // The time of the route's slowest link.
 Time time_over(const Transfers& all, const Route& route, Bytes bytes) {
   Time slowest = 0;
-  for (int h = 0; h < route.hops; ++h) slowest = std::max(slowest, all.link(route[h]).estimate.time_for(bytes));
+  for (int h = 0; h < route.hops; ++h) {
+    const Link& link = all.link(route[h]);
+    slowest = std::max(slowest, link.estimate.time_for(bytes));
+    if (link.pacer) slowest = std::max(slowest, link.pacer->cost(link.spec.most_bytes_per_s, bytes));
+  }
   return slowest;
 }
 
@@ -271,14 +275,14 @@ CommandId Transfers::coming_last(const Move& m, Bytes end) const {
 
 // Whether anything could be sent, were there a slot of the ring for it.
 bool Transfers::unsent_on(const Move& m, Hop at) const {
-  if (m.cancelled || m.held) return false;
+  if (m.cancelled || m.held || stopped(m)) return false;
   if (at.hop == 0 && at.way == 0 && m.issued < m.total && readable(m) > m.issued) return true;
   return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.way == at.way && k.hop == at.hop && !k.moving; });
 }
 
 bool Transfers::pending_on(const Move& m, Hop at) const {
   if (unsent_on(m, at)) return true;
-  if (m.cancelled || m.held) return false;
+  if (m.cancelled || m.held || stopped(m)) return false;
   return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.way == at.way && k.hop == at.hop; });
 }
 
@@ -287,21 +291,23 @@ bool Transfers::too_slow(const Move& m, int way) const {
   const NodeIndex node = node_behind(m, {way, 0});
   const Pacer* const pacer = pacers_.of(rings_.lender(node));
   const LinkSpec& in = link(planner::route_of(m, way)[0]).spec;
-  return pacer != nullptr && pacer->cost(in, rings_.slot_bytes(node)) > time_left(m);
+  return pacer != nullptr && pacer->cost(in.bytes_per_s, rings_.slot_bytes(node)) > time_left(m);
 }
 
 int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
-  if (m.cancelled || m.held) return kNothing;
+  if (m.cancelled || m.held || stopped(m)) return kNothing;
   const auto [way, hop] = at;
   if (way > 0 && hop == 0 &&
       (m.ordered || goes_straight(*this, m) || !idle(*this, planner::route_of(m, way)) || too_slow(m, way)))
     return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
-  // last slots are for calls that block.
+  // last slots are for calls that block, and half of them for what is not on its way to or from a lower file, which may
+  // hang.
+  const bool lower = context_.lower(m.from) || context_.lower(m.to);
   for (int r = 0; hop == 0 && r < rings_of(m, way); ++r) {
     const NodeIndex node = node_behind(m, {way, r});
     const int slots = rings_.slots(node), free = rings_.free(node, goes_down(m));
-    if (free <= (m.demand ? 0 : std::min(2, slots / 4))) return kNothing;
+    if (free <= (lower ? slots / 2 : m.demand ? 0 : std::min(2, slots / 4))) return kNothing;
   }
   for (std::size_t i = 0; i < m.chunks.size(); ++i)
     if (m.chunks[i].way == way && m.chunks[i].hop == hop && !m.chunks[i].moving) {
@@ -330,9 +336,10 @@ std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at) {
 
 Time Transfers::at_pace(const Move& m, Hop at, int chunk, Bytes length) {
   Time ready = context_.now;
-  const LinkSpec& over = link(planner::route_of(m, at.way)[at.hop]).spec;
+  const Link& over = link(planner::route_of(m, at.way)[at.hop]);
   for (Pacer* const pacer : pacers_of(m, at))
-    if (pacer != nullptr) ready = std::max(ready, pacer->ready(pacer->cost(over, length)));
+    if (pacer != nullptr) ready = std::max(ready, pacer->ready(pacer->cost(over.spec.bytes_per_s, length)));
+  if (over.pacer) ready = std::max(ready, over.pacer->ready(over.pacer->cost(over.spec.most_bytes_per_s, length)));
   // What waits in a ring for its lender's pace keeps others out of it: of each move, no more than two chunks.
   const bool begins =
       chunk == kNewChunk && rings_of(m, at.way) > 0 && pacers_.of(table_[m.checkpoint], m.to) != nullptr;
@@ -352,7 +359,9 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   Move& m = (*this)[index];
   const int over = planner::route_of(m, way)[hop];
   for (Pacer* const pacer : pacers_of(m, at))
-    if (pacer != nullptr) pacer->give(context_.now, pacer->cost(link(over).spec, length));
+    if (pacer != nullptr) pacer->give(context_.now, pacer->cost(link(over).spec.bytes_per_s, length));
+  if (auto& pacer = link(over).pacer; pacer)
+    pacer->give(context_.now, pacer->cost(link(over).spec.most_bytes_per_s, length));
   if (chunk == kNewChunk) {
     m.chunks.push_back({.offset = m.issued, .length = length, .way = way});
     context_.counters.relayed += way > 0 ? 1 : 0;
@@ -396,10 +405,12 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
                                     .after = after});
 }
 
-// Counts a move, all of which was sent, as delayed.
+// Counts a move, all of which was sent, as delayed. One to a file below another may have more to send, which waits
+// until a command of it has ended.
 void Transfers::delay(MoveIndex index) {
   Move& m = (*this)[index];
-  if (m.issued < m.total || std::exchange(m.delayed, true)) return;
+  if (context_.lower(m.to) ? m.in_flight == 0 : m.issued < m.total) return;
+  if (std::exchange(m.delayed, true)) return;
   delayed_ += m.in_flight;
 }
 
@@ -441,6 +452,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
     ++on.use.transfers;
   }
   --m.in_flight;
+  if (context_.lower(m.to)) undelay(m);  // it goes on
   return sent;
 }
 

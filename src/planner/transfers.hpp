@@ -95,6 +95,8 @@ class Transfers {
   bool too_slow(const Move& m, int way) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
   bool on_streams(const Move& m) const;
+  // Whether it goes to a lower file that has not answered for long: nothing more of it is sent until that does.
+  bool stopped(const Move& m) const { return m.delayed && context_.lower(m.to); }
   Bytes readable(const Move& m) const;
   CommandId coming_last(const Move& m, Bytes end) const;
 

@@ -9,6 +9,10 @@ void Waits::on(HistoryId client, const event::Wait& e) {
   if (e.tier < 0 || e.tier >= context_.tiers()) return refuse_tier(e.request);
   const Slot s = table_.lookup(client, e.version);
   if (!table_.readable(s)) return calls_.refuse_missing(e.request, client, e.version);
+  if (context_.lower(e.tier)) {  // though it is not one that goes there
+    table_[s].filed[e.tier].waived = false;
+    table_[s].flush_to = std::max(table_[s].flush_to, e.tier);
+  }
   add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, {s});
 }
 
@@ -25,14 +29,15 @@ void Waits::add(Wait wait, const std::vector<Slot>& slots) {
   for (Slot s : slots) {
     Checkpoint& c = table_[s];
     if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && table_.lowest(c) >= wait.tier)) continue;
+    if (context_.lower(wait.tier) && !table_.belongs(c, wait.tier)) continue;
     wait.open.insert(s);
     c.flush_to = std::max(c.flush_to, wait.tier);
     // A flush that failed is tried again at once: the caller may have no other chance.
     if (!context_.machine.ephemeral) c.flush_retry = 0;
     for (MoveIndex i : c.moves)  // begun ahead of need
-      if (Move& m = transfers_[i]; m.kind == MoveKind::flush) {
+      if (Move& m = transfers_[i]; m.kind == MoveKind::flush && !(context_.lower(m.to) && m.to > wait.tier)) {
         m.forced = true;
-        transfers_.undelay(m);  // what the file has refused is tried again
+        if (!context_.lower(m.to)) transfers_.undelay(m);  // what the file has refused is tried again
       }
     replicas_.refresh(s);
   }
@@ -40,12 +45,14 @@ void Waits::add(Wait wait, const std::vector<Slot>& slots) {
   waits_.emplace(wait.id, std::move(wait));
 }
 
-// Answers the waits for a checkpoint that has reached a lower tier, or is going to be deleted.
+// Answers the waits for a checkpoint that has reached a lower tier, no longer goes there, or is going to be deleted.
 void Waits::progress(Slot slot) {
   const Checkpoint& c = table_[slot];
   for (auto it = waits_.begin(); it != waits_.end();) {
     Wait& w = it->second;
-    if ((c.pending_delete || !c.exists || table_.lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
+    const bool waived = context_.lower(w.tier) && c.filed[w.tier].waived;
+    if ((c.pending_delete || !c.exists || waived || table_.lowest(c) >= w.tier) && w.open.erase(slot) &&
+        w.open.empty()) {
       context_.answer(w.id, Reason::ok);
       table_.history(w.history).reading = true;  // a program that waits for flushes has finished writing
       it = waits_.erase(it);
@@ -53,6 +60,12 @@ void Waits::progress(Slot slot) {
       ++it;
     }
   }
+}
+
+TierIndex Waits::deepest() const {
+  TierIndex tier = kNoTier;
+  for (const auto& [id, wait] : waits_) tier = std::max(tier, wait.tier);
+  return tier;
 }
 
 void Waits::fail(Slot slot, const std::string& why) {

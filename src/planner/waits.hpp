@@ -16,6 +16,7 @@ class Waits : Part {
   void on(HistoryId client, const event::Wait& e);
   void on(HistoryId client, const event::WaitAll& e);
   bool empty() const { return waits_.empty(); }
+  TierIndex deepest() const;  // that one asks for; kNoTier: there is none
   void progress(Slot slot);
   // The checkpoint's only copy is lost.
   void fail(Slot slot, const std::string& why);

@@ -80,8 +80,9 @@ inline Op unhint(std::vector<Version> versions = {}) {
 inline Op start_prefetch() { return {.kind = Op::Kind::start_prefetch, .versions = {}}; }
 inline Op drop(Version v) { return {.kind = Op::Kind::drop, .version = v, .versions = {}}; }
 inline Op drop_all() { return {.kind = Op::Kind::drop, .flag = true, .versions = {}}; }
-inline Op recovered(Version v, Bytes bytes) {
-  return {.kind = Op::Kind::recovered, .version = v, .bytes = bytes, .versions = {}};
+// On the fastest file tier that keeps, or on `tier`.
+inline Op recovered(Version v, Bytes bytes, TierIndex tier = planner::kNoTier) {
+  return {.kind = Op::Kind::recovered, .version = v, .bytes = bytes, .tier = tier, .versions = {}};
 }
 inline Op wait(Version v, TierIndex tier) {
   return {.kind = Op::Kind::wait, .version = v, .tier = tier, .versions = {}};

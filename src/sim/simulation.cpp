@@ -55,7 +55,8 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
 }
 
 bool Simulation::State::idle() const {
-  return moving.empty() && ordered.empty() && syncing.idle() &&
+  const auto paced = [](const Rank& rank) { return rank.planner.pending() > 0 && rank.wakeup != planner::kNever; };
+  return moving.empty() && ordered.empty() && syncing.idle() && std::ranges::none_of(ranks, paced) &&
          std::all_of(clients.begin(), clients.end(),
                      [](const Client& c) { return c.done && c.open_calls == 0 && c.stream.empty(); });
 }
@@ -72,6 +73,7 @@ bool Simulation::State::step() {
   Time at = std::min(network.next(), ready.empty() ? planner::kNever : std::get<0>(ready.top()));
   if (!deadlines.empty()) at = std::min(at, deadlines.top().first);
   if (!checked.empty()) at = std::min(at, checked.top().first);
+  if (!overdue.empty()) at = std::min(at, std::max(overdue.top().first, now));
   for (const Rank& rank : ranks)
     if (rank.wakeup != planner::kNever) at = std::min(at, std::max(rank.wakeup, now));
   at = std::min(at, provisioning.next(now));
@@ -95,8 +97,14 @@ bool Simulation::State::step() {
     ended(id);
     return true;
   }
+  if (!overdue.empty() && overdue.top().first <= now) {
+    const std::uint64_t id = overdue.top().second;
+    overdue.pop();
+    report_overdue(id);
+    return true;
+  }
   if (const auto synced = syncing.take_due(now)) {
-    if (const auto what = syncing.outcome(*synced, ranks[static_cast<std::size_t>(synced->rank)].planner))
+    if (const auto what = syncing.outcome(*synced, now, ranks[static_cast<std::size_t>(synced->rank)].planner))
       give(synced->rank, {now, synced->history, *what});
     return true;
   }

@@ -28,9 +28,18 @@ struct Syncs {
   double failures = 0;          // the fraction that never becomes durable
 };
 
+// For a time, copies to and from a file tier do not end, and nothing becomes durable there.
+struct Hang {
+  TierIndex tier = planner::kNoTier;
+  Time from = 0, until = 0;
+  Time patience = 0;  // after so much of it, what is being written there is reported as not durable
+  bool at(TierIndex t, Time now) const { return t == tier && now >= from && now < until; }
+};
+
 struct Options {
   Faults faults;
   Syncs syncs;
+  Hang hang;
   Time checks = 0;               // of bytes read from a file: the longest, after the transfer; 0: none
   bool verify = false;           // follow every byte (content.hpp); costs time
   int check_every = 0;           // Planner::check() every this many events; 0: never

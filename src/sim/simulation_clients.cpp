@@ -82,9 +82,23 @@ void Simulation::State::act(std::size_t index) {
 void Simulation::State::submit_recovered(const Client& client, const Op& op) {
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
   if (machine.planner.tiers.back().medium != planner::Medium::file) return;
-  if (rank.planner.find(client.program.history, op.version)) return;
-  rank.written[{client.program.history, op.version}] = {calls.new_request(), op.bytes};
+  const std::pair name{client.program.history, op.version};
+  if (const auto there = rank.planner.find(name.first, name.second)) {
+    const auto before = rank.recovered.find(name);  // on another tier, just now
+    const bool also = before != rank.recovered.end() && before->second.first == now &&
+                      before->second.second == rank.written.at(name).serial &&
+                      rank.planner.bytes_of(*there) == op.bytes && !rank.planner.complete_on(*there, found_on(op));
+    if (also) give(client.rank, event_for(client, op));
+    return;
+  }
+  rank.written[name] = {calls.new_request(), op.bytes};
+  rank.recovered[name] = {now, rank.written[name].serial};
   give(client.rank, event_for(client, op));
+}
+
+TierIndex Simulation::State::found_on(const Op& op) const {
+  const auto last = static_cast<TierIndex>(machine.planner.tiers.size() - 1);
+  return op.tier != planner::kNoTier ? op.tier : std::min(last, planner::first_keeping(machine.planner));
 }
 
 void Simulation::State::hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open) {
@@ -139,7 +153,7 @@ Event Simulation::State::event_for(const Client& client, const Op& op, RequestId
       case Op::Kind::drop:
         if (op.flag) return event::DropAll{};
         return event::Drop{op.version};
-      case Op::Kind::recovered: return event::Recovered{op.version, op.bytes, planner::first_keeping(machine.planner)};
+      case Op::Kind::recovered: return event::Recovered{op.version, op.bytes, found_on(op)};
       case Op::Kind::wait:
         if (op.flag) return event::WaitAll{request, op.tier};
         return event::Wait{request, op.version, op.tier};

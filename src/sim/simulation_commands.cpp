@@ -36,7 +36,7 @@ void Simulation::State::give(int r, const Event& event) {
   if (const auto* commit = std::get_if<event::Commit>(&event.what))
     provisioning.produced(r, calls.of(commit->request).bytes, now);
   for (const planner::Returned& one : out.returned) lenders.returned(r, one, rank.content);
-  if (out.commit != 0) syncing.commit_requested(r, now);
+  if (out.commit != 0) syncing.commit_requested(r, out.commit, now);
   for (const Command& c : out.commands) begin(r, c);
   for (const RequestId id : out.spoiled)
     if (const auto it = ordered.find(id); it != ordered.end()) it->second.spoiled = true;
@@ -203,8 +203,31 @@ bool Simulation::State::reads_file(const Command& c) const {
          machine.planner.tiers[static_cast<std::size_t>(c.from.at.index)].medium == planner::Medium::file;
 }
 
+bool Simulation::State::hangs(const Command& c) const {
+  const auto of = [&](const planner::Place& place) {
+    return place.at.kind == Endpoint::tier && options.hang.at(place.at.index, now);
+  };
+  return of(c.from) || of(c.to);
+}
+
+// What is being written hangs.
+void Simulation::State::report_overdue(std::uint64_t id) {
+  const auto it = moving.find(id);
+  if (it == moving.end() || it->second.command.to.at.index != options.hang.tier) return;
+  const Rank& rank = ranks[static_cast<std::size_t>(it->second.rank)];
+  const planner::CheckpointRef ref = it->second.command.checkpoint;
+  const auto name = rank.names.find({ref.slot, ref.generation});
+  if (name == rank.names.end() || rank.planner.find(name->second.first, name->second.second) != ref) return;
+  give(it->second.rank, {now, name->second.first, event::NotDurable{name->second.second, options.hang.tier}});
+}
+
 void Simulation::State::carried(std::uint64_t id) {
   const Moving& m = moving.at(id);
+  if (hangs(m.command)) {
+    checked.emplace(options.hang.until, id);
+    overdue.emplace(now + options.hang.patience, id);
+    return;
+  }
   Random random(mixed(options.faults.seed + 2) ^ mixed(id));
   if (options.checks == 0 || !reads_file(m.command) || random.chance(0.3)) return ended(id);
   checked.emplace(now + static_cast<Time>(random.below(static_cast<std::uint64_t>(options.checks))), id);

@@ -87,6 +87,7 @@ struct Simulation::State {
     Time wakeup = planner::kNever;
     std::vector<bool> broken;
     std::map<std::pair<HistoryId, Version>, Written> written;
+    std::map<std::pair<HistoryId, Version>, std::pair<Time, std::uint64_t>> recovered;       // when, and as which write
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<HistoryId, Version>> names;  // by slot and generation
     RankResult result;
   };
@@ -112,7 +113,8 @@ struct Simulation::State {
   std::uint64_t next_moving = 1;
   using Checked = std::pair<Time, std::uint64_t>;  // when it will be, and what
   std::priority_queue<Checked, std::vector<Checked>, std::greater<>> checked;
-  std::map<RequestId, Ordered> ordered;  // and not answered
+  std::priority_queue<Checked, std::vector<Checked>, std::greater<>> overdue;  // writes that hang: when it is said
+  std::map<RequestId, Ordered> ordered;                                        // and not answered
   std::set<std::pair<int, planner::CommandId>> in_flight, poisoned,
       awaited;  // awaited: something enqueued comes after it
   using Ready = std::tuple<Time, std::uint64_t, std::size_t>;
@@ -145,6 +147,8 @@ struct Simulation::State {
   // 0: succeeded; 1: failed; 2: failed permanently.
   int fate(int r, const Command& c) const;
   bool reads_file(const Command& c) const;
+  bool hangs(const Command& c) const;
+  void report_overdue(std::uint64_t id);
   void carried(std::uint64_t id);
   void ended(std::uint64_t id);
   void report(const Moving& m, bool on_stream, bool worthless);
@@ -155,6 +159,7 @@ struct Simulation::State {
   // --- the application's side ---------------------------------------------------------------------------------------
   void act(std::size_t index);
   void submit_recovered(const Client& client, const Op& op);
+  TierIndex found_on(const Op& op) const;
   // When the stream has done its present work.
   void hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open);
   static RequestId take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank, bool commit);

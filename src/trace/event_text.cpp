@@ -121,6 +121,12 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
     TierSpec tier;
     tier.name = words.word();
     words.choice(tier.medium, 3) >> tier.capacity >> tier.granule >> tier.node;
+    if (!words.done()) {
+      bool own = false;
+      Retention retention;
+      words >> tier.every >> own >> retention.keep_last >> retention.keep_every;
+      if (own) tier.retention = retention;
+    }
     if (tier.granule == 0 || !node(tier.node)) return bad(number, line);
     machine.tiers.push_back(std::move(tier));
   } else if (tag == "resource") {
@@ -137,6 +143,11 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
       if (resource < 0 || resource >= static_cast<int>(machine.resources.size())) return bad(number, line);
     if (!node(link.from) || !node(link.to)) return bad(number, line);
     machine.links.push_back(std::move(link));
+  } else if (tag == "limit") {
+    std::size_t link = 0;
+    words >> link;
+    if (link >= machine.links.size()) return bad(number, line);
+    words >> machine.links[link].most_bytes_per_s;
   } else if (tag == "machine") {
     words >> machine.ring_slot;
     words.choice(machine.eviction, 4) >> machine.ephemeral >> machine.manual_prefetch >> machine.max_retries >>
@@ -173,8 +184,13 @@ std::string_view name_of(const Event& event) {
 void append_text(std::string& out, const Machine& machine) {
   (out += kHeader) += '\n';
   for (const NodeSpec& node : machine.nodes) Line(out, "node") << node.name << node.staging;
-  for (const TierSpec& tier : machine.tiers)
-    Line(out, "tier") << tier.name << static_cast<int>(tier.medium) << tier.capacity << tier.granule << int{tier.node};
+  for (const TierSpec& tier : machine.tiers) {
+    Line line(out, "tier");
+    line << tier.name << static_cast<int>(tier.medium) << tier.capacity << tier.granule << int{tier.node};
+    if (!tier.retention && tier.every == 0) continue;
+    const Retention retention = tier.retention.value_or(Retention{});
+    line << tier.every << tier.retention.has_value() << retention.keep_last << retention.keep_every;
+  }
   for (const ResourceSpec& resource : machine.resources)
     Line(out, "resource") << resource.name << resource.urgent_first;
   for (const LinkSpec& link : machine.links) {
@@ -183,6 +199,8 @@ void append_text(std::string& out, const Machine& machine) {
          << link.window;
     for (const int resource : link.resources) line << resource;
   }
+  for (std::size_t l = 0; l < machine.links.size(); ++l)
+    if (machine.links[l].most_bytes_per_s > 0) Line(out, "limit") << l << machine.links[l].most_bytes_per_s;
   Line line(out, "machine");
   line << machine.ring_slot << static_cast<int>(machine.eviction) << machine.ephemeral << machine.manual_prefetch
        << machine.max_retries << machine.retention.keep_last << machine.retention.keep_every;

@@ -336,6 +336,46 @@ void draw_retention(RandomCase& out, std::uint64_t seed) {
   out.timely = false;
 }
 
+// Stores that keep in several files: what each of them keeps and gets, how soon that is durable there, and what an
+// earlier run has left in them. A lower file may hang, and what is sent to it may be limited. Apart as well.
+void draw_levels(RandomCase& out, std::uint64_t seed) {
+  Random random(seed ^ 0x1e7e1);
+  planner::Machine& m = out.machine.planner;
+  const TierIndex first = planner::first_keeping(m), tiers = static_cast<TierIndex>(m.tiers.size());
+  if (first + 1 >= tiers) return;
+  out.levels = true;
+  out.timely = false;
+  out.options.syncs.interval = static_cast<Time>(random.below(5'000'000));
+  out.options.syncs.latency = static_cast<Time>(random.below(200'000));
+  out.options.syncs.failures = out.faulty && random.chance(0.5) ? 0.1 : 0;
+  m.releases_later = random.chance(0.5);
+  for (TierIndex t = first; t < tiers; ++t) {
+    planner::TierSpec& tier = m.tiers[static_cast<std::size_t>(t)];
+    if (random.chance(0.4))
+      tier.retention = {random.chance(0.2) ? 0 : random.between(1, 6), random.chance(0.5) ? 0 : random.between(2, 9)};
+    if (t == first) continue;
+    tier.every = random.chance(0.5) ? 0 : random.between(1, 5);
+    for (planner::LinkSpec& link : m.links)
+      if (link.to == tier.node && random.chance(0.3)) link.most_bytes_per_s = link.bytes_per_s / 4;
+  }
+  if (random.chance(0.4)) {
+    const Time from = static_cast<Time>(random.below(20'000'000));
+    out.options.hang = {static_cast<TierIndex>(tiers - 1), from, from + static_cast<Time>(random.below(500'000'000)),
+                        static_cast<Time>(random.below(20'000'000))};
+  }
+  for (Program& p : out.programs)
+    for (std::uint64_t n = random.below(8); n-- > 0;) {
+      const auto version = static_cast<Version>(random.below(40));
+      const Bytes bytes = random.chance(0.1) ? 0 : random.below(m.tiers.back().capacity / 4);
+      const bool both = random.chance(0.5);
+      std::size_t at = random.chance(0.7) ? 0 : random.below(p.ops.size());
+      for (TierIndex t = tiers; t-- > first;) {  // the lowest first
+        if (!both && t != tiers - 1) continue;
+        p.ops.insert(p.ops.begin() + static_cast<std::ptrdiff_t>(at++), op::recovered(version, bytes, t));
+      }
+    }
+}
+
 // What was read is checked before it counts; apart as well.
 void draw_checks(RandomCase& out, std::uint64_t seed) {
   Random random(seed ^ 0xc4ec);
@@ -393,6 +433,7 @@ RandomCase random_case(std::uint64_t seed, bool peers) {
   draw_order(out, seed);
   draw_keeping(out, seed);
   draw_retention(out, seed);
+  draw_levels(out, seed);
   draw_checks(out, seed);
   if (peers) draw_ranks(out, seed);
   return out;
@@ -408,7 +449,7 @@ std::string describe(const RandomCase& c) {
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
          (c.machine.planner.retention.keep_last ? ", retention" : "") + (c.faulty ? ", faults" : "") +
          (c.shrinks ? ", shrinks" : "") + (c.lent ? ", segments" : "") + (c.ordered ? ", ordered" : "") +
-         (c.options.checks ? ", checks" : "") + (c.timely ? ", timely" : "");
+         (c.options.checks ? ", checks" : "") + (c.options.hang.until ? ", hangs" : "") + (c.timely ? ", timely" : "");
   return out + ", clients " + std::to_string(c.programs.size()) + ", ranks " + std::to_string(c.ranks);
 }
 

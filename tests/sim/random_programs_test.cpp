@@ -1,7 +1,8 @@
 // A million planner events of random programs on random machines. After each: no overlap and no broken count
 // (Planner::check), no illegal transition (it throws), no byte restored that was not written, no memory used twice
 // (sim/content.hpp); at the end every call answered, refused only by a reason that holds (random_run.cpp), and where
-// rates are as estimated and nothing fails, in time (the formula is in delay.cpp).
+// rates are as estimated and nothing fails, in time (the formula is in delay.cpp). With EBB_SEED and EBB_TRACE set,
+// RandomProgramsFresh prints every event of that seed and what the planner gave for it.
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <iostream>
@@ -22,7 +23,7 @@ constexpr std::uint64_t kEvents = 250'000;
 void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false, Outcome* sums = nullptr) {
   const RandomCase c = random_case(seed, peers);
   try {
-    const Outcome out = run_checked(c);
+    const Outcome out = run_checked(c, std::getenv("EBB_TRACE") != nullptr);
     events += out.events;
     if (sums != nullptr) sums->paced += out.paced, sums->relayed += out.relayed;
     ASSERT_LE(out.worst, 1.0) << "seed " << seed << ": a call took longer than it may, " << describe(c);
@@ -57,6 +58,14 @@ TEST(RandomPeers, KeepEveryPromise) {
     if (random_case(seed, true).lent) check_seed(seed, events, true, &sums);
   EXPECT_GT(sums.paced, events / 200);
   EXPECT_GT(sums.relayed, events / 1000);
+}
+
+// Programs over stores that keep in several files.
+TEST(RandomLevels, KeepEveryPromise) {
+  const std::uint64_t most = long_form() ? 1'000'000 : kEvents;
+  std::uint64_t events = 0;
+  for (std::uint64_t seed = 600'001; events < most && !HasFatalFailure(); ++seed)
+    if (random_case(seed).levels) check_seed(seed, events);
 }
 
 TEST(RandomProgramsFresh, KeepEveryPromise) {

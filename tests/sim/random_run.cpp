@@ -27,7 +27,8 @@ struct Fate {
 
 class Judge {
  public:
-  Judge(const RandomCase& c) : case_(c), tiers_(c.machine.planner.tiers) {}
+  Judge(const RandomCase& c)
+      : case_(c), first_(planner::first_keeping(c.machine.planner)), tiers_(c.machine.planner.tiers) {}
 
   void before(const Event& e, const planner::Planner& planner) {
     using namespace planner::event;
@@ -59,12 +60,12 @@ class Judge {
       if (Fate& f = of(end->request); f.reservation == end->request) f.written = true;
     if (const auto* end = std::get_if<Abandon>(&e.what)) of(end->request).touched = true;
     if (const auto* drop = std::get_if<Drop>(&e.what)) {
-      durable_[h].erase(drop->version);
+      for (auto& [tier, durable] : durable_) durable[h].erase(drop->version);
       if (const auto it = fates_.find({h, drop->version}); it != fates_.end())
         it->second.touched = it->second.dropping = true;
     }
     if (std::holds_alternative<DropAll>(e.what)) {
-      durable_.erase(h);
+      for (auto& [tier, durable] : durable_) durable.erase(h);
       for (auto& [name, f] : fates_)
         if (name.first == h) f.touched = f.dropping = true;
     }
@@ -73,9 +74,12 @@ class Judge {
       f.ever = f.written = true;
       f.touched = false;
       f.bytes = std::max(f.bytes, found->bytes);
-      durable_[h].insert(found->version);
+      durable_[found->tier][h].insert(found->version);
     }
-    if (const auto* durable = std::get_if<Durable>(&e.what)) durable_[h].insert(durable->version);
+    if (const auto* durable = std::get_if<Durable>(&e.what)) durable_[durable->tier][h].insert(durable->version);
+    const auto* const undone = std::get_if<NotDurable>(&e.what);
+    not_durable_ = undone != nullptr;
+    if (undone != nullptr) late_.insert({h, undone->version});
     if (const auto* cancel = std::get_if<Cancel>(&e.what)) cancelled_[cancel->request] = true;
     if (const auto* lend = std::get_if<Lend>(&e.what)) {  // at most a sixteenth is a staging ring
       has(lend->tier, lend->segment, lend->relays ? lend->bytes - lend->bytes / 16 : lend->bytes);
@@ -130,42 +134,76 @@ class Judge {
     }
     if (case_.machine.planner.ephemeral || tiers_.back().medium != planner::Medium::file) return;
     for (const planner::Retired& one : out.retired) retired(one);
-    const auto last = static_cast<TierIndex>(tiers_.size() - 1);
     for (const planner::Command& c : out.commands) commands_[c.id] = c.checkpoint;
-    for (const planner::Freed& f : out.freed) {
-      if (f.tier != last) continue;
-      const bool was_safe = safe_.erase(key(f.checkpoint)) > 0;
-      const auto it = names_.find(key(f.checkpoint));
-      if (f.failed && it != names_.end()) {
-        const auto now = planner.find(it->second.first, it->second.second);
-        if (!now || now == f.checkpoint) durable_[it->second.first].erase(it->second.second);  // not written anew
-      }
-      if (!was_safe || f.failed || it == names_.end()) continue;
-      if (planner.find(it->second.first, it->second.second) == f.checkpoint)
-        throw std::logic_error("version " + std::to_string(it->second.second) + " left the file it was safe in");
-    }
-    if (recovered) safe_.insert(key(*planner.find(e.client, recovered->version)));
+    for (const planner::Freed& f : out.freed)
+      if (f.tier >= first_) left_file(f, planner);
+    if (recovered) safe_.insert({key(*planner.find(e.client, recovered->version)), recovered->tier});
     const auto* const finished = std::get_if<planner::event::Finished>(&e.what);
     if (finished == nullptr) return;
     const planner::CheckpointRef moved = commands_.at(finished->command);
-    if (const auto it = names_.find(key(moved)); it != names_.end())
-      if (planner.find(it->second.first, it->second.second) == moved && planner.lowest_complete(moved) == last)
-        safe_.insert(key(moved));
+    const auto it = names_.find(key(moved));
+    if (it == names_.end() || planner.find(it->second.first, it->second.second) != moved) return;
+    for (TierIndex t = first_; t < static_cast<TierIndex>(tiers_.size()); ++t)
+      if (planner.complete_on(moved, t)) safe_.insert({key(moved), t});
+  }
+
+  // What was complete in a file leaves it only if it could not be read, has been dropped, is durable below, or is not
+  // to stay there while another file has it.
+  void left_file(const planner::Freed& f, const planner::Planner& planner) {
+    const bool was_safe = safe_.erase({key(f.checkpoint), f.tier}) > 0;
+    const auto it = names_.find(key(f.checkpoint));
+    if (it == names_.end()) return;
+    const auto [history, version] = it->second;
+    const auto now = planner.find(history, version);
+    const bool superseded = is_superseded(history, version, f.tier);
+    if (!now || now == f.checkpoint) durable_[f.tier][history].erase(version);  // not written anew
+    if (!was_safe || f.failed || now != f.checkpoint) return;
+    bool below = false, elsewhere = false;
+    for (TierIndex t = first_; t < static_cast<TierIndex>(tiers_.size()); ++t) {
+      below |= t > f.tier && durable_[t][history].contains(version) && planner.complete_on(*now, t);
+      elsewhere |= t != f.tier && planner.complete_on(*now, t);
+    }
+    if (below || (elsewhere && (superseded || (not_durable_ && f.tier > first_)))) return;
+    throw std::logic_error("version " + std::to_string(version) + " left the file it was safe in");
+  }
+
+  // Whether a file drops what newer versions make up for.
+  bool retains() const {
+    bool any = false;
+    for (TierIndex t = first_; t < static_cast<TierIndex>(tiers_.size()); ++t)
+      any |= tiers_[static_cast<std::size_t>(t)].retention.value_or(case_.machine.planner.retention).keep_last > 0;
+    return any;
+  }
+
+  // Whether enough newer ones are durable on the tier.
+  bool is_superseded(HistoryId history, Version version, TierIndex tier) {
+    const planner::TierSpec& spec = tiers_[static_cast<std::size_t>(tier)];
+    const planner::Retention how = spec.retention.value_or(case_.machine.planner.retention);
+    const std::set<Version>& durable = durable_[tier][history];
+    const auto newer = static_cast<std::uint64_t>(std::distance(durable.upper_bound(version), durable.end()));
+    const bool multiple = how.keep_every && version % static_cast<Version>(how.keep_every) == 0;
+    return how.keep_last > 0 && newer >= how.keep_last && !multiple;
   }
 
   // At the end, when no transfer is in flight.
   void at_rest(const planner::Planner& planner) const {
     if (case_.machine.planner.ephemeral || tiers_.back().medium != planner::Medium::file) return;
     const auto last = static_cast<TierIndex>(tiers_.size() - 1);
+    const bool several = first_ < last;
     for (const auto& [name, f] : fates_) {
       if (!f.written || f.touched) continue;
       const std::string what = "version " + std::to_string(name.second) + " of history " + std::to_string(name.first);
       const auto found = planner.find(name.first, name.second);
       if (!found) throw std::logic_error(what + " is gone, but was not dropped");
       if (planner.lowest_complete(*found) == last || late_.contains(name) || case_.faulty) continue;
-      if (tiers_.size() > 1 && tiers_[tiers_.size() - 2].medium == planner::Medium::file) continue;
-      if (planner.use(last).largest_gap >= padded(tiers_.size() - 1, planner.bytes_of(*found)))
+      if (planner.lowest_complete(*found) < first_ &&
+          planner.use(first_).largest_gap >= padded(static_cast<std::size_t>(first_), planner.bytes_of(*found)))
         throw std::logic_error(what + " has not come to the file, which has room for it");
+      if (!several || planner.lowest_complete(*found) < first_ || planner.bytes_of(*found) == 0) continue;
+      const auto every = static_cast<Version>(tiers_.back().every);
+      if ((every > 1 && name.second % every != 0) || retains()) continue;
+      if (planner.use(last).largest_gap >= padded(tiers_.size() - 1, planner.bytes_of(*found)))
+        throw std::logic_error(what + " has not come to the lowest file, which has room for it");
     }
   }
 
@@ -206,18 +244,20 @@ class Judge {
     begun(call, h, v);
   }
 
-  // Only durable versions are dropped, after newer durable ones.
+  // Only durable versions are dropped, after newer durable ones on each tier that has them.
   void retired(const planner::Retired& one) {
-    const planner::Retention& how = case_.machine.planner.retention;
-    std::set<Version>& durable = durable_[one.history];
-    const auto newer = static_cast<std::uint64_t>(std::distance(durable.upper_bound(one.version), durable.end()));
-    const bool multiple = how.keep_every && one.version % static_cast<Version>(how.keep_every) == 0;
-    if (!durable.contains(one.version) || newer < how.keep_last || multiple)
-      throw std::logic_error("retention dropped version " + std::to_string(one.version) + ", behind " +
-                             std::to_string(newer) + " that are durable");
+    bool any = false;
+    for (auto& [tier, histories] : durable_) {
+      if (!histories[one.history].contains(one.version)) continue;
+      any = true;
+      if (!is_superseded(one.history, one.version, tier))
+        throw std::logic_error("retention dropped version " + std::to_string(one.version) + ", which tier " +
+                               std::to_string(tier) + " keeps");
+      histories[one.history].erase(one.version);
+    }
+    if (!any) throw std::logic_error("retention dropped version " + std::to_string(one.version) + ", not durable");
     Fate& f = fate(one.history, one.version);
     f.touched = f.dropping = true;
-    durable.erase(one.version);
   }
 
   [[noreturn]] void wrong(const Call& c, const std::string& what) const {
@@ -229,7 +269,8 @@ class Judge {
 
   void common(const Call& c) {
     if (c.reason == Reason::cancelled && !cancelled_[c.request]) wrong(c, "it was not cancelled");
-    if (c.reason == Reason::lost && !case_.faulty) wrong(c, "nothing has failed");
+    const bool overdue = c.kind == Op::Kind::wait && case_.options.hang.until > 0;  // it is not durable, for now
+    if (c.reason == Reason::lost && !case_.faulty && !overdue) wrong(c, "nothing has failed");
     if (c.reason == Reason::dropped && !dropped_in(c)) wrong(c, "it was not dropped");
   }
 
@@ -275,13 +316,13 @@ class Judge {
         if (!f.ever) wrong(c, "it was never written");
         return;
       case Reason::too_large:
-        for (std::size_t t = 0; t < (first_only ? 1 : tiers_.size()); ++t)
+        for (std::size_t t = 0; t < written_to(first_only); ++t)
           if (padded(t, c.bytes) <= tiers_[t].capacity) wrong(c, "it fits " + tiers_[t].name);
         return;
       case Reason::no_space:
         if (case_.faulty) return;
-        if (case_.machine.planner.retention.keep_last && !room(c, tiers_.size() - 1, first_only)) return;
-        for (std::size_t t = 0; t < (first_only ? 1 : tiers_.size()); ++t)
+        if (retains() && !room(c, written_to(false) - 1, first_only)) return;
+        for (std::size_t t = 0; t < written_to(first_only); ++t)
           if (room(c, t, first_only)) wrong(c, "there would be room on " + tiers_[t].name);
         return;
       case Reason::lost:
@@ -289,6 +330,11 @@ class Judge {
       case Reason::cancelled: return;
       default: wrong(c, "not a reason for it");
     }
+  }
+
+  // So many tiers, from the fastest on, may take a write: none below the first file that keeps.
+  std::size_t written_to(bool first_only) const {
+    return first_only ? 1 : std::min(tiers_.size(), static_cast<std::size_t>(first_) + 1);
   }
 
   void refuse_wait(const Call& c) {
@@ -322,15 +368,17 @@ class Judge {
   static std::uint64_t key(planner::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
 
   const RandomCase& case_;
+  const TierIndex first_;     // the first file that keeps
+  bool not_durable_ = false;  // the event says that something is not
   std::map<std::uint64_t, std::pair<HistoryId, Version>> names_;
   std::map<planner::CommandId, planner::CheckpointRef> commands_;
-  std::set<std::uint64_t> spared_;                // by a loss of memory: another tier has all of it
-  std::set<std::uint64_t> safe_;                  // complete in the last tier's file
-  std::set<std::pair<HistoryId, Version>> late_;  // a flush of it failed
-  std::vector<planner::TierSpec> tiers_;          // with the capacity that is left
+  std::set<std::uint64_t> spared_;                      // by a loss of memory: another tier has all of it
+  std::set<std::pair<std::uint64_t, TierIndex>> safe_;  // complete in a tier's file
+  std::set<std::pair<HistoryId, Version>> late_;        // a flush of it failed
+  std::vector<planner::TierSpec> tiers_;                // with the capacity that is left
   std::map<TierIndex, std::vector<Bytes>> segments_;
   std::map<std::pair<HistoryId, Version>, Fate> fates_;
-  std::map<HistoryId, std::set<Version>> durable_;
+  std::map<TierIndex, std::map<HistoryId, std::set<Version>>> durable_;
   std::map<planner::RequestId, bool> certain_, cancelled_;
   std::map<planner::RequestId, Time> timeouts_;
   std::map<planner::RequestId, Call> open_;

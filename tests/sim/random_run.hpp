@@ -16,6 +16,7 @@ struct RandomCase {
   bool faulty = false;   // something may fail
   bool shrinks = false;  // memory may turn out to end early
   bool lent = false;     // memory is lent, recalled and lost
+  bool levels = false;   // several files keep
   bool ordered = false;  // some calls are made in stream order
 };
 
