@@ -546,6 +546,42 @@ def test_a_function_that_is_the_first_to_be_compiled_and_is_inside() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+# In a process of its own, whose most resident memory counts.
+MOST_MEMORY = """
+import contextlib
+import sys
+from pathlib import Path
+import torch
+import ebbtide
+from ebbtide.torch import offload
+
+def most():
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
+
+layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()) for _ in range(24)))
+x = torch.randn(8192, 256)  # 8 MiB, as each activation
+with ebbtide.open(sys.argv[1], device_cache="16MiB", host_cache="32MiB", disk="512MiB", warm=True) as store:
+    keep = offload(store) if sys.argv[2] == "offload" else contextlib.nullcontext()
+    layers(x[:8]).square().mean().backward()
+    before = most()
+    for _ in range(3):
+        with keep:
+            loss = layers(x).square().mean()
+        loss.backward()
+    print(most() - before)
+"""
+
+
+def test_resident_memory_falls(disk: Path) -> None:
+    def most(way: str) -> int:
+        given = [sys.executable, "-c", MOST_MEMORY, str(disk), way]
+        return int(subprocess.run(given, capture_output=True, text=True, timeout=600, check=True).stdout)
+
+    assert most("memory") > 384 << 20
+    assert most("offload") < 192 << 20
+
+
 ENDS_WITH_A_GRAPH = """
 import torch
 import ebbtide

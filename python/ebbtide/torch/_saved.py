@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import types
 import warnings
@@ -15,6 +16,7 @@ import ebbtide
 from ebbtide._training.histories import drop, history_of
 
 _WASTE = 4  # a storage is stored whole if it has at most so many times the bytes of the tensor
+_TRIM = 64 << 20  # bytes that were let go
 _MOST_ASKED = 4  # restores that are remembered, for each version: a graph may be used again without end
 _Any = TypeVar("_Any", bound=Callable[..., Any])
 _dynamo = torch._C._dynamo.eval_frame
@@ -164,6 +166,8 @@ class Entry:
         self.saved = saved  # from here on the version is dropped: an interrupt may come as soon as it is there
         saved.hint(self.version)
         whole = torch.empty(0, dtype=torch.uint8, device=device)
+        if whole.is_cpu:
+            free_memory.after(self.bytes)
         saved.history.checkpoint(self.version, whole.set_(storage, key[2], (self.bytes,), (1,)))
 
     def __del__(self) -> None:
@@ -183,7 +187,9 @@ class Entry:
             return back
         self.step.ask(self.version)
         whole = torch.empty(self.bytes, dtype=torch.uint8, device=self.device)
-        if whole.is_cuda:
+        if whole.is_cpu:
+            free_memory.after(self.bytes)
+        else:
             self.stream = torch.cuda.current_stream(self.device)
         self.saved.history.restore(self.version, whole, keep=True)
         back = whole.untyped_storage()
@@ -223,6 +229,24 @@ class Packed:
         return torch.empty(0, dtype=self.dtype, device=self.entry.device).set_(
             storage, self.offset, self.shape, self.strides
         )
+
+
+class _FreeMemory:
+    """Gives memory that was freed back to the system: glibc keeps it, and cannot use all of it again for tensors."""
+
+    def __init__(self) -> None:
+        self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+        self._since = 0  # bytes
+
+    def after(self, count: int) -> None:
+        """So many bytes are let go: a tensor that is stored soon after this, and one that came back before the next does."""
+        self._since += count
+        if self._since >= _TRIM and self._trim is not None:
+            self._since = 0
+            self._trim(0)
+
+
+free_memory = _FreeMemory()
 
 
 def changed(shape: torch.Size, version: int, expected: int, what: str) -> RuntimeError:
