@@ -437,3 +437,23 @@ def test_refusals(disk: Path) -> None:
     with pytest.raises(ebbtide.InvalidArgument, match="checkpoint_id='x' is not valid: expected a step"):
         Writer(disk).reset("x")
     assert Writer.validate_checkpoint_id("12") and not Writer.validate_checkpoint_id("/tmp/x")
+
+
+# In a process of its own, which has imported nothing.
+IMPORTED = """
+import sys
+import torch
+before = set(sys.modules)
+import ebbtide.torch
+new = {name for name in set(sys.modules) - before if not name.startswith("ebbtide")}
+assert "torch.distributed.checkpoint" not in sys.modules and "torch._dynamo" not in sys.modules
+assert len(new) < 50, sorted(new)
+from ebbtide.torch import Reader, Writer
+assert issubclass(Writer, torch.distributed.checkpoint.StorageWriter) and ebbtide.torch.Reader is Reader
+assert not hasattr(ebbtide.torch, "Other")
+"""
+
+
+def test_little_is_imported_before_it_is_needed() -> None:
+    ran = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
