@@ -347,20 +347,22 @@ void count_protected(std::size_t regions) {
   std::free(field);
 }
 
-/// Of a shot of so many checkpoints: events after the moment at which as many replicas live.
-void count_planner_events(std::size_t checkpoints) {
-  sim::Simulation simulation = bench::planner_shot(checkpoints, 1 << 20, sim::Shot::Order::reverse);
+/// Events after the moment at which so many replicas live.
+void count_planner_events(const std::string& row, std::size_t replicas, sim::Simulation simulation) {
   std::uint64_t events = 0;
   simulation.feed = [&](planner::Planner& planner, const planner::Event& event, planner::Output& output) {
-    if (events == 0 && bench::replicas_of(planner) < checkpoints) return planner.on(event, output);
-    if (events++ == 0) CALLGRIND_START_INSTRUMENTATION;
+    if (events == 0 && bench::replicas_of(planner) < replicas) return planner.on(event, output);
+    if (events++ == 0) {
+      CALLGRIND_START_INSTRUMENTATION;
+      forget_row();
+    }
     const Counted counted;
     planner.on(event, output);
   };
   while (events < kEvents) {
     if (!simulation.step()) throw std::logic_error("a shot has so few events: " + std::to_string(events));
   }
-  end_row("planner event, " + std::to_string(checkpoints) + " replicas", events);
+  end_row("planner event, " + row + std::to_string(replicas) + " replicas", events);
   CALLGRIND_STOP_INSTRUMENTATION;
 }
 
@@ -372,8 +374,10 @@ void operator delete(void* memory, std::size_t) noexcept { give(memory); }
 
 int main() try {
   if (!RUNNING_ON_VALGRIND) throw std::logic_error("run tools/instructions.py, which runs this under callgrind");
-  count_planner_events(100);
-  count_planner_events(10'000);
+  for (const std::size_t n : {100, 10'000})
+    count_planner_events("", n, bench::planner_shot(n, 1 << 20, sim::Shot::Order::reverse));
+  for (const std::size_t n : {10'000, 100'000})
+    count_planner_events("full caches, ", n, bench::small_checkpoints(n, n + kEvents));
   CALLGRIND_START_INSTRUMENTATION;
   for (const bool gpu : {false, true}) count_calls(gpu);
   for (const std::size_t regions : {100, 3'000}) count_protected(regions);

@@ -1,6 +1,6 @@
 // The time that the planner takes for one event: over the papers' shot (384 checkpoints of 128 MiB, hpdc23 sec. 5.3),
-// and over shots so long that about 1,000 and 10,000 replicas live. Every event is timed; a list of hints counts per
-// hint.
+// over shots so long that about 1,000 and 10,000 replicas live, and over small checkpoints that fill the caches of a
+// persistent store, with 10,000 and 100,000 replicas. Every event is timed; a list of hints counts per hint.
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -28,10 +28,11 @@ double percentile(std::vector<double>& sorted, double p) {
              : sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(p * static_cast<double>(sorted.size())))];
 }
 
-Times measure(std::size_t checkpoints, sim::Shot::Order order) {
-  sim::Simulation simulation = bench::planner_shot(checkpoints, 128 << 20, order);
+/// Times the events from the moment on at which so many replicas live, until so many checkpoints later.
+Times measure(sim::Simulation simulation, std::uint32_t from = 0, std::size_t checkpoints = SIZE_MAX) {
   Times out;
   simulation.feed = [&](planner::Planner& planner, const planner::Event& event, planner::Output& output) {
+    if (out.all.empty() && bench::replicas_of(planner) < from) return planner.on(event, output);
     const auto start = bench::Clock::now();
     planner.on(event, output);
     const auto* const hint = std::get_if<planner::event::Hint>(&event.what);
@@ -40,9 +41,10 @@ Times measure(std::size_t checkpoints, sim::Shot::Order order) {
     out.names[event.what.index()] = trace::name_of(event);
     out.by_kind[event.what.index()].push_back(took);
     out.all.push_back(took);
+    checkpoints -= std::holds_alternative<planner::event::Checkpoint>(event.what);
     out.replicas = std::max(out.replicas, bench::replicas_of(planner));
   };
-  while (simulation.step()) {
+  while (checkpoints > 0 && simulation.step()) {
   }
   return out;
 }
@@ -59,7 +61,7 @@ int main(int argc, char** argv) try {
     if (checkpoints > largest) continue;
     std::vector<double> p99, replicas;
     for (const auto order : {sim::Shot::Order::reverse, sim::Shot::Order::sequential, sim::Shot::Order::irregular}) {
-      Times times = measure(checkpoints, order);
+      Times times = measure(bench::planner_shot(checkpoints, 128 << 20, order));
       std::sort(times.all.begin(), times.all.end());
       p99.push_back(percentile(times.all, 0.99));
       replicas.push_back(times.replicas);
@@ -80,6 +82,20 @@ int main(int argc, char** argv) try {
     }
     json.put("p99_us_" + label, p99);  // one an order: reverse, sequential, irregular
     json.put("replicas_" + label, replicas);
+  }
+  for (const std::size_t replicas : {10'000, 100'000}) {
+    if (replicas > 10 * largest) continue;
+    constexpr std::size_t kCheckpoints = 2'000;
+    Times times = measure(bench::small_checkpoints(replicas, replicas + kCheckpoints + 10),
+                          static_cast<std::uint32_t>(replicas), kCheckpoints);
+    double sum = 0;
+    for (const double one : times.all) sum += one;
+    std::sort(times.all.begin(), times.all.end());
+    const std::string label = "full_caches_" + std::to_string(replicas);
+    json.put("p99_us_" + label, percentile(times.all, 0.99));
+    json.put("us_a_checkpoint_" + label, sum / kCheckpoints);
+    table << label << ": us p50 " << percentile(times.all, 0.5) << ", p99 " << percentile(times.all, 0.99) << "; "
+          << sum / kCheckpoints << " a checkpoint\n";
   }
   json.write(options.text("json"));
 } catch (const std::exception& e) {

@@ -116,7 +116,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/planner.md: What it knows": ["planner/topology_test.cpp", "store/topology_test.cpp", "planner/version_set_test.cpp"],
     "docs/design/planner.md: Who gets which room": [
         "planner/fragment_map_test.cpp", "planner/eviction_test.cpp", "planner/restore_order_test.cpp", "planner/planner_shrink_test.cpp",
-        "planner/segments_test.cpp",
+        "planner/segments_test.cpp", "planner/room_test.cpp",
     ],
     "docs/design/planner.md: What moves when": [
         "planner/planner_test.cpp", "planner/planner_links_test.cpp", "planner/pacer_test.cpp",
@@ -126,7 +126,7 @@ GUARDS: dict[str, list[str]] = {
         "planner/keeping_test.cpp",
     ],
     "docs/design/planner.md: No stall": ["planner/planner_random_test.cpp", "planner/planner_wait_test.cpp"],
-    "docs/design/planner.md: What it costs": ["store/gpu_sizes_test.cpp", "store/long_use_test.cpp"],
+    "docs/design/planner.md: What it costs": ["store/gpu_sizes_test.cpp", "store/long_use_test.cpp", "planner/recycled_test.cpp"],
     "docs/design/views.md: Ordinary memory: the program gets pages of its own": [
         "python/test_views.py", "os/lent_pages_test.cpp",
     ],

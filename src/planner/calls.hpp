@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"
+#include "planner/recycled.hpp"
 
 namespace ebb::planner {
 
@@ -88,9 +88,9 @@ class Calls {
 
   Context& context_;
   const CheckpointTable& table_;
-  std::unordered_map<RequestId, Request> requests_;
+  RecycledHashMap<RequestId, Request> requests_;
   std::vector<RequestId> waiting_;
-  std::unordered_map<RequestId, Hold> held_;
+  RecycledHashMap<RequestId, Hold> held_;
   int ending_ = 0;  // of them, those that end by themselves
 };
 

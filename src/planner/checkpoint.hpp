@@ -3,11 +3,11 @@
 #include <array>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "planner/ids.hpp"
 #include "planner/lifecycle.hpp"
+#include "planner/recycled.hpp"
 #include "planner/restore_order.hpp"
 #include "planner/version_set.hpp"
 
@@ -136,17 +136,18 @@ struct History {
   RestoreOrder order;
   PerTier<Cursor> served;
   Successors ready;
-  std::unordered_map<Version, Slot> slots;
-  PerTier<std::map<Version, Slot>> line;  // what retention looks at: all that is or will be stored, but for exempt ones
-  PerTier<std::map<Version, Slot>> safe;  // of those, the durable ones
-  std::size_t live_checkpoints = 0;       // also those that have lost their name
-  VersionSet consumed;                    // ephemeral stores: to refuse by the right name
-  std::map<Version, std::string> lost;    // whose only copy was in memory that was lost: why
-  std::size_t unwritten = 0;              // hinted checkpoints that do not exist
-  bool reading = false;                   // the last call was a restore or borrow: prefetch before flush
-  bool started = false;                   // start_prefetch
-  bool reverse = false;                   // each version is hinted as it is written
-  Time last_write = 0, write_interval = 0;  // running average between writes
+  RecycledHashMap<Version, Slot> slots;
+  PerTier<RecycledMap<Version, Slot>>
+      line;  // what retention looks at: all that is or will be stored, but for exempt ones
+  PerTier<RecycledMap<Version, Slot>> safe;  // of those, the durable ones
+  std::size_t live_checkpoints = 0;          // also those that have lost their name
+  VersionSet consumed;                       // ephemeral stores: to refuse by the right name
+  std::map<Version, std::string> lost;       // whose only copy was in memory that was lost: why
+  std::size_t unwritten = 0;                 // hinted checkpoints that do not exist
+  bool reading = false;                      // the last call was a restore or borrow: prefetch before flush
+  bool started = false;                      // start_prefetch
+  bool reverse = false;                      // each version is hinted as it is written
+  Time last_write = 0, write_interval = 0;   // running average between writes
 };
 
 }  // namespace ebb::planner

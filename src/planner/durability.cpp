@@ -1,14 +1,13 @@
 #include "planner/durability.hpp"
 
 #include <algorithm>
-#include <map>
 
 namespace ebb::planner {
 
 namespace {
 
 // Brings a checkpoint's place in a row to `is`. Another of its version may have taken the place.
-void place(std::map<Version, Slot>& row, Version version, Slot slot, bool is) {
+void place(RecycledMap<Version, Slot>& row, Version version, Slot slot, bool is) {
   if (is)
     row[version] = slot;
   else if (const auto at = row.find(version); at != row.end() && at->second == slot)
@@ -81,7 +80,7 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Tie
   std::vector<Slot> slots_of;
   bool ours = false;
   std::uint64_t last_write = 0;  // of ours so far
-  const std::map<Version, Slot>& row = all || context_.lower(tier) ? h.line[tier] : h.safe[tier];
+  const auto& row = all || context_.lower(tier) ? h.line[tier] : h.safe[tier];
   for (auto at = row.rbegin(); at != row.rend(); ++at) {
     const Checkpoint& c = table_[at->second];
     const Filed& filed = c.filed[tier];

@@ -73,7 +73,7 @@ class Durability {
 
   struct Level {
     // The checkpoints that have yet to go down to the file, in the order of stored_at.
-    std::set<std::pair<std::uint64_t, Slot>> unfiled;
+    RecycledSet<std::pair<std::uint64_t, Slot>> unfiled;
     std::size_t syncing = 0;      // checkpoints that are complete there and not durable
     std::size_t filling = 0;      // on their way there
     std::size_t uncommitted = 0;  // of the former, those that no commit was asked for

@@ -139,11 +139,8 @@ bool FlushPlanner::quicker_below(const Checkpoint& c, TierIndex from, TierIndex 
 // Starts, or hastens, whatever makes this window evictable.
 void FlushPlanner::urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth) {
   if (!context_.memory(tier) || depth >= context_.tiers()) return;
-  std::vector<Slot> members;
-  const auto fragments = space_.map(tier).fragments();
-  for (std::size_t i = room.window.first; i < room.window.last; ++i)
-    if (fragments[i].owner != FragmentMap::kGap) members.push_back(fragments[i].owner);
-  for (Slot s : members) {
+  Bytes at = room.begin;
+  for (Slot s; (s = space_.map(tier).next_owner(at, room.end)) != kNoSlot;) {
     const Checkpoint& c = table_[s];
     const Replica& r = c.at[tier];
     if (r.filler != kNoMove && rights.who == Rights::demand) transfers_.make_demand(r.filler, since);
@@ -199,9 +196,9 @@ Bytes FlushPlanner::enough_ahead(const Checkpoint& c, TierIndex tier) const {
 
 // Whether all that would have to go is needed later than what is `than` away.
 bool FlushPlanner::all_later(TierIndex tier, const Room& room, std::int64_t than) const {
-  const auto fragments = space_.map(tier).fragments();
-  for (std::size_t i = room.window.first; i < room.window.last; ++i)
-    if (fragments[i].owner != FragmentMap::kGap && table_.distance(table_[fragments[i].owner]) <= than) return false;
+  Bytes at = room.begin;
+  for (Slot s; (s = space_.map(tier).next_owner(at, room.end)) != kNoSlot;)
+    if (table_.distance(table_[s]) <= than) return false;
   return true;
 }
 

@@ -1,18 +1,17 @@
 #pragma once
 // Which checkpoints have yet to go down from each memory tier, in the order in which they leave.
 #include <array>
-#include <map>
 #include <numeric>
-#include <set>
 
 #include "planner/checkpoint.hpp"
+#include "planner/recycled.hpp"
 #include "planner/topology.hpp"
 
 namespace ebb::planner {
 
 class FlushQueue {
  public:
-  using Order = std::set<FlushKey>;
+  using Order = RecycledSet<FlushKey>;
   // Of each kind, the size from which on flushes are refused for now.
   struct Refused {
     std::array<Bytes, kFlushKinds> from{kNever, kNever, kNever, kNever};
@@ -76,7 +75,7 @@ class FlushQueue {
  private:
   struct List {
     Order all;
-    std::map<FlushGroup, Order> groups;  // the same, none of them empty
+    RecycledMap<FlushGroup, Order> groups;  // the same, none of them empty
   };
   void insert(List& list, const Checkpoint& c) const {
     list.all.insert(c.key);

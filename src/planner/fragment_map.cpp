@@ -31,29 +31,30 @@ void FragmentMap::set_end(Segment& segment, Bytes bytes) {
   segment.end = segment.first + bytes / granule_ * granule_;
   shortened_ += segment.shortened() ? 1 : 0;
   const auto [begin, end] = fragments_of(segment);
-  std::vector<Fragment> anew;
+  std::vector<Fragment> stay;
+  for (auto f = begin; f != end; ++f) {
+    if (f->second.owner != kGap) {
+      stay.push_back(f->second);
+      continue;
+    }
+    gaps_.erase({f->second.size, f->first});
+    free_ -= f->second.size;
+  }
+  fragments_.erase(begin, end);
   Bytes at = segment.first;
   const auto gap_before = [&](Bytes offset) {
     const Bytes until = std::min(offset, segment.end);
     if (until <= at) return;
-    anew.push_back({at, until - at, kGap});
+    fragments_.emplace(at, Fragment{at, until - at, kGap});
     gaps_.insert({until - at, at});
     free_ += until - at;
   };
-  for (auto f = begin; f != end; ++f) {
-    if (f->owner == kGap) {
-      gaps_.erase({f->size, f->offset});
-      free_ -= f->size;
-    }
-  }
-  for (auto f = begin; f != end; ++f) {
-    if (f->owner == kGap) continue;
-    gap_before(f->offset);
-    anew.push_back(*f);
-    at = f->offset + f->size;
+  for (const Fragment& f : stay) {
+    gap_before(f.offset);
+    fragments_.emplace(f.offset, f);
+    at = f.offset + f.size;
   }
   gap_before(segment.end);
-  fragments_.insert(fragments_.erase(begin, end), anew.begin(), anew.end());
 }
 
 Bytes FragmentMap::footprint(Bytes bytes) const {
@@ -65,42 +66,45 @@ std::optional<Bytes> FragmentMap::place(std::uint32_t owner, Bytes size) {
   if (gap == gaps_.end()) return std::nullopt;
   const Bytes offset = gap->second;
   gaps_.erase(gap);
-  const std::size_t i = index_of(offset);
-  const Fragment rest{offset + size, fragments_[i].size - size, kGap};
-  fragments_[i].size = size;
-  fragments_[i].owner = owner;
+  Fragment& f = fragments_.at(offset);
+  const Fragment rest{offset + size, f.size - size, kGap};
+  f.size = size;
+  f.owner = owner;
   used_ += size;
   free_ -= size;
   if (rest.size > 0) {
-    fragments_.insert(fragments_.begin() + static_cast<std::ptrdiff_t>(i) + 1, rest);
+    fragments_.emplace(rest.offset, rest);
     gaps_.insert({rest.size, rest.offset});
   }
   return offset;
 }
 
 void FragmentMap::erase(Bytes offset) {
-  const std::size_t i = index_of(offset);
-  if (fragments_[i].owner == kGap) throw std::logic_error("fragment map: erased a gap");
-  used_ -= fragments_[i].size;
-  fragments_[i].size = usable(fragments_[i]);
-  if (fragments_[i].size == 0) {
-    fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(i));
+  auto at = fragments_.find(offset);
+  if (at == fragments_.end() || at->second.owner == kGap) throw std::logic_error("fragment map: erased a gap");
+  used_ -= at->second.size;
+  at->second.size = usable(at->second);
+  if (at->second.size == 0) {
+    fragments_.erase(at);
     return;
   }
-  free_ += fragments_[i].size;
-  fragments_[i].owner = kGap;
+  free_ += at->second.size;
+  at->second.owner = kGap;
   const SegmentId segment = segment_of(offset);
   const auto joins = [&](const Fragment& f) { return f.owner == kGap && segment_of(f.offset) == segment; };
-  std::size_t first = i, last = i + 1;
-  if (i > 0 && joins(fragments_[i - 1])) gaps_.erase({fragments_[--first].size, fragments_[i - 1].offset});
-  if (last < fragments_.size() && joins(fragments_[last])) {
-    gaps_.erase({fragments_[last].size, fragments_[last].offset});
-    ++last;
+  if (const auto after = std::next(at); after != fragments_.end() && joins(after->second)) {
+    gaps_.erase({after->second.size, after->first});
+    at->second.size += after->second.size;
+    fragments_.erase(after);
   }
-  fragments_[first].size = fragments_[last - 1].offset + fragments_[last - 1].size - fragments_[first].offset;
-  gaps_.insert({fragments_[first].size, fragments_[first].offset});
-  fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(first) + 1,
-                   fragments_.begin() + static_cast<std::ptrdiff_t>(last));
+  if (at != fragments_.begin() && joins(std::prev(at)->second)) {
+    const auto before = std::prev(at);
+    gaps_.erase({before->second.size, before->first});
+    before->second.size += at->second.size;
+    fragments_.erase(at);
+    at = before;
+  }
+  gaps_.insert({at->second.size, at->first});
 }
 
 SegmentId FragmentMap::find_segment(Bytes offset) const {
@@ -139,20 +143,30 @@ std::vector<std::uint32_t> FragmentMap::owners_beyond(SegmentId segment) const {
   std::vector<std::uint32_t> owners;
   if (!s.shortened()) return owners;
   const auto [begin, end] = fragments_of(s);
-  for (auto f = end; f != begin && std::prev(f)->offset + std::prev(f)->size > s.end; --f)
-    owners.push_back(std::prev(f)->owner);
+  for (auto f = end; f != begin; --f) {
+    const Fragment& last = std::prev(f)->second;
+    if (last.offset + last.size <= s.end) break;
+    owners.push_back(last.owner);
+  }
   return owners;
 }
 
 std::pair<FragmentMap::Iterator, FragmentMap::Iterator> FragmentMap::fragments_of(const Segment& segment) const {
-  const auto at = [&](Bytes offset) { return std::ranges::lower_bound(fragments_, offset, {}, &Fragment::offset); };
-  return {at(segment.first), at(segment.first + segment.extent)};
+  return {fragments_.lower_bound(segment.first), fragments_.lower_bound(segment.first + segment.extent)};
 }
 
-std::size_t FragmentMap::index_of(Bytes offset) const {
-  const auto it = std::ranges::lower_bound(fragments_, offset, {}, &Fragment::offset);
-  if (it == fragments_.end() || it->offset != offset) throw std::logic_error("fragment map: no fragment starts there");
-  return static_cast<std::size_t>(it - fragments_.begin());
+FragmentMap::Fragments::const_iterator FragmentMap::find(Bytes offset) const {
+  const auto it = fragments_.find(offset);
+  if (it == fragments_.end()) throw std::logic_error("fragment map: no fragment starts there");
+  return it;
+}
+
+std::uint32_t FragmentMap::next_owner(Bytes& at, Bytes end) const {
+  for (auto f = fragments_.lower_bound(at); f != fragments_.end() && f->first < end; ++f) {
+    at = f->first + 1;
+    if (f->second.owner != kGap) return f->second.owner;
+  }
+  return kGap;
 }
 
 void FragmentMap::check() const {
@@ -162,7 +176,9 @@ void FragmentMap::check() const {
     const auto [begin, end] = fragments_of(s);
     Bytes at = s.first;
     bool gap_before = false;
-    for (auto f = begin; f != end; ++f, ++counted) {
+    for (auto it = begin; it != end; ++it, ++counted) {
+      const Fragment* const f = &it->second;
+      if (it->first != f->offset) throw std::logic_error("fragment map: a fragment is in another's place");
       const bool gap = f->owner == kGap;
       if (f->offset < at || f->size == 0 || (f->offset > at && at < s.end))
         throw std::logic_error("fragment map: fragments overlap or leave a hole");

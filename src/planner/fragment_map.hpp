@@ -8,11 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <set>
-#include <span>
 #include <vector>
 
 #include "planner/ids.hpp"
+#include "planner/recycled.hpp"
 
 namespace ebb::planner {
 
@@ -41,9 +40,12 @@ class FragmentMap {
   // Makes the fragment that starts at `offset` a gap, merged with its neighbours; beyond its segment's end it goes.
   void erase(Bytes offset);
 
-  std::size_t index_of(Bytes offset) const;  // of the fragment that starts there
-
-  std::span<const Fragment> fragments() const { return fragments_; }
+  using Fragments = RecycledMap<Bytes, Fragment>;  // by offset
+  const Fragments& fragments() const { return fragments_; }
+  Fragments::const_iterator find(Bytes offset) const;  // of the fragment that starts there
+  // The first owner of a fragment that starts from `at` on and before `end`, and moves `at` past it. kGap: there is
+  // none.
+  std::uint32_t next_owner(Bytes& at, Bytes end) const;
   std::size_t segments() const { return segments_.size(); }
   SegmentId segment_of(Bytes offset) const { return segments_.size() == 1 ? 0 : find_segment(offset); }
   Bytes first_of(SegmentId segment) const { return segments_.at(segment).first; }
@@ -70,17 +72,17 @@ class FragmentMap {
     Bytes end = 0;  // of its whole granules
     bool shortened() const { return end != first + extent; }
   };
-  using Iterator = std::vector<Fragment>::const_iterator;
+  using Iterator = Fragments::const_iterator;
   SegmentId find_segment(Bytes offset) const;
   std::pair<Iterator, Iterator> fragments_of(const Segment& segment) const;
   void set_end(Segment& segment, Bytes bytes);
 
   Bytes granule_;
   Bytes used_ = 0, free_ = 0, lent_ = 0;
-  std::vector<Segment> segments_;           // by number, which is by place
-  std::size_t shortened_ = 0;               // segments that end before their extent does
-  std::vector<Fragment> fragments_;         // by offset
-  std::set<std::pair<Bytes, Bytes>> gaps_;  // (size, offset) of each gap
+  std::vector<Segment> segments_;  // by number, which is by place
+  std::size_t shortened_ = 0;      // segments that end before their extent does
+  Fragments fragments_;
+  RecycledSet<std::pair<Bytes, Bytes>> gaps_;  // (size, offset) of each gap
 };
 
 }  // namespace ebb::planner

@@ -111,7 +111,7 @@ void Invariants::check_replicas(const Uses& uses) const {
     }
     space_.map(t).check();
     require(used[t] == use.used, "a fragment map holds its replicas and nothing else");
-    for (const FragmentMap::Fragment& f : space_.map(t).fragments())
+    for (const auto& [offset, f] : space_.map(t).fragments())
       if (f.owner != FragmentMap::kGap)
         require(f.owner < table_.size() && table_[f.owner].at[t].offset == f.offset &&
                     table_[f.owner].at[t].state != ReplicaState::gone,
@@ -194,7 +194,7 @@ void Invariants::check_durability(TierIndex tier) const {
               "retention sees each durable version once");
     }
     if (filed.lined) {
-      const std::map<Version, Slot>& line = table_.history_of(c).line[tier];
+      const auto& line = table_.history_of(c).line[tier];
       const auto at = line.find(c.version);
       require(at != line.end() && at->second == s, "retention sees each version once");
     }

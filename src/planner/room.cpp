@@ -25,21 +25,20 @@ Room RoomFinder::look(TierIndex tier, Bytes bytes, const Rights& rights) {
     room.full = true;
     return room;
   }
-  if (const auto first = look_first(tier, size, rights)) return *first;
-  scratch_.clear();
-  for (const FragmentMap::Fragment& f : space_.map(tier).fragments()) scratch_.push_back(score(f, tier, rights));
-  if (const auto window = chooser_.choose(scratch_, size)) room = {true, false, window->wait, *window};
-  return room;
+  if (spares_in_order()) {
+    if (const auto first = look_first(tier, size, rights)) return *first;
+    if (const auto now = join_spares(tier, size, rights)) return *now;
+    if (!may_wait) return room;
+    if (const auto soon = near_flushes(tier, size, rights)) return *soon;
+  }
+  return search(tier, size, rights).value_or(room);
 }
 
 void RoomFinder::take(TierIndex tier, Slot slot, const Room& room, ReplicaState as) {
   const Bytes size = space_.footprint(tier, table_[slot].bytes);
   if (context_.memory(tier)) {
-    std::vector<Slot> leaving;
-    const auto fragments = space_.map(tier).fragments();
-    for (std::size_t i = room.window.first; i < room.window.last; ++i)
-      if (fragments[i].owner != FragmentMap::kGap) leaving.push_back(fragments[i].owner);
-    for (Slot s : leaving) {
+    Bytes at = room.begin;
+    for (Slot s; (s = space_.map(tier).next_owner(at, room.end)) != kNoSlot;) {
       const Checkpoint& c = table_[s];
       int copies = 0;
       for (const Replica& other : c.at) copies += complete(other.state);
@@ -154,16 +153,20 @@ Bytes RoomFinder::room_of(const Checkpoint& c, TierIndex tier) const {
   return space_.map(tier).usable({c.at[tier].offset, space_.footprint(tier, c.bytes), 0});
 }
 
+// Whether the order of spare replicas is that in which `score` prefers them.
+bool RoomFinder::spares_in_order() const {
+  if (context_.machine.eviction != EvictionPolicy::score) return false;
+  int orders = 0;  // positions of different histories do not compare
+  if (table_.histories().size() > 8) return false;
+  for (const History& h : table_.histories()) orders += h.order.size() > 0;
+  return orders <= 1;
+}
+
 // The answer of `score` without a scan, where one replica alone decides it: the first of the spare ones, if it holds
 // `size`, since every window has a member that is not less worth; with nothing spare, the flush that ends first. Not
 // possible where a prefetch may take spare ones alone, and the first that is unused is needed no later than itself.
 // nullopt: it takes a scan.
 std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rights& rights) const {
-  if (context_.machine.eviction != EvictionPolicy::score) return std::nullopt;
-  int orders = 0;  // positions of different histories do not compare
-  if (table_.histories().size() > 8) return std::nullopt;
-  for (const History& h : table_.histories()) orders += h.order.size() > 0;
-  if (orders > 1) return std::nullopt;
   for (const SpareKey& key : space_.spares(tier)) {
     const Checkpoint& c = table_[key.slot];
     const Replica& r = c.at[tier];
@@ -174,7 +177,7 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
       break;
     }
     if (room_of(c, tier) < size) return std::nullopt;
-    return alone(tier, key.slot, 0);
+    return Room{.possible = true, .begin = r.offset, .end = r.offset + 1};
   }
   if (rights.who != Rights::demand || !space_.spares(tier).empty()) return std::nullopt;
   Time soonest = kNever;
@@ -189,12 +192,127 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
       if (wait < soonest) soonest = wait, slot = m.checkpoint;
     }
   if (slot == kNoSlot) return std::nullopt;
-  return alone(tier, slot, soonest);
+  const Bytes offset = table_[slot].at[tier].offset;
+  return Room{.possible = true, .wait = soonest, .begin = offset, .end = offset + 1};
 }
 
-Room RoomFinder::alone(TierIndex tier, Slot slot, Time wait) const {
-  const std::size_t i = space_.map(tier).index_of(table_[slot].at[tier].offset);
-  return {true, false, wait, {i, i + 1, wait}};
+// The best window of spare replicas and gaps. They join in the order in which they are to go; the first by which a run
+// of neighbours holds `size` is the worst of every best window, so the search is for one in that run.
+std::optional<Room> RoomFinder::join_spares(TierIndex tier, Bytes size, const Rights& rights) {
+  const FragmentMap& map = space_.map(tier);
+  bool memory_below = false;
+  for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t)) memory_below |= context_.memory(t);
+  const bool costly = rights.who == Rights::demand || rights.costly || memory_below;
+  const SpareKey* worst = nullptr;
+  Run best{};
+  for (const SpareKey& key : space_.spares(tier)) {
+    if (worst != nullptr && (key.nearness != worst->nearness || key.touched != worst->touched)) break;
+    const Checkpoint& c = table_[key.slot];
+    if (!may_take(c, c.at[tier], rights)) {
+      if (!costly && key.nearness != INT64_MIN) break;  // nor any that a hint names
+      continue;
+    }
+    const Bytes offset = c.at[tier].offset;
+    if (worst != nullptr && offset >= best.begin->first) continue;
+    const auto joins = [&](const FragmentMap::Fragment& f) {
+      if (f.owner == FragmentMap::kGap) return true;
+      const Checkpoint& other = table_[f.owner];
+      const SpareKey& its = other.spare_key[tier];
+      return other.at[tier].spare != Spare::no &&
+             (its.nearness < key.nearness || (its.nearness == key.nearness && its.touched <= key.touched)) &&
+             may_take(other, other.at[tier], rights);
+    };
+    const Run run = run_around(tier, map.find(offset), kNever, joins);
+    if (run.bytes < size) continue;
+    worst = &key;
+    best = run;
+  }
+  if (worst == nullptr) return std::nullopt;
+  scores_.clear(), places_.clear();
+  put(best, tier, rights);
+  return best_of_put(size);
+}
+
+// Of what has to be flushed: a window beside a flush under way, or beside what leaves next. Only of many fragments, of
+// which a search takes too long.
+std::optional<Room> RoomFinder::near_flushes(TierIndex tier, Bytes size, const Rights& rights) {
+  constexpr std::size_t kSearched = 1024;
+  constexpr int kOfEach = 16;
+  const FragmentMap& map = space_.map(tier);
+  if (map.fragments().size() <= kSearched) return std::nullopt;
+  scores_.clear(), places_.clear();
+  std::vector<std::pair<Bytes, Bytes>> runs;
+  const auto look_around = [&](Slot slot) {
+    const Place at = map.find(table_[slot].at[tier].offset);
+    const auto has = [&](const auto& run) { return run.first <= at->first && at->first < run.second; };
+    if (scores_.size() >= kSearched || std::ranges::any_of(runs, has)) return;
+    const auto joins = [&](const FragmentMap::Fragment& f) { return !score(f, tier, rights).never; };
+    const Run run = run_around(tier, at, size, joins);
+    if (run.bytes < size) return;
+    runs.emplace_back(run.begin->first, std::prev(run.end)->first + 1);
+    put(run, tier, rights);
+  };
+  int left = kOfEach;
+  for (const Link& link : transfers_.links())
+    for (MoveIndex i : link.moves) {
+      const Move& m = transfers_[i];
+      if (m.kind == MoveKind::flush && m.from == tier && !m.cancelled && left-- > 0) look_around(m.checkpoint);
+    }
+  const FlushKey* key = queue_.next(tier, false, nullptr, {});
+  for (left = kOfEach; key != nullptr && left > 0; --left, key = queue_.next(tier, false, key, {}))
+    look_around(key->slot);
+  return best_of_put(size);
+}
+
+std::optional<Room> RoomFinder::search(TierIndex tier, Bytes size, const Rights& rights) {
+  scores_.clear(), places_.clear();
+  const FragmentMap::Fragments& all = space_.map(tier).fragments();
+  put({all.begin(), all.end()}, tier, rights);
+  return best_of_put(size);
+}
+
+// The fragment with those at its sides that join it: on each side no more than hold `enough`.
+template <class Joins>
+RoomFinder::Run RoomFinder::run_around(TierIndex tier, Place at, Bytes enough, const Joins& joins) const {
+  const FragmentMap& map = space_.map(tier);
+  const auto border = [&](Place p) { return p->first == map.first_of(map.segment_of(p->first)); };
+  Run run{at, std::next(at), map.usable(at->second)};
+  if (run.bytes == 0 || !joins(at->second)) return {};
+  Bytes left = 0, right = 0;
+  while (left < enough && !border(run.begin)) {
+    const Place before = std::prev(run.begin);
+    const Bytes bytes = map.usable(before->second);
+    if (bytes == 0 || !joins(before->second)) break;
+    run.begin = before;
+    left += bytes;
+  }
+  while (right < enough && run.end != map.fragments().end() && !border(run.end)) {
+    const Bytes bytes = map.usable(run.end->second);
+    if (bytes == 0 || !joins(run.end->second)) break;
+    ++run.end;
+    right += bytes;
+  }
+  run.bytes += left + right;
+  return run;
+}
+
+void RoomFinder::put(const Run& run, TierIndex tier, const Rights& rights) {
+  const std::size_t first = scores_.size();
+  for (Place p = run.begin; p != run.end; ++p) {
+    scores_.push_back(score(p->second, tier, rights));
+    places_.push_back(p);
+  }
+  if (first < scores_.size()) scores_[first].border = true;
+}
+
+// The best window of all that was put.
+std::optional<Room> RoomFinder::best_of_put(Bytes size) {
+  const auto window = chooser_.choose(scores_, size);
+  if (!window) return std::nullopt;
+  return Room{.possible = true,
+              .wait = window->wait,
+              .begin = places_[window->first]->first,
+              .end = places_[window->last - 1]->first + 1};
 }
 
 // Copies in a full file tier of what is complete above (exclusive capacity) that together with what is free hold

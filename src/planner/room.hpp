@@ -26,9 +26,9 @@ struct Rights {
 
 struct Room {
   bool possible = false;
-  bool full = false;  // not possible, whoever asks without waiting
-  Time wait = 0;      // 0: now
-  Window window;      // memory tiers; empty: a gap holds it
+  bool full = false;         // not possible, whoever asks without waiting
+  Time wait = 0;             // 0: now
+  Bytes begin = 0, end = 0;  // memory tiers: what starts there is to leave; empty: a gap holds it
 };
 
 class RoomFinder : Part {
@@ -36,6 +36,8 @@ class RoomFinder : Part {
   explicit RoomFinder(State& state) : Part(state), chooser_(context_.machine.eviction) {}
 
   Room look(TierIndex tier, Bytes bytes, const Rights& rights);
+  // The best window of all fragments, which are looked at one by one. look() finds the same sooner, if it can.
+  std::optional<Room> search(TierIndex tier, Bytes size, const Rights& rights);
   // Room that has been found, and has not to be waited for.
   void take(TierIndex tier, Slot slot, const Room& room, ReplicaState as);
 
@@ -45,12 +47,25 @@ class RoomFinder : Part {
   bool may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const;
   Time demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const;
   Bytes room_of(const Checkpoint& c, TierIndex tier) const;
+  bool spares_in_order() const;
   std::optional<Room> look_first(TierIndex tier, Bytes size, const Rights& rights) const;
-  Room alone(TierIndex tier, Slot slot, Time wait) const;
+  std::optional<Room> join_spares(TierIndex tier, Bytes size, const Rights& rights);
+  std::optional<Room> near_flushes(TierIndex tier, Bytes size, const Rights& rights);
+  using Place = FragmentMap::Fragments::const_iterator;
+  // Fragments side by side.
+  struct Run {
+    Place begin, end;
+    Bytes bytes = 0;
+  };
+  template <class Joins>
+  Run run_around(TierIndex tier, Place at, Bytes enough, const Joins& joins) const;
+  void put(const Run& run, TierIndex tier, const Rights& rights);
+  std::optional<Room> best_of_put(Bytes size);
   std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
 
   WindowChooser chooser_;
-  std::vector<FragmentScore> scratch_;
+  std::vector<FragmentScore> scores_;  // of the fragments that put() was given
+  std::vector<Place> places_;          // theirs
 };
 
 }  // namespace ebb::planner

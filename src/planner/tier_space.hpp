@@ -1,13 +1,13 @@
 #pragma once
 // The room on each tier: fragment maps of memory tiers and the segments lent for them, byte counts of file tiers, and
 // which replicas are spare.
-#include <set>
 #include <string>
 #include <vector>
 
 #include "planner/checkpoint.hpp"
 #include "planner/context.hpp"
 #include "planner/fragment_map.hpp"
+#include "planner/recycled.hpp"
 #include "planner/staging_rings.hpp"
 
 namespace ebb::planner {
@@ -36,7 +36,7 @@ class TierSpace {
 
   // Brings what is spare to what the checkpoint's facts say.
   void count_spare(Slot slot, Checkpoint& c);
-  const std::set<SpareKey>& spares(TierIndex t) const { return at(t).spares; }
+  const RecycledSet<SpareKey>& spares(TierIndex t) const { return at(t).spares; }
   Bytes spare_bytes(TierIndex t) const { return at(t).spare_bytes; }
 
   // Segments of memory tiers. lend() returns the checkpoints that stay, though they were to leave.
@@ -80,7 +80,7 @@ class TierSpace {
     Bytes file_used = 0, unreleased = 0;
     std::uint32_t replicas = 0;
     std::uint64_t evictions = 0;
-    std::set<SpareKey> spares;
+    RecycledSet<SpareKey> spares;
     Bytes spare_bytes = 0;  // of replicas that may go at no cost, once unused
   };
   Tier& at(TierIndex t) { return tiers_[static_cast<std::size_t>(t)]; }

@@ -2,7 +2,6 @@
 // Transfers that have not ended: moves, their chunks and commands, the links and staging rings that they pass.
 #include <array>
 #include <deque>
-#include <unordered_map>
 #include <vector>
 
 #include "planner/calls.hpp"
@@ -11,6 +10,7 @@
 #include "planner/link.hpp"
 #include "planner/move.hpp"
 #include "planner/pacer.hpp"
+#include "planner/recycled.hpp"
 #include "planner/staging_rings.hpp"
 
 namespace ebb::planner {
@@ -109,7 +109,7 @@ class Transfers {
   std::vector<MoveIndex> free_moves_;
   std::size_t live_ = 0;
   int held_ = 0;
-  std::unordered_map<CommandId, Sent> commands_;
+  RecycledHashMap<CommandId, Sent> commands_;
   CommandId next_command_ = 1;
   int in_flight_ = 0;  // commands
   int delayed_ = 0;    // of those

@@ -148,8 +148,8 @@ TEST(FragmentMap, WhatWasPlacedBeyondTheEndLeavesNoGapUntilThatIsLentAgain) {
   EXPECT_EQ(map.used(), 90u);
   EXPECT_EQ(map.free(), 0u);
   EXPECT_EQ(map.owners_beyond(), (std::vector<std::uint32_t>{3, 2}));
-  EXPECT_EQ(map.usable(map.fragments()[1]), 10u);
-  EXPECT_EQ(map.usable(map.fragments()[2]), 0u);
+  EXPECT_EQ(map.usable(std::next(map.fragments().begin())->second), 10u);
+  EXPECT_EQ(map.usable(std::prev(map.fragments().end())->second), 0u);
   map.erase(60);
   EXPECT_EQ(map.largest_gap(), 0u);
   map.erase(30);
