@@ -287,21 +287,25 @@ def test_changes_that_pytorch_allows_are_allowed(store: ebbtide.Store, least: in
     assert all(map(torch.equal, plain, gradient(offload(store, min_bytes=least))))
 
 
-@pytest.mark.parametrize("way", ["autocast", "DDP"])
+@pytest.mark.parametrize("way", ["autocast", "DDP", "FSDP2"])
 def test_gradients_of_a_wrapped_model_are_the_same_bits(store: ebbtide.Store, way: str) -> None:
     def step(keep: Any) -> list[Any]:
         with keep, torch.autocast("cpu", torch.bfloat16, enabled=way == "autocast"):
             loss = wrapped(x).float().square().mean()
-        return gradients(model, loss)
+        return [grad.full_tensor() if way == "FSDP2" else grad for grad in gradients(model, loss)]
 
     model, x = model_and_input()
     with contextlib.ExitStack() as stack:
         wrapped = model
-        if way == "DDP":
+        if way != "autocast":
             dist = torch.distributed
             dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
             stack.callback(dist.destroy_process_group)
+        if way == "DDP":
             wrapped = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        elif way == "FSDP2":
+            for block in [*model, model]:
+                torch.distributed.fsdp.fully_shard(block)
         plain, keep = step(contextlib.nullcontext()), offload(store, min_bytes="16KiB")
         for _ in range(3):
             assert all(map(torch.equal, plain, step(keep)))
@@ -721,4 +725,28 @@ def test_on_a_gpu() -> None:
                 loss = model(x).square().mean()
             assert all(map(torch.equal, plain, gradients(model, loss)))
             del loss
+        assert held(keep) == []
+
+
+@pytest.mark.gpu
+def test_what_several_streams_of_a_gpu_saved_waits_for_its_bytes() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU for torch")
+    side = torch.cuda.Stream()
+    with ebbtide.open(device="cuda", device_cache="64MiB", host_cache="512MiB", disk=0) as store:
+        keep = offload(store)
+        w, v = (torch.ones(1 << 22, device="cuda", requires_grad=True) for _ in range(2))
+        for i in range(50):
+            with keep:
+                x = torch.full((1 << 22,), float(i), device="cuda")
+                y = w * x
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    z = v * x  # saves it again, and comes back on this stream
+                torch.cuda.current_stream().wait_stream(side)
+                loss = (y + z).sum()
+            del x, y, z
+            for slope in torch.autograd.grad(loss, (w, v)):
+                assert bool((slope == i).all())
+        del loss
         assert held(keep) == []
