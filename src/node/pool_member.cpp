@@ -17,6 +17,7 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kLeaveLimit = 5 * kSecond;
 constexpr int kMostAgents = 10;                       // that end in a row, before they have answered,
 constexpr std::int64_t kAgentsLimit = 20 * kSecond;   // and at least so long
+constexpr std::int64_t kEndLimit = 5 * kSecond;       // for processes that are ending
 constexpr std::int64_t kAnswerLimit = 300 * kSecond;  // for an agent that first writes what dead processes left
 constexpr std::int64_t kStoppedLimit = 10 * kSecond;  // for one that is stopped
 constexpr milliseconds kPause{10};                    // longer each time, before the next agent is looked for
@@ -64,17 +65,20 @@ void PoolMember::stop_own_agent() {
 }
 
 Result<void> PoolMember::rejoin() {
-  const std::int64_t until = clock_.now() + kAgentsLimit;
+  const std::int64_t begun = clock_.now();
   for (int agents = 1;; ++agents) {
     auto joined = join_once();
-    if (joined || joined.error().code != Errc::closed) return joined;
-    if (agents >= kMostAgents && clock_.now() > until) return joined;
+    if (joined) return joined;
+    const std::int64_t since = clock_.now() - begun;
+    if (seems_elsewhere_ ? since > kEndLimit : joined.error().code != Errc::closed) return joined;
+    if (agents >= kMostAgents && since > kAgentsLimit) return joined;
     std::this_thread::sleep_for(kPause * (agents - 1));
   }
 }
 
 Result<void> PoolMember::join_once() {
   stop_own_agent();
+  seems_elsewhere_ = false;
   {
     const std::lock_guard lock(mutex_);
     connection_.reset();
@@ -169,7 +173,8 @@ void PoolMember::look_for_membership(const os::ProcessId& process) {
   if (!known_) known_ = std::move(mine);
 }
 
-// Whether a member lives in another PID namespace: no agent of this one may answer for it.
+// Whether a member seems to live in another PID namespace: no agent of this one may answer for it. So does a process
+// that has ended until the system has let go of its memory, which a GPU's driver holds a while.
 bool PoolMember::used_elsewhere(const PoolFile& pool) const {
   for (std::uint32_t slot = 0; slot < pool.shape().processes; ++slot) {
     const auto one = pool.tables().process(slot);
@@ -255,7 +260,7 @@ Result<std::unique_ptr<os::LocalConnection>> PoolMember::start(const PoolHeader&
     }
     if (auto removed = seams_.memory->remove(name); !removed) return removed.error();
     if (auto made = make(); !made) return made.error();
-  } else if (used_elsewhere(*opened)) {
+  } else if (seems_elsewhere_ = used_elsewhere(*opened); seems_elsewhere_) {
     return of_another_namespace();
   }
 

@@ -83,6 +83,7 @@ class PoolMember {
   std::optional<PoolFile> pool_;
   message::Welcome welcome_{};
   std::optional<std::vector<Member>> known_;  // of this process and rank, before an agent was asked
+  bool seems_elsewhere_ = false;              // some member, when the pool was last looked at
   std::atomic<std::uint32_t> agents_{0};
   std::atomic<bool> program_{false};  // the present agent
   os::SharedMapping memory_;

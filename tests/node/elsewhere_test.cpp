@@ -150,6 +150,53 @@ TEST_P(PoolsElsewhere, an_agent_that_is_not_reached_keeps_its_pool) {
   EXPECT_EQ(place.pools().size(), 1u);
 }
 
+// Calls `opened` at each opening of a pool's file.
+class WatchedMemory final : public os::SharedMemory {
+ public:
+  WatchedMemory(std::shared_ptr<os::SharedMemory> inner, std::function<void()> opened)
+      : inner_(std::move(inner)), opened_(std::move(opened)) {}
+  Result<std::unique_ptr<os::SharedFile>> open(const std::string& name) override {
+    opened_();
+    return inner_->open(name);
+  }
+  Result<std::unique_ptr<os::SharedFile>> create(const std::string& name) override { return inner_->create(name); }
+  Result<void> remove(const std::string& name) override { return inner_->remove(name); }
+  Result<std::vector<std::string>> list() override { return inner_->list(); }
+
+ private:
+  const std::shared_ptr<os::SharedMemory> inner_;
+  const std::function<void()> opened_;
+};
+
+class WatchedPlace final : public Place {
+ public:
+  NodeSeams seams() const override {
+    NodeSeams seams = Place::seams();
+    seams.memory = std::make_shared<WatchedMemory>(std::move(seams.memory), [this] { opened(); });
+    return seams;
+  }
+  std::function<void()> opened = [] {};
+};
+
+// As a GPU's driver does: the memory of a process that has ended, and with it what the process held, goes later.
+TEST(PoolsEnding, a_process_that_has_ended_is_waited_for_until_its_memory_is_gone) {
+  WatchedPlace place;
+  const pid_t dead = in_child([&] {
+    Rank member(place, 0, 2, 16 * kMiB);
+    ::_exit(member.error() ? 1 : 0);
+  });
+  ASSERT_EQ(status_of(dead), 0);
+  std::optional<PoolFile> held = PoolFile::open(place.Place::seams().memory->open("job-test.pool").value()).value();
+  ASSERT_TRUE(held->hold(held->tables().process(0).value().process));
+  constexpr int kOneTry = 2;
+  place.opened = [&, opened = 0]() mutable {
+    if (++opened > kOneTry) held.reset();
+  };
+  Rank next(place, 0, 2, 16 * kMiB);
+  EXPECT_FALSE(next.error()) << next.error()->message;
+  EXPECT_FALSE(held);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, PoolsElsewhere,
                          ::testing::Values(std::pair("double", &in_double), std::pair("namespace", &in_namespace)),
                          [](const auto& one) { return std::string(one.param.first); });
