@@ -125,6 +125,9 @@ GUARDS: dict[str, list[str]] = {
         "planner/planner_kept_test.cpp", "planner/retention_test.cpp",
         "planner/keeping_test.cpp",
     ],
+    "docs/design/tiers.md: What goes where": ["planner/file_tiers_test.cpp"],
+    "docs/design/tiers.md: What stays where": ["planner/file_tiers_test.cpp", "sim/random_programs_test.cpp"],
+    "docs/design/tiers.md: When a lower file fails or hangs": ["planner/file_tiers_test.cpp"],
     "docs/design/planner.md: No stall": ["planner/planner_random_test.cpp", "planner/planner_wait_test.cpp"],
     "docs/design/planner.md: What it costs": ["store/gpu_sizes_test.cpp", "store/long_use_test.cpp", "planner/recycled_test.cpp"],
     "docs/design/views.md: Ordinary memory: the program gets pages of its own": [

@@ -406,7 +406,7 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
 }
 
 // Counts a move, all of which was sent, as delayed. One to a file below another may have more to send, which waits
-// until a command of it has ended.
+// until that file has ended a command of it.
 void Transfers::delay(MoveIndex index) {
   Move& m = (*this)[index];
   if (context_.lower(m.to) ? m.in_flight == 0 : m.issued < m.total) return;
@@ -452,7 +452,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
     ++on.use.transfers;
   }
   --m.in_flight;
-  if (context_.lower(m.to)) undelay(m);  // it goes on
+  if (context_.lower(m.to) && sent.last) undelay(m);  // that file goes on
   return sent;
 }
 

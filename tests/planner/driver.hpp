@@ -94,8 +94,9 @@ class Driver {
   }
   // An ordered restore has returned, or what is held was submitted with a stream.
   void submit(RequestId id, bool keep = false) { tell(event::Submit{id, keep, true}); }
-  void adopt(Version v, Bytes mib, HistoryId history = 0) {
-    tell(event::Recovered{v, mib * kMiB, last_tier()}, history);
+  void adopt(Version v, Bytes mib, HistoryId history = 0) { adopt_on(v, mib, last_tier(), history); }
+  void adopt_on(Version v, Bytes mib, TierIndex tier, HistoryId history = 0) {
+    tell(event::Recovered{v, mib * kMiB, tier}, history);
   }
   void hint(std::vector<Version> order, bool replace = false) { tell(event::Hint{replace, std::move(order)}); }
   Reason reason(RequestId id) { return answers.at(id).reason; }

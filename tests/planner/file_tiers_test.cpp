@@ -1,0 +1,397 @@
+// Several files that keep, one below the other: what goes down to the lower one, what makes room above for it, and what
+// a lower file that does not answer holds up.
+#include <map>
+#include <set>
+#include <utility>
+
+#include "driver.hpp"
+
+namespace ebb::planner {
+namespace {
+
+using namespace testing_support;
+
+constexpr TierIndex kLocal = 1, kShared = 2;  // behind a cache
+
+Machine two_files(Bytes local, Bytes shared, Retention retention = {}, bool device = false) {
+  Machine m = device ? machine_of(64, 0, local) : machine_of(0, 64, local);
+  m.tiers.push_back({"shared", Medium::file, shared * kMiB, 4096});
+  connect(m);
+  for (LinkSpec& link : m.links) link.chunk = 4 * kMiB;
+  m.ephemeral = false;
+  m.retention = retention;
+  return m;
+}
+
+class Files : public Driver {
+ public:
+  using Driver::Driver;
+
+  bool on(Version v, TierIndex tier) const {
+    const auto found = planner.find(0, v);
+    return found && planner.complete_on(*found, tier);
+  }
+  bool is(const Command& c, TierIndex tier) const {
+    return c.to.at == Endpoint{Endpoint::tier, tier} || c.from.at == Endpoint{Endpoint::tier, tier};
+  }
+  // Ends what is under way; with `hung`, all but copies to or from the shared file.
+  void settle(bool hung = false) {
+    for (std::size_t i = 0; i < under_way.size();) {
+      if (hung && is(under_way[i], kShared)) {
+        ++i;
+        continue;
+      }
+      finish(i);
+      i = 0;
+    }
+  }
+  void durable(Version v, TierIndex tier) { tell(event::Durable{v, tier}); }
+  // Written, and durable on both as far as it goes.
+  void keep(Version v, Bytes mib = 4) {
+    ASSERT_EQ(write(v, mib), Reason::ok);
+    settle();
+    durable(v, kLocal);
+    settle();
+    if (on(v, kShared)) durable(v, kShared);
+    settle();
+  }
+};
+
+TEST(FileTiers, WhatIsCompleteInOneGoesDownToTheNextThroughTheHostsRing) {
+  Files d(two_files(64, 256));
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  d.settle();
+  EXPECT_TRUE(d.on(1, kLocal) && d.on(1, kShared));
+  EXPECT_EQ(d.by_link["local>host"], 8 * kMiB) << "not from the cache, whose room the next writes need";
+  EXPECT_EQ(d.by_link["host>shared"], 8 * kMiB);
+}
+
+TEST(FileTiers, ThereMayBeMoreThanTwo) {
+  constexpr TierIndex kFar = 3;
+  Machine m = two_files(16, 64);
+  m.tiers[kShared].every = 2;
+  m.tiers.push_back({"far", Medium::file, 256 * kMiB, 4096});
+  connect(m);
+  Files d(m);
+  for (Version v = 0; v < 12; ++v) {
+    d.keep(v);
+    d.durable(v, kFar);
+    d.settle();
+  }
+  for (Version v = 0; v < 12; ++v) {
+    EXPECT_EQ(d.on(v, kShared), v % 2 == 0) << v;
+    EXPECT_TRUE(d.on(v, kFar)) << v;
+  }
+  EXPECT_FALSE(d.on(0, kLocal) || d.on(1, kLocal));
+  EXPECT_EQ(d.read(1, true), Reason::ok);
+}
+
+TEST(FileTiers, EachGetsTheMultiplesThatItsEveryNames) {
+  Machine m = two_files(256, 256);
+  m.tiers[kShared].every = 3;
+  Files d(m);
+  for (Version v = 0; v < 7; ++v) d.keep(v);
+  for (Version v = 0; v < 7; ++v) {
+    EXPECT_TRUE(d.on(v, kLocal)) << v;
+    EXPECT_EQ(d.on(v, kShared), v % 3 == 0) << v;
+  }
+  const RequestId all = d.wait_all(kShared);
+  ASSERT_TRUE(d.answered(all)) << "what does not go there is not waited for";
+  EXPECT_EQ(d.reason(all), Reason::ok);
+  const RequestId one = d.wait(4, kShared);
+  EXPECT_FALSE(d.answered(one));
+  d.settle();
+  ASSERT_TRUE(d.answered(one)) << "a call has asked for it";
+  EXPECT_TRUE(d.on(4, kShared));
+}
+
+TEST(FileTiers, RetentionIsOfEachTierAndAVersionIsRetiredWhenNoneKeepsIt) {
+  Machine m = two_files(256, 256, {.keep_last = 1});
+  m.tiers[kShared].retention = Retention{.keep_last = 2, .keep_every = 4};
+  Files d(m);
+  std::vector<Version> retired;
+  for (Version v = 0; v < 6; ++v) {
+    ASSERT_EQ(d.write(v, 4), Reason::ok);
+    d.settle();
+    for (const TierIndex tier : {kLocal, kShared}) {
+      d.durable(v, tier);
+      for (const Retired& one : d.out.retired) retired.push_back(one.version);
+      d.settle();
+    }
+  }
+  EXPECT_EQ(retired, (std::vector<Version>{1, 2, 3}));
+  for (Version v = 0; v < 6; ++v) {
+    EXPECT_EQ(d.on(v, kLocal), v == 5) << v;
+    EXPECT_EQ(d.on(v, kShared), v == 0 || v >= 4) << v;
+  }
+}
+
+TEST(FileTiers, WhatIsToGoDownStaysUntilItIsDurableThere) {
+  Files d(two_files(256, 256, {.keep_last = 1}));
+  for (Version v : {1, 2}) {
+    ASSERT_EQ(d.write(v, 4), Reason::ok);
+    d.settle();
+    d.durable(v, kLocal);
+  }
+  EXPECT_TRUE(d.on(1, kLocal)) << "it is complete below, and may not become durable";
+  EXPECT_TRUE(d.on(1, kShared));
+  d.durable(1, kShared);
+  EXPECT_FALSE(d.on(1, kLocal)) << "version 2 makes up for it here";
+  EXPECT_TRUE(d.on(1, kShared));
+}
+
+TEST(FileTiers, ACopyThatIsDurableBelowGivesItsRoomBackOldestFirst) {
+  Files d(two_files(16, 256));
+  for (Version v = 0; v < 4; ++v) d.keep(v);
+  d.hint({0});
+  d.keep(4);
+  d.keep(5);
+  EXPECT_TRUE(d.on(0, kLocal)) << "a hint names it";
+  EXPECT_FALSE(d.on(1, kLocal) || d.on(2, kLocal));
+  for (Version v = 0; v < 6; ++v) EXPECT_TRUE(d.on(v, kShared)) << v;
+  EXPECT_EQ(d.read(1, true), Reason::ok) << "from the lower file, or the cache";
+}
+
+TEST(FileTiers, NothingLeavesTheUpperFileThatIsNotDurableBelow) {
+  Files d(two_files(16, 256));
+  for (Version v = 0; v < 4; ++v) {
+    ASSERT_EQ(d.write(v, 4), Reason::ok);
+    d.settle();
+    d.durable(v, kLocal);
+  }
+  ASSERT_EQ(d.write(9, 4), Reason::ok);
+  d.settle();
+  EXPECT_FALSE(d.on(9, kLocal));
+  for (Version v = 0; v < 4; ++v) EXPECT_TRUE(d.on(v, kLocal) && d.on(v, kShared)) << v;
+  EXPECT_TRUE(d.out.commit >> kShared & 1 || d.commits > 0) << "the lower file is asked to make it durable";
+  d.durable(2, kShared);
+  d.settle();
+  EXPECT_FALSE(d.on(2, kLocal));
+  EXPECT_TRUE(d.on(9, kLocal));
+}
+
+TEST(FileTiers, ADamagedCopyIsMadeUpForByTheOneBelow) {
+  Machine m = two_files(64, 256);
+  m.max_retries = 0;
+  Files d(m);
+  d.adopt_on(1, 8, kShared);
+  d.adopt_on(1, 8, kLocal);
+  const RequestId read = d.restore(1, true);
+  ASSERT_TRUE(d.is(d.under_way.at(0), kLocal)) << "the faster one";
+  d.finish(0, true, false, true);
+  d.settle();
+  ASSERT_TRUE(d.answered(read));
+  EXPECT_EQ(d.reason(read), Reason::ok);
+  EXPECT_FALSE(d.on(1, kLocal));
+  ASSERT_EQ(d.freed.size(), 1u);
+  EXPECT_TRUE(d.freed[0].failed);
+  EXPECT_GT(d.by_link["shared>host"], 0u);
+}
+
+TEST(FileTiers, WhatOnlyTheLowerFileHasIsRestoredBorrowedAndPrefetched) {
+  Files d(two_files(64, 256));
+  for (Version v = 0; v < 3; ++v) d.adopt_on(v, 4, kShared);
+  EXPECT_EQ(d.read(0, true), Reason::ok);
+  const RequestId borrow = d.borrow(1);
+  d.settle();
+  EXPECT_EQ(d.reason(borrow), Reason::ok);
+  d.hint({2});
+  d.tell(event::StartPrefetch{});
+  d.run();
+  EXPECT_TRUE(d.on(2, 0));
+  for (Version v = 0; v < 3; ++v) EXPECT_FALSE(d.on(v, kLocal)) << "it does not come back up to the other file";
+}
+
+TEST(FileTiers, WhatBothHadFromAnEarlierRunIsNotSentDownAgain) {
+  Files d(two_files(64, 256));
+  d.adopt_on(1, 4, kShared);
+  d.adopt_on(1, 4, kLocal);
+  d.adopt_on(2, 4, kLocal);
+  d.settle();
+  EXPECT_EQ(d.by_link["host>shared"], 4 * kMiB) << "version 2 alone";
+  EXPECT_THROW(d.adopt_on(1, 4, kLocal), std::logic_error);
+}
+
+// The lower file hangs with as many copies as it is given, either way, and says so by one report for each version that
+// is being written. Without a host cache the other copies pass the host's ring too.
+void check_hanging(bool device) {
+  Machine m = two_files(128, 256, {.keep_last = 2}, device);
+  m.tiers[kShared].retention = Retention{};
+  Files d(m);
+  for (Version v : {-1, -2}) d.adopt_on(v, 40, kShared);
+  const RequestId from_below[] = {d.restore(-1), d.restore(-2)};
+  d.checkpoint(0, 40);  // more chunks than the ring has slots
+  d.settle(true);
+  d.durable(0, kLocal);
+  d.tell(event::NotDurable{0, kShared});
+  const RequestId below = d.wait(0, kShared);
+  for (Version v = 1; v < 60; ++v) {  // four times what the upper file holds
+    const RequestId write = d.checkpoint(v, 8);
+    d.settle(true);
+    std::set<Version> hung;
+    for (const Command& c : d.under_way)
+      for (Version w = 1; w <= v; ++w)
+        if (const auto found = d.planner.find(0, w); found && *found == c.checkpoint) hung.insert(w);
+    for (const Version w : hung) d.tell(event::NotDurable{w, kShared});
+    d.settle(true);
+    ASSERT_TRUE(d.answered(write)) << v;
+    ASSERT_EQ(d.reason(write), Reason::ok) << v << d.answers.at(write).detail;
+    const RequestId here = d.wait(v, kLocal);
+    d.settle(true);
+    ASSERT_TRUE(d.answered(here)) << v;
+    d.durable(v, kLocal);
+    const RequestId read = d.restore(v, true);
+    d.settle(true);
+    ASSERT_TRUE(d.answered(read)) << v;
+  }
+  EXPECT_FALSE(d.answered(below) || d.answered(from_below[0]) || d.answered(from_below[1]));
+  d.settle();  // it is back
+  for (const RequestId call : {below, from_below[0], from_below[1]}) EXPECT_EQ(d.reason(call), Reason::ok);
+  EXPECT_TRUE(d.on(59, kShared));
+}
+
+TEST(FileTiers, ALowerFileThatHangsHoldsUpOnlyWhoWaitsForIt) { check_hanging(false); }
+TEST(FileTiers, ALowerFileThatHangsLeavesTheHostsRingToOthers) { check_hanging(true); }
+
+TEST(FileTiers, WhatDoesNotBecomeDurableBelowIsSentDownAgain) {
+  Files d(two_files(64, 256));
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  d.settle();
+  d.tell(event::NotDurable{1, kShared});
+  EXPECT_FALSE(d.on(1, kShared));
+  EXPECT_TRUE(d.on(1, kLocal));
+  d.run();
+  EXPECT_TRUE(d.on(1, kShared));
+  EXPECT_EQ(d.by_link["host>shared"], 8 * kMiB);
+}
+
+// A failing disk below: calls go on, and each attempt waits for its time.
+TEST(FileTiers, FailedCopiesToTheLowerFileAreTriedAgainLater) {
+  Machine m = two_files(64, 256);
+  m.max_retries = 0;
+  Files d(m);
+  ASSERT_EQ(d.write(1, 4), Reason::ok);
+  while (std::ranges::none_of(d.under_way, [&](const Command& c) { return d.is(c, kShared); })) d.finish();
+  d.finish(0, true);
+  ASSERT_EQ(d.failures.size(), 1u);
+  EXPECT_EQ(d.failures[0].tier, kShared);
+  EXPECT_FALSE(d.failures[0].lost);
+  EXPECT_EQ(d.read(1, true), Reason::ok);
+  d.run();
+  EXPECT_TRUE(d.on(1, kShared));
+}
+
+// A copy that cannot be read for now is not given up for the sake of the one below.
+TEST(FileTiers, AVersionIsNotLostByAnAttemptToSendItDown) {
+  Machine m = two_files(64, 256);
+  m.max_retries = 0;
+  Files d(m);
+  d.adopt_on(1, 4, kLocal);
+  ASSERT_TRUE(d.is(d.under_way.at(0), kLocal));
+  d.finish(0, true);
+  EXPECT_TRUE(d.on(1, kLocal));
+  EXPECT_EQ(d.read(1, true), Reason::ok);
+}
+
+TEST(FileTiers, AWaitEndsWhenNewerVersionsMakeUpForWhatItWaitsForBelow) {
+  Machine m = two_files(64, 256);
+  m.tiers[kShared].retention = Retention{.keep_last = 1};
+  m.max_retries = 0;
+  Files d(m);
+  d.adopt_on(1, 4, kLocal);
+  d.finish(0, true);
+  d.checkpoint(2, 4);
+  const RequestId wait = d.wait(1, kShared);  // it is tried again at once
+  const auto again = std::ranges::find_if(d.under_way, [&](const Command& c) { return d.is(c, kLocal); });
+  ASSERT_NE(again, d.under_way.end());
+  d.finish(static_cast<std::size_t>(again - d.under_way.begin()), true);
+  d.settle();
+  d.durable(2, kLocal);
+  EXPECT_FALSE(d.answered(wait));
+  d.durable(2, kShared);
+  ASSERT_TRUE(d.answered(wait));
+  EXPECT_EQ(d.reason(wait), Reason::ok);
+  EXPECT_TRUE(d.on(1, kLocal) && d.on(2, kShared));
+  d.run();
+  EXPECT_FALSE(d.on(1, kShared));
+}
+
+TEST(FileTiers, NothingMoreIsSentToALowerFileBeforeItAnswers) {
+  Files d(two_files(64, 256));
+  d.adopt_on(1, 16, kLocal);
+  const auto to_shared = [&] {
+    return std::ranges::count_if(d.under_way, [&](const Command& c) { return d.is(c, kShared); });
+  };
+  while (to_shared() == 0) d.finish();
+  d.tell(event::NotDurable{1, kShared});
+  d.settle(true);
+  EXPECT_EQ(to_shared(), 1);
+  d.adopt_on(2, 4, kLocal);
+  EXPECT_EQ(d.under_way.size(), 1u);
+  d.finish();
+  d.settle();
+  EXPECT_TRUE(d.on(1, kShared) && d.on(2, kShared));
+}
+
+TEST(FileTiers, NoCallWritesToTheLowerFile) {
+  Files d(two_files(16, 1024));
+  const RequestId large = d.checkpoint(100, 128);
+  ASSERT_TRUE(d.answered(large)) << "it fits the lower file alone";
+  EXPECT_EQ(d.reason(large), Reason::too_large);
+  for (Version v = 0; v < 20; ++v) {  // as much as the cache and the upper file hold
+    d.checkpoint(v, 4);
+    d.settle();
+  }
+  d.checkpoint(20, 4);
+  d.settle();
+  EXPECT_EQ(d.by_link["host>shared"], 16 * kMiB) << "copies of what is in the upper file";
+  EXPECT_FALSE(d.planner.find(0, 20) && d.planner.complete_on(*d.planner.find(0, 20), kShared));
+}
+
+// The lower file has no room before it gives some back to the disk, and may never.
+TEST(FileTiers, ACallIsRefusedAtItsTimeLimitThoughTheLowerFileMayGiveRoomBack) {
+  Machine m = two_files(16, 4);
+  m.releases_later = true;
+  Files d(m);
+  d.keep(0);
+  d.tell(event::Drop{0});
+  d.tell(event::Unreleased{0, kLocal});
+  for (Version v = 1; v <= 20; ++v) {  // the upper file and the cache are full then
+    ASSERT_EQ(d.write(v, 4), Reason::ok) << v;
+    d.settle();
+    if (d.on(v, kLocal)) d.durable(v, kLocal);
+  }
+  const RequestId one_more = d.checkpoint(21, 4);
+  ASSERT_TRUE(d.answered(one_more));
+  EXPECT_EQ(d.reason(one_more), Reason::no_space);
+  d.tell(event::Unreleased{0, kShared});
+  d.settle();
+  EXPECT_TRUE(d.on(1, kShared));
+}
+
+// In any second, no more than the limit and two copies.
+TEST(FileTiers, ALinksLimitHoldsForAnySecond) {
+  constexpr Bytes kLimit = 100 * kMiB;
+  Machine m = two_files(1024, 1024);
+  for (LinkSpec& link : m.links)
+    if (link.to == m.tiers[kShared].node) link.most_bytes_per_s = kLimit;
+  Files d(m);
+  std::map<CommandId, Time> given;
+  std::vector<std::pair<Time, Bytes>> sent;
+  for (Version v = 0; v < 100; ++v) d.checkpoint(v, 8, kNever);
+  for (int i = 0; i < 100000 && (!d.under_way.empty() || d.wakeup != kNever); ++i) {
+    for (const Command& c : d.under_way)
+      if (c.to.at == Endpoint{Endpoint::tier, kShared} && given.emplace(c.id, d.now).second)
+        sent.emplace_back(d.now, c.length);
+    d.step();
+  }
+  for (Version v = 0; v < 100; ++v) ASSERT_TRUE(d.on(v, kShared)) << v;
+  for (auto first = sent.begin(); first != sent.end(); ++first) {
+    Bytes within = 0;
+    for (auto one = first; one != sent.end() && one->first < first->first + 1'000'000'000; ++one) within += one->second;
+    ASSERT_LE(within, kLimit + 8 * kMiB) << "in the second from " << first->first;
+  }
+}
+
+}  // namespace
+}  // namespace ebb::planner
