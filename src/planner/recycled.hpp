@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace ebb::planner {
@@ -81,6 +82,8 @@ template <class K, class V>
 using RecycledMap = std::map<K, V, std::less<K>, Recycled<std::pair<const K, V>>>;
 template <class K>
 using RecycledSet = std::set<K, std::less<K>, Recycled<K>>;
+template <class K>
+using RecycledHashSet = std::unordered_set<K, std::hash<K>, std::equal_to<K>, Recycled<K>>;
 template <class K, class V>
 using RecycledHashMap = std::unordered_map<K, V, std::hash<K>, std::equal_to<K>, Recycled<std::pair<const K, V>>>;
 

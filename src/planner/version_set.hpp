@@ -2,7 +2,8 @@
 // Which versions of a history were consumed, in little memory.
 #include <cstddef>
 #include <cstdint>
-#include <map>
+
+#include "planner/recycled.hpp"
 
 namespace ebb::planner {
 
@@ -23,7 +24,7 @@ class VersionSet {
 
  private:
   std::size_t most_;
-  std::map<Version, Version> ranges_;  // first and last of each; between any two is a version that is in neither
+  RecycledMap<Version, Version> ranges_;  // first and last of each; between any two is a version that is in neither
 };
 
 }  // namespace ebb::planner

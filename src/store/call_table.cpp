@@ -13,13 +13,15 @@ namespace ebb::store {
 void CallTable::enter(Request& request) {
   request.id = next_request_++;
   request.started = port_.now();
-  if (spare_) {
-    spare_.key() = request.id;
-    spare_.mapped() = &request;
-    requests_.insert(std::move(spare_));
-  } else {
-    requests_.emplace(request.id, &request);
-  }
+  requests_.emplace(request.id, &request);
+  request.commands.swap(spare_commands_);
+}
+
+void CallTable::leave(Request& request) {
+  requests_.erase(request.id);
+  request.commands.clear();
+  request.next = 0;
+  if (spare_commands_.capacity() == 0) request.commands.swap(spare_commands_);
 }
 
 CallTable::Entered::Entered(CallTable& table, const Locked& locked, Request& request)
@@ -30,7 +32,7 @@ CallTable::Entered::Entered(CallTable& table, const Locked& locked, Request& req
 CallTable::Entered::~Entered() {
   if (detached_) return;
   table_.streams_.put(locked_, request_.own);
-  table_.leave(request_.id);
+  table_.leave(request_);
 }
 
 void CallTable::Entered::detach(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable) {
@@ -65,7 +67,7 @@ void CallTable::end_background(const Locked& locked, Request& request) {
   port_.ended().notify_all();
   streams_.put(locked, request.own);
   const planner::RequestId id = request.id;
-  leave(id);
+  leave(request);
   background_.erase(id);
 }
 

@@ -4,9 +4,9 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
+#include "planner/recycled.hpp"
 #include "store/parts.hpp"
 #include "store/request.hpp"
 
@@ -84,7 +84,7 @@ class CallTable {
 
  private:
   void enter(Request& request);
-  void leave(planner::RequestId id) { spare_ = requests_.extract(id); }
+  void leave(Request& request);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
@@ -94,13 +94,13 @@ class CallTable {
   const bool verify_all_;
   std::condition_variable work_;  // for next_work()
   // All below by the port's mutex.
-  std::unordered_map<planner::RequestId, Request*> requests_;
-  decltype(requests_)::node_type spare_;  // a node of requests_ for the next call
-  std::unordered_map<planner::RequestId, std::shared_ptr<Request>> background_;
+  planner::RecycledHashMap<planner::RequestId, Request*> requests_;
+  planner::RecycledHashMap<planner::RequestId, std::shared_ptr<Request>> background_;
   std::deque<planner::RequestId> copies_to_make_;  // one entry for each command
   std::deque<planner::RequestId> checks_;
-  std::unordered_set<planner::RequestId> abandoned_;  // given up and returned from before the planner answered
-  std::unordered_set<planner::CommandId> unsent_;     // ordered, and on no stream yet: nothing can come after them
+  std::unordered_set<planner::RequestId> abandoned_;     // given up and returned from before the planner answered
+  planner::RecycledHashSet<planner::CommandId> unsent_;  // ordered, and on no stream yet: nothing can come after them
+  std::vector<planner::Command> spare_commands_;         // memory for those of the next call
   planner::RequestId next_request_ = 1;
 };
 

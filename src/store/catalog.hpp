@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "planner/recycled.hpp"
 #include "storage/persistent_storage.hpp"
 #include "store/digests.hpp"
 #include "store/handles.hpp"
@@ -185,8 +186,8 @@ class Catalog {
     Order order = Order::none;
     bool blank = true;  // since it was made, or dropped, nothing was written or hinted
     InHandPtr in_hand = std::make_shared<const InHand>();
-    std::unordered_map<Version, planner::CheckpointRef> written;  // some may be gone
-    std::unordered_map<Version, Lost> lost;                       // what there was of them is gone or damaged
+    planner::RecycledHashMap<Version, planner::CheckpointRef> written;  // some may be gone
+    std::unordered_map<Version, Lost> lost;                             // what there was of them is gone or damaged
   };
   struct Pending {
     planner::CheckpointRef checkpoint;

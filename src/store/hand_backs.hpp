@@ -2,9 +2,9 @@
 // Cache memory that the application gives back in stream order.
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <variant>
 
+#include "planner/recycled.hpp"
 #include "store/digests.hpp"
 #include "store/handles.hpp"
 #include "store/parts.hpp"
@@ -47,7 +47,7 @@ class HandBacks {
   Catalog& catalog_;
   Streams& streams_;
   // By the port's mutex.
-  std::unordered_map<std::uint64_t, HandedBack> handed_back_;
+  planner::RecycledHashMap<std::uint64_t, HandedBack> handed_back_;
   std::uint64_t next_ = 1;
 };
 

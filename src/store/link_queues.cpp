@@ -267,14 +267,7 @@ Result<void> LinkQueues::hand_over_to_file(const Handover& order) {
 
 void LinkQueues::begin_move(const Locked& /*locked*/, const planner::Command& command, bool copies,
                             std::shared_ptr<Comparison> comparison) {
-  Moving moving{command, copies, std::move(comparison)};
-  if (spare_) {
-    spare_.key() = command.id;
-    spare_.mapped() = std::move(moving);
-    moving_.insert(std::move(spare_));
-  } else {
-    moving_.emplace(command.id, std::move(moving));
-  }
+  moving_.try_emplace(command.id, Moving{command, copies, std::move(comparison)});
   if (copies) memory_.tiers().begin_copy(command);
 }
 
@@ -286,8 +279,7 @@ void LinkQueues::complete(const Locked& locked, planner::CommandId command, cons
   if (found != moving_.end()) {
     const Moving& moving = found->second;
     if (moving.copies) memory_.tiers().end_copy(moving.command);
-    spare_ = moving_.extract(found);
-    spare_.mapped().comparison.reset();
+    moving_.erase(found);
   }
   if (result)
     port_.submit(locked, 0, planner::event::Finished{command});

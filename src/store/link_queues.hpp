@@ -4,10 +4,10 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "options/defaults.hpp"
+#include "planner/recycled.hpp"
 #include "storage/storage.hpp"
 #include "store/digests.hpp"
 #include "store/parts.hpp"
@@ -123,11 +123,11 @@ class LinkQueues {
   HandBacks& hand_backs_;
   std::vector<std::unique_ptr<transfer::CopyEngine>> engines_;  // one for each device; constant until stop()
   // By the port's mutex; a lane's orders by the thread that drains it.
-  std::vector<Lane> lanes_;                                // by link
-  std::size_t queued_ = 0;                                 // commands in the queues of all
-  std::vector<Owner> owners_;                              // none goes before stop()
-  std::unordered_map<planner::CommandId, Moving> moving_;  // what the engines hold, and copies of the application's
-  decltype(moving_)::node_type spare_;                     // a node of moving_ for the next command
+  std::vector<Lane> lanes_;    // by link
+  std::size_t queued_ = 0;     // commands in the queues of all
+  std::vector<Owner> owners_;  // none goes before stop()
+  planner::RecycledHashMap<planner::CommandId, Moving>
+      moving_;  // what the engines hold, and copies of the application's
 };
 
 }  // namespace ebb::store

@@ -18,6 +18,10 @@ void Enqueued::order(const planner::Command& command) {
 }
 
 void Enqueued::count(const planner::Command& command) {
+  if (ahead.empty() && command.offset <= bytes) {  // in order, as nearly all are
+    bytes = std::max(bytes, command.offset + command.length);
+    return;
+  }
   std::uint64_t& end = ahead[command.offset];
   end = std::max(end, command.offset + command.length);
   for (auto first = ahead.begin(); first != ahead.end() && first->first <= bytes; first = ahead.erase(first)) {

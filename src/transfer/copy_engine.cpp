@@ -31,37 +31,41 @@ class EventPool {
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
   ~EventPool() {
-    for (const device::EventId event : idle_) device_.destroy_event(event);
+    for (const Lease& event : events_) device_.destroy_event(*event);
   }
 
-  /// Returns to the pool with its last owner: a thread that makes a stream wait for it may still do so after the
-  /// report.
+  /// Unused again once its last owner has let go of it: a thread that makes a stream wait for it may still do so after
+  /// the report.
   using Lease = std::shared_ptr<const device::EventId>;
   Result<Lease> take() {
-    device::EventId event = 0;
     {
       std::lock_guard lock(mutex_);
-      if (!idle_.empty()) {
-        event = idle_.back();
-        idle_.pop_back();
+      for (std::size_t tried = 0; tried < std::min(kTries, events_.size()); ++tried) {
+        const Lease& event = events_[next_];
+        next_ = next_ + 1 == events_.size() ? 0 : next_ + 1;
+        // With the pool as its only owner, all that others asked the device to do with it has been asked.
+        if (event.use_count() == 1) return event;
       }
     }
-    if (event == 0) {
-      const Result<device::EventId> made = device_.create_event();
-      if (!made) return made.error();
-      event = *made;
+    const Result<device::EventId> made = device_.create_event();
+    if (!made) return made.error();
+    Lease event = std::make_shared<const device::EventId>(*made);
+    std::lock_guard lock(mutex_);
+    try {
+      events_.push_back(event);
+    } catch (...) {
+      device_.destroy_event(*event);
+      throw;
     }
-    return Lease(new device::EventId(event), [this](const device::EventId* held) {
-      const std::unique_ptr<const device::EventId> id(held);
-      std::lock_guard lock(mutex_);
-      idle_.push_back(*id);
-    });
+    return event;
   }
 
  private:
+  static constexpr std::size_t kTries = 4;  // they come back nearly in the order in which they were taken
   device::Device& device_;
   std::mutex mutex_;
-  std::vector<device::EventId> idle_;
+  std::vector<Lease> events_;
+  std::size_t next_ = 0;  // the one that was taken longest ago
 };
 
 /// Thread safety:

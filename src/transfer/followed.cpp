@@ -17,19 +17,42 @@ std::uint64_t this_thread() {
 }  // namespace
 
 bool Followed::push(device::StreamId stream, Copy copy) {
-  const auto place = queues_.try_emplace({stream, this_thread()}).first;
-  std::deque<Copy>& queue = place->second;
-  const std::size_t before = queue.size();
-  const Token token = copy.token;
-  try {
-    queue.push_back(std::move(copy));
-    by_token_.insert_or_assign(token, &queue.back());
-  } catch (...) {
-    if (queue.size() != before) queue.pop_back();
-    if (queue.empty()) queues_.erase(place);
-    throw;
+  // All memory first, so that nothing has changed if there is none; also that for taking the nodes back.
+  const auto room_for = [](auto& spare, std::size_t nodes) {
+    if (spare.capacity() < nodes) spare.reserve(2 * nodes);
+  };
+  room_for(spare_queues_, queues_.size() + spare_queues_.size() + 1);
+  room_for(spare_tokens_, by_token_.size() + spare_tokens_.size() + 1);
+  if (spare_copies_.empty()) spare_copies_.emplace_back();
+  const Place key{stream, this_thread()};
+  auto place = queues_.find(key);
+  if (place == queues_.end() && spare_queues_.empty()) {
+    Queues made;
+    made.try_emplace(key);
+    spare_queues_.push_back(made.extract(made.begin()));
   }
-  return before == 0;
+  const Token token = copy.token;
+  auto by_token = by_token_.find(token);
+  if (by_token == by_token_.end()) {
+    if (spare_tokens_.empty()) {
+      by_token = by_token_.emplace(token, nullptr).first;
+    } else {
+      spare_tokens_.back().key() = token;
+      by_token = by_token_.insert(std::move(spare_tokens_.back())).position;
+      spare_tokens_.pop_back();
+    }
+  }
+  if (place == queues_.end()) {
+    spare_queues_.back().key() = key;
+    place = queues_.insert(std::move(spare_queues_.back())).position;
+    spare_queues_.pop_back();
+  }
+  std::list<Copy>& queue = place->second;
+  const bool first = queue.empty();
+  queue.splice(queue.end(), spare_copies_, spare_copies_.begin());
+  queue.back() = std::move(copy);
+  by_token->second = &queue.back();
+  return first;
 }
 
 const Copy* Followed::find(Token token) const {
@@ -39,14 +62,18 @@ const Copy* Followed::find(Token token) const {
 
 void Followed::drop_ended() {
   for (auto place = queues_.begin(); place != queues_.end();) {
-    std::deque<Copy>& queue = place->second;
+    std::list<Copy>& queue = place->second;
     while (!queue.empty() && queue.front().ended) {
       // A token may be reused once it was reported: then it is the newer one's.
       const auto found = by_token_.find(queue.front().token);
-      if (found != by_token_.end() && found->second == &queue.front()) by_token_.erase(found);
-      queue.pop_front();
+      if (found != by_token_.end() && found->second == &queue.front())
+        spare_tokens_.push_back(by_token_.extract(found));
+      queue.front() = Copy();
+      spare_copies_.splice(spare_copies_.begin(), queue, queue.begin());
     }
-    place = queue.empty() ? queues_.erase(place) : std::next(place);
+    const auto next = std::next(place);
+    if (queue.empty()) spare_queues_.push_back(queues_.extract(place));
+    place = next;
   }
 }
 

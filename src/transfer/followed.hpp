@@ -1,12 +1,13 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "device/device.hpp"
 #include "ebbtide/error.hpp"
@@ -32,7 +33,7 @@ struct Copy {
 ///    thread.
 /// 2. A destroyed stream whose handle the driver reused may still be in front: later entries are then reported late,
 ///    never early.
-/// 3. No queue is empty: streams and threads that come and go leave nothing behind.
+/// 3. No queue is empty: streams and threads that come and go leave nothing behind but memory for as much at once.
 class Followed {
  public:
   /// On `stream`, by the calling thread, which has just recorded its event. True: it is the oldest of its queue.
@@ -53,8 +54,14 @@ class Followed {
 
  private:
   using Place = std::pair<device::StreamId, std::uint64_t>;  // with the thread
-  std::map<Place, std::deque<Copy>> queues_;
-  std::unordered_map<Token, const Copy*> by_token_;
+  using Queues = std::map<Place, std::list<Copy>>;
+  using Tokens = std::unordered_map<Token, const Copy*>;
+  Queues queues_;
+  Tokens by_token_;
+  // Unused nodes of these, so that following a stream takes no memory.
+  std::vector<Queues::node_type> spare_queues_;
+  std::list<Copy> spare_copies_;
+  std::vector<Tokens::node_type> spare_tokens_;
 };
 
 }  // namespace ebb::transfer
