@@ -13,7 +13,7 @@ void FlushPlanner::schedule() {
   for (TierIndex t = 0; t + 1 < context_.tiers(); ++t) {
     if (!context_.memory(t) && !context_.keeps(t)) continue;
     if (!queue_.empty(t, true)) schedule(t, true, sparing);
-    if (ahead && !queue_.empty(t, false)) schedule(t, false, sparing);
+    if (ahead && !queue_.empty(t, false) && !(t == 0 && sparing && all_fits())) schedule(t, false, sparing);
   }
 }
 
@@ -171,6 +171,18 @@ bool FlushPlanner::speculate() const {
   for (const History& h : table_.histories())
     if (h.last_write > 0 && !h.reading) return true;
   return false;
+}
+
+// Whether all that is hinted, written or not, fits the fastest tier: then nothing has to leave it. Of what is not
+// written the size is not known: as what was written so far, on average.
+bool FlushPlanner::all_fits() const {
+  Bytes all = space_.map(0).capacity() - space_.free_bytes(0);
+  for (const History& h : table_.histories()) {
+    if (h.live_checkpoints == 0 && h.unwritten == 0) continue;
+    if (!h.foreseen) return false;
+    all += h.unwritten * space_.footprint(0, h.written_bytes / h.writes);
+  }
+  return all <= space_.map(0).capacity();
 }
 
 // What the next writes find on a memory tier: what is free, what may go at no cost, and what is on its way down.

@@ -27,6 +27,7 @@ class FlushPlanner : Part {
   bool is_peer(TierIndex t) const { return t > 0 && context_.tier(t).medium == Medium::device; }
   bool may_send(TierIndex from) const;
   bool speculate() const;
+  bool all_fits() const;
   Bytes ready_ahead(TierIndex tier) const;
   Bytes enough_ahead(const Checkpoint& c, TierIndex tier) const;
   bool all_later(TierIndex tier, const Room& room, std::int64_t than) const;

@@ -13,6 +13,7 @@ void Hints::on(HistoryId client, const event::Hint& e) {
 void Hints::on(HistoryId client, const event::HintFront& e) {
   context_.dirty = true;
   replicas_.hint(client, e.version, true);
+  table_.history(client).foreseen = false;
 }
 
 void Hints::on(HistoryId client, const event::Unhint& e) {

@@ -26,7 +26,11 @@ Request* Requests::begin_write(HistoryId client, const Write& e) {
   const Slot slot = table_.obtain(client, e.version);
   Checkpoint& c = table_[slot];
   History& h = table_.history(client);
-  h.unwritten -= h.order.count(slot);
+  const std::size_t hints = h.order.count(slot);
+  if (hints == 0 || h.unwritten > hints) h.foreseen = hints > 0;  // a program that hints each write foresees nothing
+  h.unwritten -= hints;
+  ++h.writes;
+  h.written_bytes += e.bytes;
   if (c.hint < h.ready.next) h.ready = Successors{};  // it was passed over
   h.consumed.erase(e.version);
   h.lost.erase(e.version);

@@ -118,6 +118,25 @@ TEST(Planner, PrefetchesInTheHintedOrderWhenTheProgramTurnsRound) {
   EXPECT_EQ(d.planner.prefetch_distance(0), 4u);
 }
 
+TEST(Planner, NothingLeavesWhileAllThatIsHintedFits) {
+  const auto left = [](std::vector<Version> hints, Version writes, bool one_by_one = false) {
+    Driver d(machine_of(16, 64, 0));
+    if (!one_by_one) d.hint(std::move(hints));
+    for (Version v = 0; v < writes; ++v) {
+      if (one_by_one) d.tell(event::HintFront{v});
+      EXPECT_EQ(d.write(v, 4), Reason::ok);
+      d.run();
+    }
+    const Bytes bytes = d.by_link["device>host"];
+    for (Version v = writes; v-- > 0;) EXPECT_EQ(d.read(v), Reason::ok);
+    return bytes / kMiB;
+  };
+  EXPECT_EQ(left({3, 2, 1, 0}, 4), 0u);
+  EXPECT_EQ(left({4, 3, 2, 1, 0}, 1), 4u) << "five do not fit: the first leaves at once";
+  EXPECT_GT(left({1, 0}, 3), 0u) << "what is not hinted says that more may come";
+  EXPECT_GT(left({}, 4, true), 0u) << "so does a program that hints as it writes";
+}
+
 TEST(Planner, PrefetchedCheckpointsThatAreNotAskedForMakeRoom) {
   Driver d(machine_of(8, 8, 256));
   d.hint({0, 1, 2, 3});
