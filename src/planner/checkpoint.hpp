@@ -51,7 +51,7 @@ struct Filed {
   bool intact = false;     // this process wrote it, or all of it was read
   bool waived = false;     // (below another file tier) it does not come here: newer ones made up for it
   bool exempt = false;     // a multiple of keep_every that newer ones made up for: it stays, and counts no more
-  bool owed = false, lined = false, safe = false, syncing = false, filling = false,
+  bool owed = false, passing = false, lined = false, safe = false, syncing = false, filling = false,
        unfiled = false;  // how it is counted
 };
 

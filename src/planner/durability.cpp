@@ -37,6 +37,10 @@ void Durability::count(Slot slot, TierIndex tier, bool written) {
     filed.owed = written;
     level.owed += written ? size : -size;
   }
+  if (const bool is = written && context_.several_keep() && table_.goes_below(c, tier); filed.passing != is) {
+    filed.passing = is;
+    level.passing += is ? size : -size;
+  }
   if (const bool is = written && !filed.exempt; filed.lined != is) {
     filed.lined = is;
     place(table_.history_of(c).line[tier], c.version, slot, is);
@@ -144,15 +148,12 @@ Slot Durability::next_to(TierIndex tier) const {
 // What the file has to hold, so that a new checkpoint becomes durable before anything is dropped for it.
 Bytes Durability::needed_in_file(const Checkpoint& c) const {
   const TierIndex file = context_.first_keeping;
-  Bytes needed = of(file).owed + space_.footprint(file, c.bytes);
+  Bytes needed = of(file).owed - of(file).passing + space_.footprint(file, c.bytes);
   if (needed <= space_.map(file).capacity()) return needed;
   for (const History& h : table_.histories()) {
     const auto subtract = [&](Slot slot) { needed -= space_.footprint(file, table_[slot].bytes); };
     for (const auto& [slot, goes] : superseded(h, file, When::all_is_durable))
       if (goes && !table_.goes_below(table_[slot], file)) subtract(slot);
-    if (!context_.several_keep()) continue;
-    for (const auto& [version, slot] : h.slots)  // once it is durable below, it need not stay
-      if (table_[slot].filed[file].owed && table_.goes_below(table_[slot], file)) subtract(slot);
   }
   return needed;
 }

@@ -79,6 +79,7 @@ class Durability {
     std::size_t uncommitted = 0;  // of the former, those that no commit was asked for
     Bytes releasing = 0;          // of what is not released, what a commit was asked for
     Bytes owed = 0;               // what the file holds once all of it is there and retention has dropped nothing
+    Bytes passing = 0;            // of that, what need not stay once it is durable below
     bool full = false;            // something is held up since the file has no room yet
     Short lacks;
   };

@@ -167,7 +167,7 @@ void Invariants::check_durability() const {
 }
 
 void Invariants::check_durability(TierIndex tier) const {
-  Bytes counted = 0;
+  Bytes counted = 0, passing = 0;
   std::size_t lined = 0, in_line = 0, to_go = 0, pending = 0, coming = 0;
   const Durability::Level& level = durability_.of(tier);
   for (const History& h : table_.histories()) in_line += h.line[tier].size();
@@ -198,14 +198,17 @@ void Invariants::check_durability(TierIndex tier) const {
       const auto at = line.find(c.version);
       require(at != line.end() && at->second == s, "retention sees each version once");
     }
+    require(filed.passing == (filed.owed && context_.several_keep() && table_.goes_below(c, tier)),
+            "what goes on down is known");
+    passing += filed.passing ? space_.footprint(tier, c.bytes) : 0;
     counted += filed.owed ? space_.footprint(tier, c.bytes) : 0;
     lined += filed.lined;
     to_go += filed.unfiled;
     pending += filed.syncing;
     coming += filed.filling;
   }
-  require(counted == level.owed && lined == in_line && to_go == level.unfiled.size() && pending == level.syncing &&
-              coming == level.filling,
+  require(counted == level.owed && passing == level.passing && lined == in_line && to_go == level.unfiled.size() &&
+              pending == level.syncing && coming == level.filling,
           "what is kept is counted");
   require(level.uncommitted <= level.syncing, "no commit is asked for what is durable");
 }

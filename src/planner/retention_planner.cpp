@@ -158,16 +158,18 @@ void RetentionPlanner::leave(Slot slot, TierIndex tier) {
 // Copies of what is durable below go, what no hint names first, until there is room or will be when it is released.
 // True: some went.
 bool RetentionPlanner::evict(TierIndex tier, Bytes needed) {
-  bool any = false;
-  const std::vector<SpareKey> spares(space_.spares(tier).begin(), space_.spares(tier).end());
-  for (const SpareKey& key : spares) {
-    if (space_.free_bytes(tier) + space_.unreleased(tier) >= needed) break;
+  std::vector<Slot> leaving;
+  Bytes room = space_.free_bytes(tier) + space_.unreleased(tier);
+  for (const SpareKey& key : space_.spares(tier)) {
+    if (room >= needed) break;
     const Checkpoint& c = table_[key.slot];
-    if (c.at[tier].uses > 0 || space_.footprint(tier, c.bytes) == 0) continue;
-    replicas_.remove(key.slot, tier, true);
-    any = true;
+    const Bytes size = space_.footprint(tier, c.bytes);
+    if (c.at[tier].uses > 0 || size == 0) continue;
+    leaving.push_back(key.slot);
+    room += size;
   }
-  return any;
+  for (const Slot slot : leaving) replicas_.remove(slot, tier, true);
+  return !leaving.empty();
 }
 
 // With no room and no progress below, what newer versions make up for here does not wait to be sent down, unless a call
