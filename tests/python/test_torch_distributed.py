@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import random
 import signal
@@ -253,6 +254,88 @@ def test_a_step_that_is_being_saved_is_refused_and_stays(disk: Path) -> None:
             found = {"x": torch.zeros(4)}
             dcp.load(found, checkpoint_id=str(step), storage_reader=Reader(disk / "dcp"), no_dist=True)
             assert (found["x"] == value).all()
+
+
+def test_metadata_of_another_save_is_refused_and_its_step_is_free(disk: Path) -> None:
+    """Planners that cache share metadata, so a save may get that of another one, with other shapes."""
+
+    class Other(dcp.DefaultSavePlanner):
+        def create_global_plan(self, all_plans: Any) -> Any:
+            plans, metadata = super().create_global_plan(all_plans)
+            chunks = metadata.state_dict_metadata["x"].chunks
+            chunks[0] = dataclasses.replace(chunks[0], sizes=torch.Size([5]))
+            return plans, metadata
+
+    with Writer(disk / "dcp", durability="process", **SMALL) as writer:
+        save = {"checkpoint_id": "3", "storage_writer": writer, "no_dist": True}
+        with pytest.raises(Failed, match="no rank wrote x as it is in the metadata"):
+            dcp.save({"x": torch.ones(4)}, planner=Other(), **save)
+        dcp.async_save({"x": torch.ones(4)}, **save).result()
+
+
+def test_of_two_saves_of_a_step_the_one_that_ends_last_is_kept(disk: Path) -> None:
+    """The second begins, and says ok, before the first has come as far as the Writer, which thus cannot refuse it."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Waits(dcp.DefaultSavePlanner):
+        def set_up_planner(self, *args: Any, **kwargs: Any) -> None:
+            begun.set()
+            assert go_on.wait(60)
+            super().set_up_planner(*args, **kwargs)
+
+    with Writer(disk / "dcp", durability="process", **SMALL) as writer:
+        save = {"checkpoint_id": "3", "storage_writer": writer, "no_dist": True}
+        first = dcp.async_save({"x": torch.ones(4)}, planner=Waits(), **save)
+        assert begun.wait(60)
+        dcp.async_save({"x": torch.full((4,), 2.0)}, **save).result()
+        go_on.set()
+        first.result()
+    found = {"x": torch.zeros(4)}
+    dcp.load(found, storage_reader=Reader(disk / "dcp"), no_dist=True)
+    assert (found["x"] == 1).all()
+
+
+def test_a_step_whose_save_failed_without_the_writers_knowledge_is_saved_again(disk: Path) -> None:
+    class Fails(dcp.DefaultSavePlanner):
+        def create_global_plan(self, all_plans: Any) -> Any:
+            raise RuntimeError("out of luck")
+
+    with Writer(disk / "dcp", durability="process", **SMALL) as writer:
+        save = {"checkpoint_id": "3", "storage_writer": writer, "no_dist": True}
+        with pytest.raises(Failed, match="out of luck"):
+            dcp.save({"x": torch.ones(4)}, planner=Fails(), **save)
+        with pytest.raises(Failed, match=r"on the same thread, or call drop\(3\) before"):
+            dcp.async_save({"x": torch.ones(4)}, **save).result()
+        writer.drop(3)
+        dcp.async_save({"x": torch.ones(4)}, **save).result()
+        with pytest.raises(Failed, match="out of luck"):
+            dcp.save({"x": torch.ones(4)}, planner=Fails(), **save)
+        dcp.save({"x": torch.full((4,), 2.0)}, **save)
+    found = {"x": torch.zeros(4)}
+    dcp.load(found, storage_reader=Reader(disk / "dcp"), no_dist=True)
+    assert (found["x"] == 2).all()
+
+
+@pytest.mark.parametrize("when", ["resolve_data", "finish"])
+def test_a_step_that_is_dropped_while_it_is_saved_is_not_there(when: str, disk: Path) -> None:
+    class Drops(dcp.DefaultSavePlanner):
+        def resolve_data(self, item: Any) -> Any:
+            if when == "resolve_data":
+                writer.drop(3)
+            return super().resolve_data(item)
+
+    class DropsAtItsEnd(Writer):
+        def finish(self, metadata: Any, results: Any) -> None:
+            if when == "finish":
+                writer.drop(3)
+            super().finish(metadata, results)
+
+    with DropsAtItsEnd(disk / "dcp", durability="process", **SMALL) as writer:
+        save = {"checkpoint_id": "3", "storage_writer": writer, "no_dist": True}
+        with pytest.raises(Failed, match="the step was dropped while it was saved"):
+            dcp.save({"x": torch.ones(4), "y": torch.ones(4)}, planner=Drops(), **save)
+        with pytest.raises(Failed, match="no checkpoint"):
+            dcp.load({"x": torch.zeros(4)}, storage_reader=Reader(disk / "dcp"), no_dist=True)
 
 
 def test_a_save_that_begins_while_another_cleans_up_is_kept(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

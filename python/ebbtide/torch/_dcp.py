@@ -72,14 +72,15 @@ def _metadata(store: ebbtide.Store, written: _Written) -> Metadata:
     return metadata
 
 
-def _indices(metadata: Metadata) -> set[MetadataIndex]:
-    """Of all parts that it has."""
-    found = set()
+def _parts(metadata: Metadata) -> dict[MetadataIndex, Any]:
+    """All parts that it has, with shape and type; None: bytes."""
+    found: dict[MetadataIndex, Any] = {}
     for name, one in metadata.state_dict_metadata.items():
         if isinstance(one, TensorStorageMetadata):
-            found |= {MetadataIndex(name, chunk.offsets) for chunk in one.chunks}
+            dtype = one.properties.dtype
+            found |= {MetadataIndex(name, chunk.offsets): (tuple(chunk.sizes), dtype) for chunk in one.chunks}
         else:
-            found.add(MetadataIndex(name))
+            found[MetadataIndex(name)] = None
     return found
 
 
@@ -96,6 +97,10 @@ def _cannot_be_pickled(one: object) -> TypeError:
         f"a {name} cannot be pickled: its store belongs to this process. Make another {name} of the directory in the other "
         "process; for async_save use AsyncCheckpointerType.THREAD, its default"
     )
+
+
+def _was_dropped() -> errors.Dropped:
+    return errors.Dropped("the step was dropped while it was saved")
 
 
 def _done(value: Any) -> Future[Any]:
@@ -178,7 +183,8 @@ class Writer(StorageWriter):
             self._saves.pop(thread, None)
             if is_coordinator and step in {one.step for one in self._in_flight()}:
                 raise errors.InvalidArgument(
-                    f"step {step} is being saved: wait for that save before the next of this step"
+                    f"step {step} is being saved: wait for that save before the next of this step. If it failed, a Writer may "
+                    f"not know: save the step again on the same thread, or call drop({step}) before"
                 )
             there_already = [one.number for one in _writes(self._open_store()) if one.step == step]
             self._last = max(time.time_ns(), self._last + 1, max(there_already, default=0) + 1)
@@ -192,7 +198,7 @@ class Writer(StorageWriter):
         return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        store, writing = self._open_store(), self._saves[threading.current_thread()]
+        store, writing = self._open_store(), self._save_here()
         self._forget_replaced()
         history = store.history(writing.parts)
         results = []
@@ -202,6 +208,7 @@ class Writer(StorageWriter):
                 if item.type == WriteItemType.BYTE_IO:
                     assert isinstance(data, io.BytesIO)
                     array: Any = np.frombuffer(data.getbuffer(), np.uint8)
+                    kind = None
                 else:
                     assert isinstance(data, torch.Tensor)
                     planned = item.tensor_data
@@ -215,6 +222,7 @@ class Writer(StorageWriter):
                             f"{item.index.fqn} is {data.dtype}, and this save's plan has {planned.properties.dtype}: "
                             "enable_plan_caching does not see that a type changed; save with a planner without it"
                         )
+                    kind = (tuple(data.shape), data.dtype)
                     array = data.detach().resolve_conj().resolve_neg()
                     array = array.contiguous() if array.layout is torch.strided else array
                 try:
@@ -222,9 +230,10 @@ class Writer(StorageWriter):
                 except (errors.InvalidArgument, errors.Unsupported) as error:
                     raise type(error)(str(error).replace("arrays", item.index.fqn, 1)) from error
                 place = (self._rank, writing.number, number)
-                results.append(WriteResult(index=item.index, size_in_bytes=array.nbytes, storage_data=place))
+                results.append(WriteResult(index=item.index, size_in_bytes=array.nbytes, storage_data=(place, kind)))
             if plan.items:
                 history.wait(store.durability)
+            self._save_here()
             if len(there := history.versions()) != len(plan.items):
                 raise errors.InvalidArgument(
                     f"{len(there)} of {len(plan.items)} parts are left: the store was opened with keep_last, which drops the "
@@ -237,18 +246,29 @@ class Writer(StorageWriter):
         return _done(results)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        places = {one.index: one.storage_data for of_rank in results for one in of_rank}
-        metadata = dataclasses.replace(metadata, storage_data=places)  # the planner may keep its own for the next save
-        if missing := _indices(metadata) - places.keys():
-            raise errors.InvalidArgument(
-                f"no rank wrote {min(one.fqn for one in missing)}: the plans of this save and its metadata differ. A planner with "
-                "enable_plan_caching serves one save at a time"
-            )
-        store, writing = self._open_store(), self._saves[threading.current_thread()]
+        store, writing = self._open_store(), self._save_here()
         history = store.history(_metadata_of(writing.step))
         try:
+            written = {one.index: one.storage_data for of_rank in results for one in of_rank}
+            other = [
+                index for index, kind in _parts(metadata).items() if index not in written or written[index][1] != kind
+            ]
+            if other:
+                raise errors.InvalidArgument(
+                    f"no rank wrote {min(one.fqn for one in other)} as it is in the metadata: the plans of this save and its "
+                    "metadata differ. A planner with enable_plan_caching serves one save at a time"
+                )
+            places = {index: place for index, (place, _) in written.items()}
+            metadata = dataclasses.replace(
+                metadata, storage_data=places
+            )  # the planner may keep its own for the next save
             data = np.frombuffer(pickle.dumps(metadata), np.uint8)
             history.checkpoint(writing.number, data).wait(store.durability)
+            with self._lock:
+                dropped = threading.current_thread() not in self._saves
+            if dropped:
+                history.drop(writing.number)
+                raise _was_dropped()
         finally:
             self._end_save()
         for number in history.versions():
@@ -261,6 +281,12 @@ class Writer(StorageWriter):
         for one in found:
             if one.step in steps and one not in kept and one.number not in store.versions(_metadata_of(one.step)):
                 store.history(one.parts).drop()
+
+    def _save_here(self) -> _Written:
+        with self._lock:
+            if (save := self._saves.get(threading.current_thread())) is None:
+                raise _was_dropped()
+            return save
 
     def _in_flight(self) -> set[_Written]:
         """The saves that have not ended. A thread that has ended, or begun another save, is done with its last one."""
@@ -305,8 +331,13 @@ class Writer(StorageWriter):
         return os.fspath(checkpoint_id).lstrip("-").isdigit()
 
     def drop(self, step: int) -> None:
-        """Forget this rank's part of a checkpoint. Rank 0 does so first: without its part the checkpoint is not there."""
+        """Forget this rank's part of a checkpoint. Rank 0 does so first: without its part the checkpoint is not there.
+
+        A save of this step that is in flight fails.
+        """
         store = self._open_store()
+        with self._lock:
+            self._saves = {thread: one for thread, one in self._saves.items() if one.step != step}
         store.history(_metadata_of(step)).drop()
         for one in _writes(store):
             if one.step == step:
