@@ -1,11 +1,30 @@
 #include "store/recovery.hpp"
 
+#include <charconv>
 #include <stdexcept>
 
 #include "store/lifetime.hpp"
 #include "store/persistence.hpp"
 
 namespace ebb::store {
+namespace {
+
+// "model/.ebbtide-file/3/...": the versions of a file are histories, whose names begin alike.
+struct OfFile {
+  std::string series;
+  Version version = 0;
+};
+std::optional<OfFile> file_of(const std::string& history) {
+  const auto mark = history.rfind(kReservedInNames);
+  if (mark == std::string::npos) return {};
+  OfFile file{history.substr(0, mark + kReservedInNames.size())};
+  const char* const end = history.data() + history.size();
+  const auto [after, wrong] = std::from_chars(history.data() + file.series.size(), end, file.version);
+  if (wrong != std::errc() || after == end || *after != '/') return {};
+  return file;
+}
+
+}  // namespace
 
 void Recovery::register_recovered(const Locked& locked) {
   if (!files_.persistent()) return;
@@ -20,7 +39,10 @@ void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector
     }
     port_.submit(locked, history, planner::event::Recovered{one.version, one.bytes, tier.index()});
     catalog_.mark_used(locked, history);
-    if (one.history.find("/.ebbtide-") == std::string::npos) unwritten_.insert(history);
+    if (const auto file = file_of(one.history))
+      unwritten_files_.insert(file->series);
+    else if (one.history.find("/.ebbtide-") == std::string::npos)
+      unwritten_.insert(history);
     Record& record = catalog_.add(locked, history, one.version);
     InFile& there = record.files[tier.number()];
     there.durability = InFile::Durability::durable;
@@ -49,18 +71,31 @@ void Recovery::pass_over(const Locked& locked, planner::HistoryId history, Versi
 }
 
 std::optional<std::string> Recovery::beneath(const Locked& locked, planner::HistoryId history, Version version) {
-  if (unwritten_.erase(history) == 0 || port_.machine().retention.keep_last == 0) return {};
-  std::optional<Version> highest;
-  catalog_.for_each_written(locked, history, [&](Version one, planner::CheckpointRef checkpoint) {
-    const Record* const record = catalog_.find(locked, checkpoint);
-    if (record != nullptr && record->recovered_in()) highest = std::max(highest.value_or(one), one);
-  });
-  if (!highest || *highest < version) return {};
-  return setup_.directory.string() + " has " + catalog_.key_text(locked, history, *highest) +
-         " of an earlier run, and this one writes version " + std::to_string(version) +
+  if (port_.machine().retention.keep_last == 0) return {};
+  struct Earlier {
+    Version version;
+    std::string text;
+  };
+  std::optional<Earlier> highest;
+  const auto consider = [&](planner::HistoryId of, Version stored, Version counts) {
+    const Record* const record = catalog_.find(locked, of, stored);
+    if (record == nullptr || !record->recovered_in() || (highest && highest->version > counts)) return;
+    highest = {counts, catalog_.key_text(locked, of, stored)};
+  };
+  if (unwritten_.erase(history) > 0) {
+    catalog_.for_each_written(locked, history, [&](Version one, auto) { consider(history, one, one); });
+  } else if (const auto file = unwritten_files_.empty() ? std::nullopt : file_of(catalog_.name_of(locked, history));
+             file && unwritten_files_.erase(file->series) > 0) {
+    version = file->version;
+    for (const std::string& name : catalog_.names(locked, file->series))
+      if (const auto one = file_of(name); one && name.ends_with("/record"))
+        consider(catalog_.number_of(locked, name), 0, one->version);
+  }
+  if (!highest || highest->version < version) return {};
+  return setup_.directory.string() + " has " + highest->text + " of an earlier run, and this one writes version " +
+         std::to_string(version) +
          ": keep_last keeps the highest versions, and latest() returns the highest. Continue above it, drop the "
-         "earlier "
-         "run's versions, or give this run a directory or a history of its own";
+         "earlier run's versions, or give this run a directory or a history of its own";
 }
 
 Error Recovery::dropped_error(const Locked& locked, planner::HistoryId history, Version version) const {

@@ -37,8 +37,8 @@ class Recovery {
   /// Something that a version needs is not there or damaged: it is hidden from every later call, and left on the disk.
   void pass_over(const Locked& locked, planner::HistoryId history, Version version, const Error& why);
 
-  /// The first version that this process writes in a history may be below those of an earlier run, which retention and
-  /// latest() then prefer: what to say, once a history.
+  /// The first version that this process writes in a history, or of a file, may be below those of an earlier run, which
+  /// retention and latest() then prefer: what to say, once a history.
   std::optional<std::string> beneath(const Locked& locked, planner::HistoryId history, Version version);
 
   /// The object of a version in the directory of a store that is read only; 0: there is none.
@@ -63,6 +63,7 @@ class Recovery {
   Persistence& files_;
   const options::EngineSetup& setup_;
   std::set<planner::HistoryId> unwritten_;  // those with something of an earlier run, and nothing of this one yet
+  std::set<std::string> unwritten_files_;   // the same of files
   std::mutex looking_;                      // one look at the directory at a time
 };
 

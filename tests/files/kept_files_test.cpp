@@ -18,6 +18,7 @@ constexpr std::size_t kBytes = 900 * kKiB;
 class KeptFiles : public ::testing::Test {
  protected:
   Store open(Options options = {}) {
+    options.log = lines_.sink();
     options.device = "cpu";
     options.directory = directory_.path();
     options.device_cache = 1024 * kKiB;
@@ -47,6 +48,7 @@ class KeptFiles : public ::testing::Test {
     return found;
   }
   OwnDirectory directory_;
+  Lines lines_;
 };
 
 TEST_F(KeptFiles, WhatWasClosedOutlivesTheProcessAndWhatWasNotIsNoFile) {
@@ -162,6 +164,33 @@ TEST_F(KeptFiles, RetentionCountsWholeFilesThatAreSafe) {
 }
 
 // Against the rule, implemented naively.
+TEST_F(KeptFiles, ARunThatBeginsBelowAnEarlierOneIsToldWhatToDo) {
+  const Options kept{.keep_last = 2};
+  const auto told = [&] { return lines_.starting("warning: " + directory_.path().string() + " has "); };
+  for (const Version first : {9, 12}) {
+    Store store = open(kept);
+    for (Version v = first; v < first + 3; ++v) write(store, v);
+    EXPECT_TRUE(told().empty()) << "it is the first, or goes on above";
+  }
+  {
+    Store store = open(kept);
+    write(store, 1);
+    write(store, 2);
+    ASSERT_EQ(told().size(), 1u) << "once";
+    EXPECT_NE(told()[0].find("version 14 of file \"f\" of an earlier run, and this one writes version 1"),
+              std::string::npos)
+        << told()[0];
+  }
+  lines_.clear();
+  {
+    Store store = open(kept);
+    for (const Version v : versions(store)) store.drop_file("f", v).value();
+    write(store, 1);
+  }
+  write(*std::make_unique<Store>(open()), 0);
+  EXPECT_TRUE(told().empty()) << "the earlier run's are gone; without keep_last";
+}
+
 TEST_F(KeptFiles, ACleanCloseLeavesWhatRetentionSaysHoweverFastFilesCome) {
   for (unsigned seed = 0; seed < 12; ++seed) {
     std::mt19937 random(seed);
