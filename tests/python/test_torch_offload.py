@@ -148,7 +148,7 @@ def test_a_tensor_costs_few_calls(store: ebbtide.Store) -> None:
 
     x = torch.ones(1000, requires_grad=True)
     with ebbtide.open(device="cpu", device_cache="4MiB", host_cache="4MiB", disk=0) as roomy:
-        assert step(offload(roomy, min_bytes=1)) < 1700
+        assert step(offload(roomy, min_bytes=1)) < 2000
         assert step(offload(roomy)) < 400
 
 
