@@ -1,6 +1,8 @@
 // Snapshots of arrays on a GPU: a double of one, and a real one.
+#include <condition_variable>
 #include <random>
 
+#include "tests/doubles/forward_device.hpp"
 #include "tests/snapshots/support.hpp"
 
 namespace ebb::snapshots {
@@ -316,6 +318,84 @@ TEST(GpuSnapshotFailures, OfACopyAreTold) {
   on.take(2).wait("ephemeral").value();
   EXPECT_EQ(on.store().snapshot_stats().bytes_gathered - gathered, bytes.size());
   EXPECT_TRUE(stored(on.store(), 2, 0) == bytes);
+}
+
+/// Holds the thread that sums pieces, after it has begun to, and has a gather fail.
+class HeldSums final : public doubles::ForwardDevice {
+ public:
+  using ForwardDevice::ForwardDevice;
+  std::function<void()> at_gather = [] {};  // set while no cut is taken
+
+  void hold() { set(true); }
+  void release() { set(false); }
+  void await_held() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return standing_; });
+  }
+  Result<void> zones(device::StreamId stream, const device::ZoneJob& job) override {
+    if (std::holds_alternative<device::ChecksumZones>(job)) sums_ = true;
+    if (std::holds_alternative<device::GatherZones>(job)) at_gather();
+    return ForwardDevice::zones(stream, job);
+  }
+  Result<void> wait(device::EventId event) override {
+    auto waited = ForwardDevice::wait(event);
+    if (std::exchange(sums_, false)) {
+      std::unique_lock lock(mutex_);
+      standing_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return !held_; });
+      standing_ = false;
+    }
+    return waited;
+  }
+
+ private:
+  void set(bool held) {
+    const std::lock_guard lock(mutex_);
+    held_ = held;
+    changed_.notify_all();
+  }
+  static thread_local bool sums_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false, standing_ = false;
+};
+thread_local bool HeldSums::sums_ = false;
+
+// The thread that sums is at the first cut when the gather of the second fails, and the call for a third hears of it.
+TEST(GpuSnapshotFailures, OfAGatherFailTheCutsUnderWay) {
+  Rig rig(Backend::gpu, {.device = 4 * kMiB, .host = 0, .disk = 0});
+  const auto held = std::make_shared<HeldSums>(rig.seams().device);
+  rig.seams().device = held;
+  Store& store = rig.store();
+  const device::StreamId stream = held->create_stream().value();
+  std::vector<std::byte> bytes = bytes_of(1, 16 * kZone);
+  std::byte* const there = held->allocate(bytes.size()).value();
+  const auto write = [&](int seed) {
+    bytes = bytes_of(seed, bytes.size());
+    rig.put(there, bytes.data(), bytes.size());
+  };
+  write(1);
+  store.protect(0, there, bytes.size(), {.zone = kZone}).value();
+  store.snapshot(0, {.stream = stream}).value().wait("ephemeral").value();
+  write(2);
+  held->hold();
+  const Snapshot first = store.snapshot(1, {.stream = stream}).value();
+  held->await_held();
+  write(3);
+  held->at_gather = [&] { rig.device().fail_nth_copy(1); };
+  const auto second = store.snapshot(2, {.stream = stream});
+  held->at_gather = [] {};
+  EXPECT_FALSE(store.snapshot(3, {.stream = stream}));
+  held->release();
+  static_cast<void>(static_cast<bool>(first.wait("ephemeral")));
+  if (second) static_cast<void>(static_cast<bool>(second->wait("ephemeral")));
+  if (store.info(2)) EXPECT_TRUE(stored(store, 2, 0) == bytes);
+  store.snapshot(4, {.stream = stream}).value().wait("ephemeral").value();
+  EXPECT_TRUE(stored(store, 4, 0) == bytes);
+  rig.end();
+  held->free(there, bytes.size());
+  held->destroy_stream(stream);
 }
 
 // Whichever copy or kernel fails, of a cut that is taken or of one before it that is still on its way: what is stored
