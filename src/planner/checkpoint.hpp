@@ -107,7 +107,7 @@ struct Checkpoint {
   bool listed_forced = false;
   FlushGroup group;
   FlushKey key;
-  PerTier<SpareKey> spare_key;
+  SpareKey spare_key;            // where it is spare, but for a copy of what is wanted above
   TierIndex flush_to = kNoTier;  // a `wait` asks for it there
   std::uint32_t flush_failures = 0, prefetch_failures = 0;
   Time flush_retry = 0;  // after a failure: not before then
@@ -115,6 +115,11 @@ struct Checkpoint {
   PerTier<Filed> filed;
   std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
 };
+
+// Under which a spare replica of the checkpoint is in its tier's order.
+inline SpareKey spare_key(Spare spare, const SpareKey& of_checkpoint) {
+  return spare == Spare::wanted_above ? SpareKey{INT64_MIN, 0, of_checkpoint.slot} : of_checkpoint;
+}
 
 inline std::string key_text(const Checkpoint& c) { return "version " + std::to_string(c.version); }
 

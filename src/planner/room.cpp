@@ -217,7 +217,7 @@ std::optional<Room> RoomFinder::join_spares(TierIndex tier, Bytes size, const Ri
     const auto joins = [&](const FragmentMap::Fragment& f) {
       if (f.owner == FragmentMap::kGap) return true;
       const Checkpoint& other = table_[f.owner];
-      const SpareKey& its = other.spare_key[tier];
+      const SpareKey its = spare_key(other.at[tier].spare, other.spare_key);
       return other.at[tier].spare != Spare::no &&
              (its.nearness < key.nearness || (its.nearness == key.nearness && its.touched <= key.touched)) &&
              may_take(other, other.at[tier], rights);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 namespace ebb::planner {
 
@@ -85,6 +86,8 @@ void TierSpace::count_spare(Slot slot, Checkpoint& c) {
     if (wanted_above) spare[t] = Spare::wanted_above;
     wanted_above |= context_.machine.ephemeral && r.wanted;
   }
+  const SpareKey before =
+      std::exchange(c.spare_key, SpareKey{c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.touched, slot});
   Spare below = Spare::no;  // a copy in memory that was recalled makes nothing spare
   bool durable_below = false;
   for (TierIndex t = context_.tiers(); t-- > 0;) {
@@ -95,19 +98,17 @@ void TierSpace::count_spare(Slot slot, Checkpoint& c) {
       durable_below |= c.filed[t].durable == Filed::Durable::yes;
       if (!beyond(c, t)) below = context_.memory(t) ? Spare::memory_below : Spare::file_below;
     }
-    SpareKey key{INT64_MIN, 0, slot};
-    if (spare[t] != Spare::wanted_above) key = {c.hint == RestoreOrder::kNone ? INT64_MIN : -c.hint, c.touched, slot};
-    if (r.spare == spare[t] && (r.spare == Spare::no || key == c.spare_key[t])) continue;
+    const SpareKey was = spare_key(r.spare, before), key = spare_key(spare[t], c.spare_key);
+    if (r.spare == spare[t] && (r.spare == Spare::no || key == was)) continue;
     const Bytes size = footprint(t, c.bytes);
     Tier& tier = at(t);
     if (r.spare != Spare::no) {
       tier.spare_bytes -= size;
-      tier.spares.erase(c.spare_key[t]);
+      tier.spares.erase(was);
     }
     if (spare[t] != Spare::no) {
       tier.spare_bytes += size;
       tier.spares.insert(key);
-      c.spare_key[t] = key;
     }
     r.spare = spare[t];
   }

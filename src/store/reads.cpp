@@ -43,8 +43,8 @@ Result<bool> Reads::restore(planner::HistoryId history, Version version, std::sp
   if (!stream) return stream.error();
   // In stream order it outlives the call.
   const auto shared = *stream ? std::make_shared<Request>() : nullptr;
-  Request in_frame;
-  Request& request = shared ? *shared : in_frame;
+  std::optional<Request> in_frame;
+  Request& request = shared ? *shared : in_frame.emplace();
   request.stream = *stream;
   request.history = history;
   request.version = version;

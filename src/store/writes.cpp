@@ -39,8 +39,8 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
   if (!stream) return stream.error();
   // In stream order it outlives the call.
   const auto shared = *stream ? std::make_shared<Request>() : nullptr;
-  Request in_frame;
-  Request& request = shared ? *shared : in_frame;
+  std::optional<Request> in_frame;
+  Request& request = shared ? *shared : in_frame.emplace();
   request.stream = *stream;
   request.history = history;
   request.version = version;
