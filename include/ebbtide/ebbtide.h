@@ -113,7 +113,8 @@ typedef struct ebb_options {
   const char* event_log;  /* a file to record the planner's events in, for replay */
   const char* durability; /* "ephemeral": nothing outlives the process; "process": survives the process;
                            * "storage": survives a power loss too; "node": in the node's pool, survives the
-                           * process. Guarantees: docs/durability.md */
+                           * process; "shared": in the shared directory, survives the node. Guarantees:
+                           * docs/durability.md */
   int readonly;           /* 1: reads a persistent store, at its own durability, while another process may write it */
   uint64_t keep_last;  /* in each history: once a version is durable, all but this many newest are dropped; 0: none */
   uint64_t keep_every; /* except multiples of this; 0: no exception */
@@ -127,6 +128,11 @@ typedef struct ebb_options {
   const char* borrow;  /* what this store may use of theirs: "auto": all that is lent; "8GiB"; "0": none; NULL: unset */
   double lend_share;   /* of the bandwidth to and from what is lent, above 0, at most 1: no limit; 0: unset */
   const char* tuning;  /* what few programs need, as "io=threads, direct_io=false": ebb::Tuning in options.hpp */
+  const char* shared;  /* a directory on a parallel file system, to which each version goes on from the local disk;
+                        * makes `durability` "shared" unless that is given; NULL: unset */
+  uint64_t keep_last_shared; /* as keep_last, there */
+  uint64_t shared_every;     /* only multiples of this go there; 0: all */
+  const char* limit_shared;  /* "200MB/s": no more is written there; NULL: unset */
 } ebb_options;
 
 /* Marks every field as left out. */
@@ -289,9 +295,10 @@ ebb_status ebb_restore_async(ebb_store* store, int64_t version, const ebb_target
 
 /* `*done` is 1 once it has ended, successfully or not; the call never waits. `level` NULL: the call itself; a tier's
  * name
- * ("device", "host", "local"): complete there or below; a durability ("process", "node", "storage"): once it is that
- * durable, and never before. What failed to become durable gives the error of ebb_future_wait, and so does what can
- * never happen, so a loop that polls until `*done` always ends. Any other word, also "", is EBB_INVALID_ARGUMENT. */
+ * ("device", "host", "local"): complete there or below; a durability ("process", "node", "storage", "shared"): once it
+ * is that durable, and never before. What failed to become durable gives the error of ebb_future_wait, and so does what
+ * can never happen, so a loop that polls until `*done` always ends. Any other word, also "", is EBB_INVALID_ARGUMENT.
+ */
 ebb_status ebb_future_done(const ebb_future* future, const char* level, int* done);
 /* Waits for it to end and returns its result; timed_out when `timeout` passes first: the operation continues. */
 ebb_status ebb_future_wait(const ebb_future* future, const char* level, double timeout);

@@ -21,7 +21,8 @@ inline constexpr std::uint64_t kBorrowAll = UINT64_MAX;
 /// storage: on stable storage; outlives a power loss too. docs/durability.md lists the faults that each survives.
 /// node: in the memory of a node's pool, listed there; outlives the process, not the machine. It goes on to stable
 /// storage behind the program's back. Needs `node_pool`; weaker than storage.
-enum class Durability { ephemeral, process, storage, node };
+/// shared: on stable storage in the shared directory; outlives the node. Needs `shared`.
+enum class Durability { ephemeral, process, storage, node, shared };
 enum class DeviceArena { mapped, direct };     ///< mapped: memory in pieces, in the background
 enum class HostArena { incremental, direct };  ///< incremental: touched and pinned in pieces, on demand
 enum class Prefetch { automatic, manual };     ///< manual: nothing is prefetched before `start_prefetch()`
@@ -88,7 +89,15 @@ struct Options {
   /// Bytes that the store may use of what others lend; kBorrowAll ("auto"): as much as there is. They are a tier,
   /// "peer", between the device cache and the host cache. 0 (default): none; else at least 64 MiB, and a device cache.
   std::optional<std::uint64_t> borrow = {};
-  std::optional<bool> readonly = {};  ///< reads a persistent store at its own durability; writes nothing
+  /// A directory on a parallel file system, below `directory`: each version goes on to it once it is on the local disk,
+  /// which then is a cache of it. With an empty `directory`, on any node, the store continues from what is there. Both
+  /// directories are this store's alone. Makes `durability` "shared" unless that is given. docs/durability.md.
+  std::optional<std::filesystem::path> shared = {};
+  /// With `shared`: of each history there (default: `keep_last`; 0: all), and which versions go there: multiples of
+  /// this (default, 0: all).
+  std::optional<std::uint64_t> keep_last_shared = {}, shared_every = {};
+  std::optional<std::uint64_t> limit_shared = {};  ///< bytes per second to `shared`, at most; default, 0: no limit
+  std::optional<bool> readonly = {};               ///< reads a persistent store at its own durability; writes nothing
   /// For a persistent store, in each history: once a version is durable, earlier versions that are not among the newest
   /// `keep_last` are dropped, except multiples of `keep_every`. 0 (default): none is dropped.
   std::optional<std::uint64_t> keep_last = {}, keep_every = {};

@@ -42,11 +42,11 @@ class Future {
  public:
   Future();
   /// True once it has ended, successfully or not (no `level`: the call itself; a tier's name: complete there or below).
-  /// For "process", "node" and "storage": once it is as durable as the store promises, and never before; a failure is
-  /// not "done" there. Throws BadResult, with the error that `wait` would give, for what failed (it may still be
-  /// retried) and for what can never happen: a level that this store does not have or that does not exist, a checkpoint
-  /// that was dropped, or that was not durable yet when the store closed. So a loop that polls until it is true always
-  /// ends.
+  /// For "process", "node", "storage" and "shared": once it is as durable as the store promises, and never before; a
+  /// failure is not "done" there. Throws BadResult, with the error that `wait` would give, for what failed (it may
+  /// still be retried) and for what can never happen: a level that this store does not have or that does not exist, a
+  /// checkpoint that was dropped, or that was not durable yet when the store closed. So a loop that polls until it is
+  /// true always ends.
   bool done(std::optional<std::string_view> level = {}) const;
   /// Waits for it to end. `timed_out` when `timeout` passes first: the operation continues. An unknown level (also "")
   /// is invalid_argument; the message names the valid ones.
@@ -198,7 +198,7 @@ class History {
 };
 
 struct SuspendOptions {
-  std::optional<std::string> level = {};  ///< "process", "node" or "storage"; default: the store's durability
+  std::optional<std::string> level = {};  ///< "process", "node", "storage" or "shared"; default: the store's durability
   std::optional<Seconds> within = {};     ///< from the signal to the mark; default: as long as it takes
 };
 

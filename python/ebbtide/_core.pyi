@@ -30,7 +30,7 @@ class Future:
         True once it has ended, successfully or not; never waits.
 
         level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
-        (``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``): True once it is that durable, and never before; of a snapshot
+        (``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``, ``"shared"``): True once it is that durable, and never before; of a snapshot
         also ``"copied"``: True once it no longer depends on the protected arrays.
         Raises as :meth:`wait` does for a durability that it failed to reach (it may still be retried), and for what can never
         happen; so a loop that polls until it is True always ends.
@@ -342,7 +342,7 @@ class History:
         Does not wait for later checkpoints, nor for other histories.
 
         level: a tier, ``"device"``, ``"host"`` or ``"local"``; or a durability: ``"ephemeral"`` (once written), ``"process"``
-        (outlives the process, however it ends), ``"node"`` (in the pool of its node) or ``"storage"`` (outlives a power loss too).
+        (outlives the process, however it ends), ``"node"`` (in the pool of its node), ``"storage"`` (outlives a power loss too) or ``"shared"`` (outlives the node).
         timeout: seconds; None for as long as it takes. ``KeyboardInterrupt`` ends the wait, and nothing else.
         Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Unsupported` for a tier or a durability that this store does not have,
         :class:`ebbtide.InvalidArgument` for any other word, :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` naming what
@@ -494,7 +494,7 @@ class Store(History):
 
         signal: such as ``signal.SIGTERM``. The handler that is there is called too, also one of :func:`signal.signal`; one that
         is set later takes the place of this one. May be called for several signals.
-        level: ``"process"``, ``"node"`` or ``"storage"``; default: the store's durability.
+        level: ``"process"``, ``"node"``, ``"storage"`` or ``"shared"``; default: the store's durability.
         within: seconds from the signal to the mark, such as a scheduler's grace period less some; default: as long as it takes.
 
         Raises :class:`ebbtide.InvalidArgument` (a signal that cannot be caught or means a bug, a level),

@@ -35,7 +35,11 @@ def open(
     memory: Size | None = None,
     warm: bool | None = None,
     disk: Size | None = None,
-    durability: Literal["ephemeral", "process", "node", "storage"] | None = None,
+    durability: Literal["ephemeral", "process", "node", "storage", "shared"] | None = None,
+    shared: str | os.PathLike[str] | None = None,
+    keep_last_shared: int | None = None,
+    shared_every: int | None = None,
+    limit_shared: Size | None = None,
     readonly: bool | None = None,
     keep_last: int | None = None,
     keep_every: int | None = None,
@@ -68,8 +72,15 @@ def open(
     first checkpoint costs what the later ones do. Else it is allocated in pieces, in the background, on demand.
     durability: ``"ephemeral"`` (default: nothing outlives the process; a consumed checkpoint is discarded), ``"process"``
     (handed to the operating system: survives the process, however it ends), ``"node"`` (in the node's pool: survives the
-    process, and goes on to stable storage in the background) or ``"storage"`` (on stable storage: survives a power loss).
-    ``docs/durability.md`` says what each guarantees for which fault.
+    process, and goes on to stable storage in the background), ``"storage"`` (on stable storage: survives a power loss) or
+    ``"shared"`` (in the shared directory: survives the node; the default with ``shared``). ``docs/durability.md`` says what
+    each guarantees for which fault.
+    shared: a directory on a parallel file system. Each version goes on to it once it is on the local disk, which then is a
+    cache of it: local space is given back to newer versions, and what is not there is read from the shared directory. With an
+    empty ``directory``, on any node, the store continues from what is there. Both directories are this store's alone.
+    keep_last_shared: as keep_last, there (default: keep_last).
+    shared_every: only versions that are multiples of it go there; 0 (default): all.
+    limit_shared: how much may be written there in a second (``"200MB/s"``); 0 (default): no limit.
     readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written.
     keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except
     multiples of keep_every. 0 (default): none is dropped. A version is dropped only when a newer one is durable. ``disk``
@@ -108,6 +119,7 @@ def open(
     ...     store.checkpoint(0, field)
     >>> with ebbtide.open("run-7", durability="storage", keep_last=3, keep_every=100) as store:
     ...     print(store.latest())     # None, or the newest intact version of an earlier run
+    >>> store = ebbtide.open("/nvme/run-7", shared="/lustre/run-7", keep_last=2, keep_last_shared=5)
     >>> store = ebbtide.open("/scratch", memory="8GiB")    # no more than that of host memory, whatever is stored
     >>> idle = ebbtide.open(device="cuda:3", lend="40GiB")              # in a process that leaves memory free
     >>> store = ebbtide.open("/scratch", device_cache="4GiB", borrow="auto")    # in one that needs more

@@ -80,7 +80,7 @@ False
            R"(True once it has ended, successfully or not; never waits.
 
 level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
-(``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``): True once it is that durable, and never before; of a snapshot
+(``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``, ``"shared"``): True once it is that durable, and never before; of a snapshot
 also ``"copied"``: True once it no longer depends on the protected arrays.
 Raises as :meth:`wait` does for a durability that it failed to reach (it may still be retried), and for what can never
 happen; so a loop that polls until it is True always ends.)")

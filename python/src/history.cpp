@@ -98,7 +98,7 @@ replace: forget earlier hints.)")
 Does not wait for later checkpoints, nor for other histories.
 
 level: a tier, ``"device"``, ``"host"`` or ``"local"``; or a durability: ``"ephemeral"`` (once written), ``"process"``
-(outlives the process, however it ends), ``"node"`` (in the pool of its node) or ``"storage"`` (outlives a power loss too).
+(outlives the process, however it ends), ``"node"`` (in the pool of its node), ``"storage"`` (outlives a power loss too) or ``"shared"`` (outlives the node).
 timeout: seconds; None for as long as it takes. ``KeyboardInterrupt`` ends the wait, and nothing else.
 Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Unsupported` for a tier or a durability that this store does not have,
 :class:`ebbtide.InvalidArgument` for any other word, :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` naming what

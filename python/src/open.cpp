@@ -44,8 +44,9 @@ StoreObject* open(nb::dict options, nb::object log) {
   for (auto [key, text] : options) check(set_option(chosen, nb::cast<std::string>(key), option_text(key, text)));
   if (!log.is_none()) chosen.log_with_severity = logger(std::move(log));
   chosen = check(with_environment(std::move(chosen)));
-  constexpr std::array<std::string_view, 4> names = {"ephemeral", "process", "storage", "node"};
-  const auto level = static_cast<std::size_t>(chosen.durability.value_or(Durability::ephemeral));
+  constexpr std::array<std::string_view, 5> names = {"ephemeral", "process", "storage", "node", "shared"};
+  const Durability usual = chosen.shared ? Durability::shared : Durability::ephemeral;
+  const auto level = static_cast<std::size_t>(chosen.durability.value_or(usual));
   const std::string_view durability = chosen.readonly.value_or(false) ? "readonly" : names.at(level);
   Warnings warnings;
   auto store = [&] {

@@ -156,7 +156,7 @@ raises the error, and the ones after it go on.
 
 signal: such as ``signal.SIGTERM``. The handler that is there is called too, also one of :func:`signal.signal`; one that
 is set later takes the place of this one. May be called for several signals.
-level: ``"process"``, ``"node"`` or ``"storage"``; default: the store's durability.
+level: ``"process"``, ``"node"``, ``"storage"`` or ``"shared"``; default: the store's durability.
 within: seconds from the signal to the mark, such as a scheduler's grace period less some; default: as long as it takes.
 
 Raises :class:`ebbtide.InvalidArgument` (a signal that cannot be caught or means a bug, a level),

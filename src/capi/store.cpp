@@ -33,7 +33,7 @@ ebb_status ebb_options_init(ebb_options* options) {
   if (!options) return refuse("options is NULL");
   *options = {};
   options->device_cache = options->host_cache = options->disk = EBB_UNSET;
-  options->keep_last = options->keep_every = EBB_UNSET;
+  options->keep_last = options->keep_every = options->keep_last_shared = options->shared_every = EBB_UNSET;
   options->readonly = -1;
   options->close_timeout = -1.0;
   return EBB_OK;
@@ -62,6 +62,10 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
       if (given->readonly >= 0) options.readonly = given->readonly != 0;
       if (given->keep_last != EBB_UNSET) options.keep_last = given->keep_last;
       if (given->keep_every != EBB_UNSET) options.keep_every = given->keep_every;
+      if (given->shared) options.shared = given->shared;
+      if (given->keep_last_shared != EBB_UNSET) options.keep_last_shared = given->keep_last_shared;
+      if (given->shared_every != EBB_UNSET) options.shared_every = given->shared_every;
+      if (given->limit_shared) set(options, "limit_shared", given->limit_shared);
       if (given->node_pool != 0 && given->node_pool != EBB_UNSET) options.node_pool = given->node_pool;
       if (given->lend != 0 && given->lend != EBB_UNSET) options.lend = given->lend;
       if (given->lend_share != 0) options.lend_share = given->lend_share;

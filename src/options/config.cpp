@@ -24,7 +24,8 @@ struct Choice {
 
 constexpr std::array kDurability = {
     Choice<Durability>{"ephemeral", Durability::ephemeral}, Choice<Durability>{"process", Durability::process},
-    Choice<Durability>{"node", Durability::node}, Choice<Durability>{"storage", Durability::storage}};
+    Choice<Durability>{"node", Durability::node}, Choice<Durability>{"storage", Durability::storage},
+    Choice<Durability>{"shared", Durability::shared}};
 constexpr std::array kPrefetch = {Choice<Prefetch>{"auto", Prefetch::automatic},
                                   Choice<Prefetch>{"manual", Prefetch::manual}};
 constexpr std::array kEviction = {Choice<Eviction>{"score", Eviction::score},
@@ -78,6 +79,17 @@ struct Size {
   static constexpr std::string_view kind = "number";
   static std::string expected() { return "bytes as an int, or text such as \"4GiB\""; }
   static Result<std::uint64_t> parse(std::string_view key, std::string_view text) { return parse_bytes(key, text); }
+};
+
+struct Rate {
+  static constexpr std::string_view kind = "number";
+  static std::string expected() { return "bytes per second as an int, or text such as \"200MB/s\""; }
+  static Result<std::uint64_t> parse(std::string_view key, std::string_view text) {
+    std::string_view bytes = base::trimmed(text);
+    if (bytes.ends_with("/s")) bytes.remove_suffix(2);
+    if (auto rate = parse_bytes(key, bytes)) return rate;
+    return base::wrong_value(key, text, "a rate such as \"200MB/s\", or 0 for no limit");
+  }
 };
 
 struct Count {
@@ -224,6 +236,10 @@ constexpr std::array kOptions = {
     row<&Options::readonly, Flag>("readonly"),
     row<&Options::keep_last, Count>("keep_last"),
     row<&Options::keep_every, Count>("keep_every"),
+    row<&Options::shared, Path>("shared"),
+    row<&Options::keep_last_shared, Count>("keep_last_shared"),
+    row<&Options::shared_every, Count>("shared_every"),
+    row<&Options::limit_shared, Rate>("limit_shared"),
     row<&Options::node_pool, Size>("node_pool"),
     row<&Options::lend, Size>("lend"),
     row<&Options::lend_share, Share>("lend_share"),
@@ -303,7 +319,8 @@ Environment process_environment() {
 
 Result<Options> with_environment(Options options, const Environment& environment) {
   constexpr std::string_view prefix = "EBBTIDE_";
-  for (const auto& [key, path] : {std::pair{"directory", &options.directory}, {"event_log", &options.event_log}}) {
+  for (const auto& [key, path] :
+       {std::pair{"directory", &options.directory}, {"shared", &options.shared}, {"event_log", &options.event_log}}) {
     if (!*path) continue;
     if (auto whole = refuse_nul(key, (*path)->native()); !whole) return whole.error();
   }

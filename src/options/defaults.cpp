@@ -50,10 +50,38 @@ Result<os::FileSystem> disk_of(os::Files& files, const std::filesystem::path& di
   return found;
 }
 
+// What a shared directory goes with.
+Result<void> check_shared(const Options& options, const EngineSetup& setup) {
+  if (!options.shared) {
+    const char* const expected = "shared with it: the directory that it is about";
+    if (setup.durability == Durability::shared) return base::wrong_value("durability", "shared", expected);
+    for (const auto& [name, value] : {std::pair{"keep_last_shared", options.keep_last_shared},
+                                      {"shared_every", options.shared_every},
+                                      {"limit_shared", options.limit_shared}})
+      if (value) return base::wrong_value(name, std::to_string(*value), expected);
+    return {};
+  }
+  const std::string shown = options.shared->string();
+  if (options.node_pool && *options.node_pool > 0)
+    return Error{Errc::unsupported, "shared=\"" + shown +
+                                        "\" is not supported in a node's pool yet: give shared without node_pool, a "
+                                        "directory for each process"};
+  if (setup.readonly)
+    return base::wrong_value("shared", shown,
+                             "none with readonly: the shared directory is a store of its own, give it as directory");
+  if (setup.durability == Durability::ephemeral)
+    return base::wrong_value("durability", "ephemeral", "\"shared\" with shared (the default then), or another one");
+  if (options.keep_last_shared.value_or(0) > 0 && options.keep_last.value_or(0) == 0)
+    return base::wrong_value("keep_last_shared", std::to_string(*options.keep_last_shared),
+                             "keep_last with it: how many of the newest to keep locally");
+  return {};
+}
+
 // Durability and retention. Mistakes are refused here, on a program's first run.
 Result<void> choose_durability(const Options& options, EngineSetup& setup) {
-  setup.durability = options.durability.value_or(Durability::ephemeral);
+  setup.durability = options.durability.value_or(options.shared ? Durability::shared : Durability::ephemeral);
   setup.readonly = options.readonly.value_or(false);
+  if (auto refused = check_shared(options, setup); !refused) return refused;
   planner::Retention& retention = setup.machine.retention;
   retention = {options.keep_last.value_or(0), options.keep_every.value_or(0)};
   setup.close_timeout = options.close_timeout;
@@ -157,15 +185,15 @@ std::uint64_t held_in_store(os::Files& files, const std::filesystem::path& direc
 }
 
 // Of a directory that may not exist yet, and (at level process) may be in memory.
-Result<os::FileSystem> disk_of_store(os::Files& files, const EngineSetup& setup) {
+Result<os::FileSystem> disk_of_store(os::Files& files, const char* key, const std::filesystem::path& directory) {
   os::FileSystem found;
-  auto done = files.describe(setup.directory, found);
+  auto done = files.describe(directory, found);
   if (done.error == ENOENT) {
-    const auto parent = std::filesystem::absolute(setup.directory).lexically_normal().parent_path();
+    const auto parent = std::filesystem::absolute(directory).lexically_normal().parent_path();
     done = files.describe(parent, found);
   }
   if (!done) {
-    return Error{Errc::invalid_argument, "directory=\"" + setup.directory.string() +
+    return Error{Errc::invalid_argument, std::string(key) + "=\"" + directory.string() +
                                              "\" cannot be used: " + os::describe_errno(done.error) +
                                              "; expected a store, or a name in a "
                                              "directory that exists"};
@@ -293,7 +321,7 @@ Result<void> check_offer(std::string_view key, std::uint64_t bytes) {
 }
 
 std::string_view name_of(Durability durability) {
-  constexpr std::array<std::string_view, 4> names = {"ephemeral", "process", "storage", "node"};
+  constexpr std::array<std::string_view, 5> names = {"ephemeral", "process", "storage", "node", "shared"};
   return names.at(static_cast<std::size_t>(durability));
 }
 
@@ -360,7 +388,7 @@ Result<EngineSetup> choose_setup(const Options& options, os::Files& files, devic
   bool in_memory = false;
   if (!options.disk || *options.disk > 0) {
     setup.directory = directory_of(options, environment);
-    auto found = kept ? disk_of_store(files, setup) : disk_of(files, setup.directory);
+    auto found = kept ? disk_of_store(files, "directory", setup.directory) : disk_of(files, setup.directory);
     if (!found) return found.error();
     disk = found->free_bytes / 5 * 4 / ranks / kGranule * kGranule;
     if (kept) disk += held_in_store(files, setup.directory) / kGranule * kGranule;
@@ -389,6 +417,19 @@ Result<EngineSetup> choose_setup(const Options& options, os::Files& files, devic
   if (setup.borrow > 0) machine.tiers.push_back({std::string(kPeerTier), planner::Medium::device, 0, kGranule});
   add("host", planner::Medium::host, host);
   add("local", planner::Medium::file, disk);
+  if (options.shared) {
+    const auto found = disk_of_store(files, "shared", *options.shared);
+    if (!found) return found.error();
+    const std::uint64_t held = held_in_store(files, *options.shared);
+    add("shared", planner::Medium::file, (found->free_bytes / 5 * 4 + held) / kGranule * kGranule);
+    planner::TierSpec& tier = machine.tiers.back();
+    if (options.keep_last_shared)
+      tier.retention = planner::Retention{*options.keep_last_shared, options.keep_every.value_or(0)};
+    tier.every = options.shared_every.value_or(0);
+    const bool direct = options.tuning.direct_io.value_or(!refuses_direct_io(files, *options.shared));
+    setup.shared = {*options.shared, direct};
+    on_disk += ", shared in " + options.shared->string() + " (" + found->kind + ")";
+  }
   if (machine.tiers.empty()) {
     return Error{Errc::invalid_argument,
                  "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
@@ -396,7 +437,11 @@ Result<EngineSetup> choose_setup(const Options& options, os::Files& files, devic
   planner::connect(machine, kRingSlots);
   for (const planner::TierSpec& tier : machine.tiers)
     if (tier.name == kPeerTier) machine.nodes[static_cast<std::size_t>(tier.node)].staging = kRingSlots;
-  for (planner::LinkSpec& link : machine.links) tune(machine, link, on.host_memory(), kept);
+  for (planner::LinkSpec& link : machine.links) {
+    tune(machine, link, on.host_memory(), kept);
+    if (machine.nodes[static_cast<std::size_t>(link.to)].name == "shared")
+      link.most_bytes_per_s = static_cast<double>(options.limit_shared.value_or(0));
+  }
   if (setup.pool && kept) hand_over(machine);
   const Eviction eviction = options.eviction.value_or(Eviction::score);
   machine.eviction = eviction_of(eviction);

@@ -48,10 +48,17 @@ struct PoolSetup {
   std::function<Result<void>(std::uint64_t)> claim = {};
 };
 
+/// A directory of a parallel file system, below the local tier.
+struct SharedSetup {
+  std::filesystem::path directory;
+  bool direct_io = true;
+};
+
 /// Everything that an engine needs to start.
 struct EngineSetup {
   planner::Machine machine;
-  std::filesystem::path directory;  // of the file tier, if there is one
+  std::filesystem::path directory;         // of the first file tier, if there is one
+  std::optional<SharedSetup> shared = {};  // of the second
   Io io = Io::automatic;
   bool direct_io = true;
   Durability durability = Durability::ephemeral;

@@ -31,6 +31,7 @@ struct Found {
   Version version = 0;
   std::uint64_t bytes = 0;     // of the payload
   std::uint64_t sequence = 0;  // of its record: no other record of the store has it
+  Checksum body{};             // of its regions, metadata and their checksums: equal in every copy of the same bytes
 };
 
 /// The lowest id for an object of the caller's; objects found on disk have lower ids.

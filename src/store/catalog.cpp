@@ -168,7 +168,8 @@ void Catalog::take_failure(const Locked& locked, const planner::Failure& failure
     const std::size_t file = port_.file_number(std::max(failure.tier, port_.first_file()));
     record->files.at(file).not_durable = std::make_unique<const Error>(error);
   }
-  if (const auto future = record->future.lock()) future->error = error;
+  const bool of_future = failure.lost || failure.tier <= port_.first_file();
+  if (const auto future = record->future.lock(); future && of_future) future->error = error;
 }
 
 void Catalog::mark_lost(const Locked& /*locked*/, planner::HistoryId history, Version version, const Error& why) {
@@ -317,6 +318,7 @@ FileObject Catalog::take_object(const Locked& locked, planner::CheckpointRef che
   InFile& there = record->files.at(file);
   pending_objects_.erase(there.object.id);
   there.listed = false;
+  if (record->durable_in(file + 1)) there.recovered = 0;  // it is read there from now on
   return std::exchange(there.object, {});
 }
 

@@ -21,7 +21,10 @@ void Dispatcher::take(const Locked& locked, planner::Output& output) {
   }
   for (const planner::Command& command : output.commands) take_command(locked, command);
   if (output.commit != 0) files_.commit(locked, output.commit);
-  for (const planner::Failure& failure : output.failures) catalog_.take_failure(locked, failure);
+  for (const planner::Failure& failure : output.failures) {
+    catalog_.take_failure(locked, failure);
+    files_.note_failure(locked, failure);
+  }
   if (!output.failures.empty()) port_.ended().notify_all();
   for (const planner::RequestId id : output.spoiled) calls_.take_spoiled(locked, id);
   for (const planner::Returned& returned : output.returned) memory_.take_returned(locked, returned);

@@ -78,6 +78,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t first_cache_bytes() const { return parts_.setup.machine.tiers.front().capacity; }
   Durability durability() const { return parts_.setup.durability; }
   bool read_only() const { return parts_.setup.readonly; }
+  /// Error unsupported for a store with a shared directory: `what` is not taken there yet.
+  Result<void> check_not_shared(const char* what) const {
+    if (!parts_.setup.shared) return {};
+    return Error{Errc::unsupported, std::string(what) +
+                                        " are not supported with shared= yet: give them a store of "
+                                        "their own, without shared"};
+  }
   planner::Time now() const { return parts_.port.now(); }
   const std::shared_ptr<device::Device>& device() const { return parts_.seams.device; }
   const Streams& streams() const { return parts_.streams; }

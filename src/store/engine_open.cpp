@@ -54,6 +54,7 @@ Result<void> Engine::start() {
     return made;
   if (auto made = parts_.queues.create(parts_.seams); !made) return made;
   if (auto opened = parts_.files.open(reports); !opened) return opened;
+  parts_.queues.set_files();
   if (parts_.setup.event_log) {
     auto log = trace::EventLog::create(*parts_.seams.files, *parts_.setup.event_log);
     if (!log) return log.error();

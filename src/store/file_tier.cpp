@@ -33,9 +33,10 @@ storage::PersistentOptions persistent_options(const options::EngineSetup& setup,
   storage::PersistentOptions options;
   options.directory = tier.directory();
   options.capacity = capacity_of(setup, tier);
-  options.synced = setup.durability != Durability::process;
+  const bool local = tier.number() == 0;
+  options.synced = !local || setup.durability != Durability::process;
   options.readonly = setup.readonly;
-  options.direct = setup.direct_io;
+  options.direct = local ? setup.direct_io : setup.shared->direct_io;
   options.checksums = setup.checksums;
   options.block_bytes = block_of(setup.machine);
   options.engine = {.kind = kind_of(setup.io)};
@@ -87,11 +88,16 @@ void FileTier::release(const FileObject& object, bool failed) {
     storage_->drop(object.id);
 }
 
+void FileTier::stop_now() {
+  if (apart_) apart_->stop();
+  storage_->stop();
+}
+
 bool FileTier::stop(planner::Time until, PlannerPort& port, Lifetime& lifetime, const base::Log& log) {
   if (!storage_) return true;
   if (until != planner::kNever) {
     stopping_ = std::thread([this, &port, &lifetime] {
-      storage_->stop();
+      stop_now();
       const Locked locked = port.lock();
       stopped_ = true;
       lifetime.wake(locked);
@@ -101,7 +107,7 @@ bool FileTier::stop(planner::Time until, PlannerPort& port, Lifetime& lifetime, 
     locked.unlock();
     stopping_.join();
   }
-  storage_->stop();
+  stop_now();
   for (const std::string& name :
        persistent() != nullptr && log ? persistent()->failed_drops() : std::vector<std::string>()) {
     log.warning(name +

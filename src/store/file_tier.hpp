@@ -8,6 +8,7 @@
 
 #include "options/defaults.hpp"
 #include "storage/persistent_storage.hpp"
+#include "storage/segments/checksum_workers.hpp"
 #include "store/catalog.hpp"
 #include "store/parts.hpp"
 
@@ -29,7 +30,9 @@ class FileTier {
   };
   /// The `number`-th file tier of the machine, from 0; `index`: among all tiers.
   FileTier(std::size_t number, planner::TierIndex index, std::filesystem::path directory)
-      : number_(number), index_(index), directory_(std::move(directory)) {}
+      : number_(number), index_(index), directory_(std::move(directory)) {
+    if (number > 0) apart_ = std::make_unique<storage::ChecksumWorkers>(1);
+  }
 
   std::size_t number() const { return number_; }
   planner::TierIndex index() const { return index_; }
@@ -42,6 +45,9 @@ class FileTier {
   /// In one that is open.
   void take(std::unique_ptr<storage::Storage> storage) { storage_ = std::move(storage); }
   bool is_open() const { return storage_ != nullptr; }
+  /// Of a directory that may not answer for a while: the thread that makes files there, in place of the callers'.
+  /// Null: they do it themselves.
+  storage::ChecksumWorkers* apart() const { return apart_.get(); }
 
   storage::Storage& storage() { return *storage_; }
   const storage::Storage& storage() const { return *storage_; }
@@ -62,11 +68,13 @@ class FileTier {
 
  private:
   Result<void> refuse_persistent_store(os::Files& files) const;
+  void stop_now();
 
   const std::size_t number_;
   const planner::TierIndex index_;
   const std::filesystem::path directory_;
   std::unique_ptr<storage::Storage> storage_;
+  std::unique_ptr<storage::ChecksumWorkers> apart_;
   std::thread stopping_;  // stops the storage, with a time limit
   bool stopped_ = false;  // by the port's mutex
 };

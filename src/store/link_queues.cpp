@@ -87,6 +87,15 @@ Result<void> LinkQueues::add_owner(const std::shared_ptr<device::Device>& device
   return {};
 }
 
+void LinkQueues::set_files() {
+  const planner::Machine& machine = port_.machine();
+  for (const auto& tier : files_.tiers()) {
+    const planner::NodeIndex node = machine.tiers[static_cast<std::size_t>(tier->index())].node;
+    for (std::size_t l = 0; l < lanes_.size(); ++l)
+      if (machine.links[l].from == node || machine.links[l].to == node) lanes_[l].apart = tier->apart();
+  }
+}
+
 void LinkQueues::stop() {
   engines_.clear();
   owners_.clear();
@@ -119,13 +128,32 @@ bool LinkQueues::has_ready(const Locked& locked) const {
 void LinkQueues::drain(Locked& locked) {
   for (std::size_t link = 0; link < lanes_.size();) {
     if (queued_ == 0 || !lifetime_.running(locked)) return;
-    if (ready(locked, lanes_[link])) {
+    if (ready(locked, lanes_[link]) && lanes_[link].apart != nullptr) {
+      drain_apart(locked, lanes_[link++]);
+    } else if (ready(locked, lanes_[link])) {
       drain_lane(locked, lanes_[link]);
       link = 0;  // what was refused may have ordered anything
     } else {
       ++link;
     }
   }
+}
+
+// No caller waits for a directory that does not answer.
+void LinkQueues::drain_apart(const Locked& locked, Lane& lane) {
+  lane.draining = true;
+  lifetime_.begin(locked, 1);
+  lane.apart->post([this, &lane] {
+    Locked held = port_.lock();
+    lane.draining = false;
+    try {
+      if (lifetime_.running(held) && ready(held, lane)) drain_lane(held, lane);
+      drain(held);
+    } catch (const std::exception& error) {
+      port_.poison(held, error);
+    }
+    lifetime_.end(held);
+  });
 }
 
 void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
@@ -141,9 +169,10 @@ void LinkQueues::drain_lane(Locked& locked, Lane& lane) {
   for (Handover& order : lane.orders) {
     try {
       if (const auto found = not_begun.find(order.object); found != not_begun.end()) order.refused = found->second;
-      const Result<void> taken = hand_over(lane, order);
+      Result<void> taken = describe(order);
+      if (taken) taken = hand_over(lane, order);
       if (!taken) refused.emplace_back(order.command.id, taken.error());
-      if (!taken && order.description) not_begun.emplace(order.object, taken.error());
+      if (!taken && (order.description || order.described != nullptr)) not_begun.emplace(order.object, taken.error());
     } catch (const std::exception& error) {  // the planner asked for what cannot be, or there is no memory to do it
       refused.emplace_back(order.command.id, Error{Errc::io_error, error.what()});
       broken = error.what();
@@ -189,7 +218,12 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
     }
     if (added) {
       order.description = files_.description_of(locked, *record);
-      if (order.description) catalog_.set_pending(locked, *record, file);
+      // What an earlier process left may have been asked for by no call yet.
+      if (const auto found = record->info ? std::nullopt : record->recovered_in()) {
+        order.described = files_.tiers()[*found].get();
+        order.described_as = record->files[*found].recovered;
+      }
+      if (order.description || order.described != nullptr) catalog_.set_pending(locked, *record, file);
     }
     const FileObject& object = record->files[file].object;
     order.object = object.id;
@@ -218,6 +252,14 @@ void LinkQueues::choose_engine(const Locked& locked, const Lane& lane, Handover&
     order.engine = owner->engine.get();
     order.stream = *lane.of_host;
   }
+}
+
+Result<void> LinkQueues::describe(Handover& order) const {
+  if (order.described == nullptr || order.refused) return {};
+  auto read = order.described->persistent()->load_description(order.described_as);
+  if (!read) return read.error();
+  order.description = std::move(*read);
+  return {};
 }
 
 Result<void> LinkQueues::hand_over(Lane& lane, const Handover& order) {
@@ -320,6 +362,7 @@ void LinkQueues::on_done(transfer::Token token, const Result<void>& result) {
       complete(locked, token, compare ? Verifier::compared(*digested->check, digested->place) : result);
     }
     drain(locked);
+    files_.write_trouble(locked);
   } catch (const std::exception& error) {
     port_.poison(locked, error);
   }

@@ -15,8 +15,9 @@
 #include "transfer/copy_engine.hpp"
 
 namespace ebb::storage {
+class ChecksumWorkers;
 struct Description;
-}
+}  // namespace ebb::storage
 
 namespace ebb::store {
 
@@ -41,6 +42,8 @@ class LinkQueues {
         hand_backs_(hand_backs) {}
   /// Before any thread is there. Error: the device's.
   Result<void> create(const options::Seams& seams);
+  /// The files are open.
+  void set_files();
   /// Reports all that is under way; then no engine moves anything between memories.
   void stop();
   /// From now on copies between memory that this device lends and the host are made on its own streams. Errors: those
@@ -86,11 +89,14 @@ class LinkQueues {
     std::shared_ptr<Comparison> comparison;                   // that of its Moving
     std::optional<Error> refused;                             // the storage does not take the object
     std::shared_ptr<const storage::Description> description;  // of a persistent object whose first put this is
+    const FileTier* described = nullptr;                      // else: where it is read, as the next
+    storage::ObjectId described_as = 0;
   };
   // A link between tiers: what the planner has ordered and no engine has taken yet.
   struct Lane {
     std::deque<planner::Command> queue;
     bool draining = false;  // one thread hands its commands over: `orders` and `parts` are that thread's
+    storage::ChecksumWorkers* apart = nullptr;  // of a file tier: its thread does
     std::vector<Handover> orders;
     std::vector<transfer::Part> parts;
     transfer::CopyEngine* engine = nullptr;  // null: a file's
@@ -104,8 +110,10 @@ class LinkQueues {
   };
   using Failures = std::vector<std::pair<planner::CommandId, Error>>;
   bool ready(const Locked& locked, const Lane& lane) const;
+  Result<void> describe(Handover& order) const;
   Handover prepare(const Locked& locked, const Lane& lane, const planner::Command& command);
   void drain_lane(Locked& locked, Lane& lane);
+  void drain_apart(const Locked& locked, Lane& lane);
   Result<void> hand_over(Lane& lane, const Handover& order);
   Result<void> hand_over_copy(Lane& lane, const Handover& order);
   Result<void> hand_over_to_file(const Handover& order);

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/wait_points.hpp"
+#include "storage/scan/pairing.hpp"
 #include "store/lifetime.hpp"
 #include "store/on_the_way.hpp"
 #include "store/timers.hpp"
@@ -27,8 +28,8 @@ std::uint64_t longest_put(const planner::Machine& machine) {
 void Persistence::make_tiers() {
   const auto& tiers = setup_.machine.tiers;
   for (auto tier = static_cast<std::size_t>(port_.first_file()); tier < tiers.size(); ++tier)
-    tiers_.push_back(
-        std::make_unique<FileTier>(tiers_.size(), static_cast<planner::TierIndex>(tier), setup_.directory));
+    tiers_.push_back(std::make_unique<FileTier>(tiers_.size(), static_cast<planner::TierIndex>(tier),
+                                                tiers_.empty() ? setup_.directory : setup_.shared.value().directory));
   if (tiers_.size() > kMostFiles) throw std::logic_error("more file tiers than a store can have");
 }
 
@@ -43,7 +44,14 @@ Result<void> Persistence::open(const Reports& reports) {
     }
     setup_.settings += ", " + tier->storage().describe();
   }
-  return {};
+  return tiers_.size() > 1 ? pair_tiers() : Result<void>();
+}
+
+Result<void> Persistence::pair_tiers() {
+  const auto seen = [](const FileTier& tier) {
+    return storage::PairedDirectory{tier.directory(), tier.persistent()->found().empty()};
+  };
+  return storage::pair_directories(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]));
 }
 
 Result<void> Persistence::join_pool(const Reports& reports) {
@@ -98,8 +106,30 @@ Result<void> Persistence::open_persistent(FileTier& tier, const Reports& reports
            }});
   if (!opened) return opened;
   persistent_ = true;
-  if (tier.number() == 0) setup_.durability = tier.storage().level();
+  if (setup_.readonly) setup_.durability = tier.storage().level();
   return {};
+}
+
+void Persistence::note_failure(const Locked& locked, const planner::Failure& failure) {
+  if (failure.lost || failure.tier <= port_.first_file() || tiers_.empty()) return;
+  const FileTier& tier = at(failure.tier);
+  const Record* const record = catalog_.find(locked, failure.checkpoint);
+  if (record != nullptr && record->files[tier.number()].not_durable)
+    note_trouble(tier, *record->files[tier.number()].not_durable);
+}
+
+void Persistence::note_trouble(const FileTier& tier, const Error& error) {
+  if (std::exchange(troubled_, true)) return;
+  trouble_ = "the shared directory " + tier.directory().string() +
+             " fails, and is tried again; the store goes on without it: " + error.message;
+}
+
+void Persistence::log_trouble(Locked& locked) {
+  const std::string text = std::exchange(trouble_, {});
+  if (!setup_.log) return;
+  locked.unlock();
+  setup_.log.warning(text);
+  locked.lock();
 }
 
 void Persistence::warn_of_damage() const {
@@ -170,13 +200,38 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint)
     if (lifetime_.running(locked)) store_empty(locked, checkpoint, *tier);
 }
 
+// Whether the planner takes such a version as sent to the tier.
+bool Persistence::belongs(const Record& record, const FileTier& tier) const {
+  const std::uint64_t every = port_.machine().tiers[static_cast<std::size_t>(tier.index())].every;
+  return tier.number() == 0 || every <= 1 || record.version % static_cast<Version>(every) == 0;
+}
+
 void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier) {
   const std::size_t file = tier.number();
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
+  if (!belongs(*record, tier)) return;
   catalog_.name_object(locked, *record, file);
   catalog_.set_pending(locked, *record, file);
   const storage::ObjectId object = record->files[file].object.id;
+  if (tier.apart() == nullptr) return begin_empty(locked, checkpoint, tier, object);
+  lifetime_.begin(locked, 1);
+  tier.apart()->post([this, checkpoint, &tier, object] {
+    Locked held = port_.lock();
+    try {
+      if (lifetime_.running(held)) begin_empty(held, checkpoint, tier, object);
+    } catch (const std::exception& error) {
+      port_.poison(held, error);
+    }
+    lifetime_.end(held);
+  });
+}
+
+void Persistence::begin_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier,
+                              storage::ObjectId object) {
+  const std::size_t file = tier.number();
+  const Record* const record = catalog_.find(locked, checkpoint);
+  if (record == nullptr || record->files[file].object.id != object) return;
   auto description = description_of(locked, *record);
   const Result<void> begun = [&] {
     const InFlight beginning(locked, lifetime_);
@@ -196,7 +251,8 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint,
   there.not_durable =
       std::make_unique<const Error>(Error{begun.error().code, catalog_.key_text(locked, now->history, now->version) +
                                                                   " could not be written: " + begun.error().message});
-  if (const auto future = now->future.lock()) future->error = *there.not_durable;
+  const auto future = now->future.lock();
+  if (future && file == 0) future->error = *there.not_durable;
   submit_durable(locked, checkpoint, file, false);
   port_.ended().notify_all();
 }
@@ -256,7 +312,8 @@ void Persistence::set_not_durable(const Locked& locked, Record& record, std::siz
   there.durability = InFile::Durability::failed;
   there.not_durable = std::make_unique<const Error>(Error{
       error.code, catalog_.key_text(locked, record.history, record.version) + " is not durable: " + error.message});
-  if (const auto future = record.future.lock()) future->error = *there.not_durable;
+  const auto future = record.future.lock();
+  if (future && file == 0) future->error = *there.not_durable;
 }
 
 void Persistence::note_checkpoint(const Locked& locked, planner::Time begun) {
@@ -310,9 +367,10 @@ void Persistence::on_durable(std::size_t file, storage::ObjectId object, const R
     burst_.open = burst_.open && catalog_.any_pending(locked);
     if (result && there.not_durable) {  // of an earlier attempt
       there.not_durable.reset();
-      if (future) future->error.reset();
+      if (future && file == 0) future->error.reset();
     }
     if (!result) set_not_durable(locked, *record, file, result.error());
+    if (file > 0) result ? void(troubled_ = false) : note_trouble(*tiers_[file], result.error());
     try {
       submit_durable(locked, *checkpoint, file, static_cast<bool>(result));
     } catch (const std::exception& error) {
@@ -320,6 +378,7 @@ void Persistence::on_durable(std::size_t file, storage::ObjectId object, const R
     }
   }
   port_.ended().notify_all();
+  write_trouble(locked);
   if (part.empty()) return;
   const auto& act = on_part_durable_;
   locked.unlock();
@@ -389,7 +448,8 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
     }
     return waited.empty() || !lifetime_.running(locked) || timer.fired() || stop || way.never(waited.back());
   };
-  if (!waited.empty() && !listed) tiers_[file]->commit();
+  if (!waited.empty() && !listed)
+    for (std::size_t each = 0; each <= file; ++each) tiers_[each]->commit();
   while (!over()) {
     if (listed && way.ask(history, catalog_.find(locked, waited.back())->version, waited.back())) continue;
     const auto changed = [&] { return over() || (listed && !way.asked(waited.back())); };

@@ -40,6 +40,12 @@ class Persistence {
   Result<void> join_pool(const Reports& reports);
   /// Logs the damage that was found when the files were opened.
   void warn_of_damage() const;
+  /// The planner gave up a transfer to the files: the first time that a shared directory fails is logged.
+  void note_failure(const Locked& locked, const planner::Failure& failure);
+  /// Logs what note_failure() took down. Releases the mutex if there is anything.
+  void write_trouble(Locked& locked) {
+    if (!trouble_.empty()) log_trouble(locked);
+  }
   /// Drops the objects of checkpoints that were dropped while they were being written, which ended too late for the
   /// planner to say that their room is free. Called when nothing is in flight.
   void drop_unreferenced(const Locked& locked);
@@ -102,8 +108,13 @@ class Persistence {
   void use(node::NodeMemory& memory);
   std::optional<node::NodeCounters> node_counters() const;
   void make_tiers();
+  Result<void> pair_tiers();
+  bool belongs(const Record& record, const FileTier& tier) const;
+  void note_trouble(const FileTier& tier, const Error& error);
+  void log_trouble(Locked& locked);
   Result<void> open_persistent(FileTier& tier, const Reports& reports);
   void store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier);
+  void begin_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier, storage::ObjectId object);
   void on_listed(storage::ObjectId object, bool listed);
   void on_delayed(storage::ObjectId object, const Error& error);
   void set_not_durable(const Locked& locked, Record& record, std::size_t file, const Error& error);
@@ -130,6 +141,8 @@ class Persistence {
     bool open = false;
   } burst_;                                                  // by the port's mutex
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
+  std::string trouble_;                                      // by the port's mutex: to be logged
+  bool troubled_ = false;                                    // by the port's mutex: the shared directory fails
 };
 
 }  // namespace ebb::store

@@ -1,7 +1,9 @@
 #include "store/recovery.hpp"
 
+#include <algorithm>
 #include <charconv>
-#include <stdexcept>
+#include <map>
+#include <utility>
 
 #include "store/lifetime.hpp"
 #include "store/persistence.hpp"
@@ -24,18 +26,49 @@ std::optional<OfFile> file_of(const std::string& history) {
   return file;
 }
 
+// The objects of a checkpoint, by file tier, but for those of which `of` gives 0.
+template <class Of>
+std::vector<std::pair<std::size_t, storage::ObjectId>> objects_of(const Record& record, Of&& of) {
+  std::vector<std::pair<std::size_t, storage::ObjectId>> found;
+  for (std::size_t file = 0; file < record.files.size(); ++file)
+    if (const storage::ObjectId object = of(record.files[file]); object != 0) found.emplace_back(file, object);
+  return found;
+}
+
 }  // namespace
 
 void Recovery::register_recovered(const Locked& locked) {
   if (!files_.persistent()) return;
-  for (const auto& tier : files_.tiers()) add(locked, *tier, tier->persistent()->found());
+  // The slowest first: the planner knows of each version where it need not be sent any more.
+  for (std::size_t file = files_.tiers().size(); file-- > 0;) {
+    FileTier& tier = *files_.tiers()[file];
+    std::vector<storage::Found> found = tier.persistent()->found();
+    if (file > 0) drop_outdated(tier, found);
+    add(locked, tier, found);
+  }
+}
+
+// A version that both directories have was dropped and written anew if they differ, and the process ended before the
+// slower one had dropped it: what was written last is in the faster one.
+void Recovery::drop_outdated(FileTier& tier, std::vector<storage::Found>& found) {
+  std::map<std::pair<std::string, Version>, storage::Checksum> newer;
+  for (const storage::Found& one : files_.tiers()[tier.number() - 1]->persistent()->found())
+    newer.emplace(std::pair(one.history, one.version), one.body);
+  std::erase_if(found, [&](const storage::Found& one) {
+    const auto there = newer.find({one.history, one.version});
+    if (there == newer.end() || there->second == one.body) return false;
+    tier.storage().drop(one.object);
+    return true;
+  });
 }
 
 void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found) {
   for (const storage::Found& one : found) {
     const planner::HistoryId history = catalog_.number_of(locked, one.history);
-    if (const auto old = port_.planner(locked).find(history, one.version)) {
-      discard_stale(locked, *old, {});  // the other process has dropped it and written it anew
+    Record* known = catalog_.find(locked, history, one.version);
+    if (known != nullptr && known->files[tier.number()].object.id != 0) {
+      discard_stale(locked, known->checkpoint, {});  // the other process has dropped it and written it anew
+      known = nullptr;
     }
     port_.submit(locked, history, planner::event::Recovered{one.version, one.bytes, tier.index()});
     catalog_.mark_used(locked, history);
@@ -43,7 +76,7 @@ void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector
       unwritten_files_.insert(file->series);
     else if (one.history.find("/.ebbtide-") == std::string::npos)
       unwritten_.insert(history);
-    Record& record = catalog_.add(locked, history, one.version);
+    Record& record = known != nullptr ? *known : catalog_.add(locked, history, one.version);
     InFile& there = record.files[tier.number()];
     there.durability = InFile::Durability::durable;
     there.recovered = there.object.id = one.object;
@@ -147,27 +180,36 @@ Result<void> Recovery::load_metadata(Locked& locked, planner::HistoryId history,
   }
 }
 
-// Reads what a record lacks: its regions, or with `sums` their checksums.
+// Reads what a record lacks: its regions, or with `sums` their checksums. From the fastest file tier that can be read.
 std::optional<Error> Recovery::load(Locked& locked, planner::CheckpointRef checkpoint, bool sums) {
-  const Record& before = *catalog_.find(locked, checkpoint);
-  const auto file = before.recovered_in();
-  if (!file) throw std::logic_error("a checkpoint that no earlier process left has no regions");
-  const storage::ObjectId object = before.files[*file].recovered;
+  const auto objects =
+      objects_of(*catalog_.find(locked, checkpoint), [](const InFile& file) { return file.recovered; });
   std::shared_ptr<const storage::Description> description;
   std::shared_ptr<const Record::Sums> found;
+  std::optional<Error> unread;
   {
     const InFlight reading(locked, lifetime_);
-    storage::PersistentStorage& storage = *files_.tiers()[*file]->persistent();
-    if (sums) {
-      auto read = storage.region_checksums(object);
-      if (!read) return read.error();
-      found = std::make_shared<const Record::Sums>(std::move(*read));
-    } else {
-      auto read = storage.load_description(object);
-      if (!read) return read.error();
-      description = std::move(*read);
+    for (const auto& [file, object] : objects) {
+      storage::PersistentStorage& storage = *files_.tiers()[file]->persistent();
+      Error error;
+      if (sums) {
+        auto read = storage.region_checksums(object);
+        if (read)
+          found = std::make_shared<const Record::Sums>(std::move(*read));
+        else
+          error = read.error();
+      } else {
+        auto read = storage.load_description(object);
+        if (read)
+          description = std::move(*read);
+        else
+          error = read.error();
+      }
+      if (found || description) break;
+      if (!unread || unread->code == Errc::damaged) unread = error;
     }
   }
+  if (!found && !description) return unread;
   Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, checkpoint);
   if (record != nullptr && sums)
     record->sums = std::move(found);
@@ -248,8 +290,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
     if (record == nullptr || known_intact(locked, *record)) return newest;
     const planner::CheckpointRef checkpoint = record->checkpoint;
     bool stop = false;
-    const std::size_t file = *record->durable_in();
-    const Result<void> intact = verify(locked, *record, file, interrupted, stop);
+    const Result<std::size_t> intact = verify(locked, *record, interrupted, stop);
     if (lifetime_.closed(locked)) return lifetime_.closed_error();
     const std::string key = catalog_.key_text(locked, history, *newest);
     if (!intact && stop) {
@@ -258,8 +299,8 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
     if (intact) {
       Record* const now = catalog_.find(locked, checkpoint);
       if (now == nullptr) continue;
-      now->files[file].checked = true;
-      if (now->files[file].recovered != 0) files_.submit_durable(locked, checkpoint, file, true);
+      now->files[*intact].checked = true;
+      if (now->files[*intact].recovered != 0) files_.submit_durable(locked, checkpoint, *intact, true);
       return newest;
     }
     if (intact.error().code == Errc::unknown_version) {
@@ -275,23 +316,32 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
 
 // Whether the record need not be read and checked: it was, is not durable yet, is in no file, or is in a cache.
 bool Recovery::known_intact(const Locked& locked, const Record& record) const {
-  const auto file = record.durable_in();
-  if (!file || record.files[*file].checked) return true;
+  if (!record.durable_in()) return true;
+  if (std::ranges::any_of(record.files, &InFile::checked)) return true;
   return record.info && port_.in_memory(port_.planner(locked).fastest_complete(record.checkpoint));
 }
 
-// Reads all of a checkpoint. `stop` is set if that was interrupted.
-Result<void> Recovery::verify(Locked& locked, const Record& record, std::size_t file, const Interrupt& interrupted,
-                              bool& stop) {
-  const storage::ObjectId object = record.files[file].object.id;
+// Reads all of a checkpoint, in the files of one tier after the other until it is intact. `stop` is set if that was
+// interrupted.
+Result<std::size_t> Recovery::verify(Locked& locked, const Record& record, const Interrupt& interrupted, bool& stop) {
+  const auto objects = objects_of(record, [](const InFile& file) {
+    return file.durability == InFile::Durability::durable ? file.object.id : storage::ObjectId{0};
+  });
   const Version version = record.version;
   const InFlight reading(locked, lifetime_);
-  Result<void> intact = files_.tiers()[file]->persistent()->verify(
-      object, [&]() noexcept { return stop = stop || (interrupted && interrupted()); });
-  if (!intact && intact.error().code != Errc::unknown_version && !stop && setup_.log) {
-    setup_.log.warning("version " + std::to_string(version) + " is passed over: " + intact.error().message);
+  std::optional<Error> unread;
+  for (const auto& [file, object] : objects) {
+    const Result<void> intact = files_.tiers()[file]->persistent()->verify(
+        object, [&]() noexcept { return stop = stop || (interrupted && interrupted()); });
+    if (intact) return file;
+    if (!unread || unread->code == Errc::damaged) unread = intact.error();
+    if (stop) break;
+    if (intact.error().code == Errc::unknown_version || !setup_.log) continue;
+    const bool more = file != objects.back().first;
+    setup_.log.warning("version " + std::to_string(version) + " is " +
+                       (more ? "read from the shared directory: " : "passed over: ") + intact.error().message);
   }
-  return intact;
+  return *unread;
 }
 
 }  // namespace ebb::store

@@ -49,12 +49,13 @@ class Recovery {
                               storage::ObjectId before);
 
  private:
+  void drop_outdated(FileTier& tier, std::vector<storage::Found>& found);
   void add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found);
   void find_dropped(Locked& locked, planner::HistoryId history, Version version);
   void discard_stale(const Locked& locked, planner::CheckpointRef checkpoint, const Error& why);
   std::optional<Error> load(Locked& locked, planner::CheckpointRef checkpoint, bool sums);
   bool known_intact(const Locked& locked, const Record& record) const;
-  Result<void> verify(Locked& locked, const Record& record, std::size_t file, const Interrupt& interrupted, bool& stop);
+  Result<std::size_t> verify(Locked& locked, const Record& record, const Interrupt& interrupted, bool& stop);
   Error dropped_error(const Locked& locked, planner::HistoryId history, Version version) const;
 
   PlannerPort& port_;

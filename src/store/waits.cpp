@@ -20,7 +20,10 @@ using planner::Reason;
 
 Error no_level() { return {Errc::invalid_argument, "a restore has no level to wait for: wait for the restore itself"}; }
 
-bool is_durability(std::string_view level) { return level == "process" || level == "storage" || level == "node"; }
+bool is_durability(std::string_view level) {
+  if (level.starts_with('s')) return level == "storage" || level == "shared";
+  return level == "process" || level == "node";
+}
 
 }  // namespace
 
@@ -29,7 +32,11 @@ Result<planner::TierIndex> Waits::level_of(std::string_view level) const {
   const auto& tiers = port_.machine().tiers;
   if (level == "ephemeral" && !tiers.empty()) return planner::TierIndex{0};  // written: complete on any tier
   if (is_durability(level)) {
-    const bool synced = setup_.durability == Durability::storage || setup_.durability == Durability::node;
+    const bool synced = setup_.durability != Durability::ephemeral && setup_.durability != Durability::process;
+    if (level == "shared" && files_.tiers().size() > 1) return files_.tiers()[1]->index();
+    if (level == "shared")
+      return Error{Errc::unsupported,
+                   "level=\"shared\" is not supported: this store has no shared directory (shared=)"};
     if (level == "node" && files_.pooled() != nullptr) {
       return static_cast<planner::TierIndex>(port_.first_file() - 1);  // the host cache, which is in the pool
     }
@@ -50,7 +57,7 @@ Result<planner::TierIndex> Waits::level_of(std::string_view level) const {
   return Error{Errc::invalid_argument,
                "level=\"" + std::string(level) +
                    "\" is not valid: expected one of \"device\", \"host\", \"local\", \"ephemeral\", "
-                   "\"process\", \"node\", \"storage\""};
+                   "\"process\", \"node\", \"storage\", \"shared\""};
 }
 
 // --- for what was written ------------------------------------------------------------------------------------------
@@ -129,7 +136,8 @@ Result<void> Waits::check_durability(std::string_view level) const {
   if (const auto known = level_of(level); !known) return known.error();
   if (is_durability(level)) return {};
   return Error{Errc::invalid_argument,
-               "level=\"" + std::string(level) + "\" is not valid: expected one of \"process\", \"node\", \"storage\""};
+               "level=\"" + std::string(level) +
+                   "\" is not valid: expected one of \"process\", \"node\", \"storage\", \"shared\""};
 }
 
 Result<void> Waits::drain(Locked& locked, std::string_view level, planner::Time until, const Interrupt& interrupted) {
@@ -172,10 +180,13 @@ bool Waits::done(const Waitable& waitable, std::optional<std::string_view> level
   if (!tier) throw BadResult(tier.error());
   const planner::Planner& planner = port_.planner(locked);
   const bool there = planner.find(waitable.history, waitable.version) == waitable.checkpoint;
-  if (is_durability(*level)) {
+  if ((*tier >= port_.first_file() || *level == "node") && is_durability(*level)) {
     if (is_durable(waitable, *level, *tier)) return true;
     // "Done" means durable: an error throws, also when the write will be tried again.
     if (waitable.error) throw BadResult(*waitable.error);
+    if (*tier > port_.first_file())
+      if (const auto why = catalog_.not_durable(locked, waitable.history, waitable.version, port_.file_number(*tier)))
+        throw BadResult(*why);
     if (lifetime_.closed(locked)) throw BadResult(lifetime_.closed_error());
     if (!there) throw BadResult(dropped_error(locked, waitable));
     return false;

@@ -254,7 +254,10 @@ class StoreOpening {
       if (const auto synced = files_.sync(file.fd()); !synced) return failed(beside, "syncing it", synced);
     }
     const Path store = directory_ / kStoreFile;
-    if (const auto named = files_.rename(beside, store); !named) return failed(store, "renaming it", named);
+    const auto named = files_.rename(beside, store);
+    FileStatus there;  // over a network the reply may be lost, and the rename tried again after it has happened
+    const bool happened = named || (named.error == ENOENT && files_.status(store, there));
+    if (!happened) return failed(store, "renaming it", named);
     const SysResult synced = sync_names();
     if (synced) return {};
     // A failed sync is not retried: the next opening renames it again.

@@ -84,7 +84,8 @@ std::vector<Found> Recovery::select_newest(Objects objects, Objects& outdated) {
     if ((last && name(*last) == name(one)) || !newest_.is_newest(one->head, one->history)) {
       outdated.push_back(table_.remove(table_.lock(), one->id));
     } else {
-      out.push_back({one->id, one->history, one->head.version, one->head.payload_bytes, one->head.sequence});
+      out.push_back(
+          {one->id, one->history, one->head.version, one->head.payload_bytes, one->head.sequence, one->head.body});
       last = &one;
     }
   }

@@ -1,0 +1,116 @@
+#include "storage/scan/pairing.hpp"
+
+#include <cerrno>
+#include <optional>
+#include <string>
+
+#include "storage/file_io.hpp"
+#include "storage/scan/store_directory.hpp"
+
+namespace ebb::storage {
+namespace {
+
+using Path = std::filesystem::path;
+
+constexpr const char* kPairFile = "pair";
+constexpr std::size_t kMostMark = 8192;
+
+std::string text_of(const Uuid& id) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : id) {
+    text += digits[std::to_integer<unsigned>(byte) >> 4];
+    text += digits[std::to_integer<unsigned>(byte) & 15];
+  }
+  return text;
+}
+
+// The partner that a directory is marked with.
+struct Mark {
+  std::string store;  // its id
+  std::string path;   // where it was
+};
+
+Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
+  const Path path = directory / kPairFile;
+  const auto opened = files.open(path, os::Open::read, false);
+  if (!opened && opened.error == ENOENT) return std::optional<Mark>();
+  if (!opened) return file_error(path, "opening it", opened.error);
+  const os::File file(files, static_cast<int>(opened.value), path.string(), false);
+  std::string text(kMostMark, '\0');
+  const auto got = read_whole(files, file.fd(), std::as_writable_bytes(std::span(text)), 0);
+  if (!got) return file_error(path, "reading it", got.error);
+  text.resize(static_cast<std::size_t>(got.value));
+  const auto first = text.find('\n'), second = first == text.npos ? first : text.find('\n', first + 1);
+  if (first != 2 * sizeof(Uuid) || second == text.npos)
+    return Error{Errc::damaged, path.string() + ": it does not name a store"};
+  return std::optional(Mark{text.substr(0, first), text.substr(first + 1, second - first - 1)});
+}
+
+// Under another name first, so that the file is always whole. A rename whose reply was lost has happened.
+Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& partner, const Path& where) {
+  const Path path = directory / kPairFile, beside = directory / (std::string(kPairFile) + ".new");
+  os::SysResult opened = files.open(beside, os::Open::create, false);
+  if (!opened && opened.error == EEXIST) {
+    static_cast<void>(files.remove(beside));
+    opened = files.open(beside, os::Open::create, false);
+  }
+  if (!opened) return file_error(beside, "making it", opened.error);
+  {
+    const os::File file(files, static_cast<int>(opened.value), beside.string(), false);
+    const std::string text = text_of(partner) + "\n" + where.string() + "\n";
+    if (const auto put = write_whole(files, file.fd(), std::as_bytes(std::span(text)), 0); !put)
+      return file_error(beside, "writing it", put.error);
+    if (const auto synced = files.sync(file.fd()); !synced) return file_error(beside, "syncing it", synced.error);
+  }
+  const auto named = files.rename(beside, path);
+  os::FileStatus there;
+  const bool happened = named || (named.error == ENOENT && files.status(path, there));
+  if (!happened) return file_error(path, "renaming it", named.error);
+  if (const auto synced = files.sync_directory(directory); !synced)
+    return file_error(directory, "syncing the directory", synced.error);
+  return {};
+}
+
+Result<Uuid> id_of(os::Files& files, const Path& directory) {
+  const auto head = find_store(files, directory);
+  if (!head) return head.error();
+  if (!*head) return Error{Errc::not_a_store, directory.string() + ": there is no store in it"};
+  return (*head)->store;
+}
+
+}  // namespace
+
+Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared) {
+  const auto ours = id_of(files, local.path), theirs = id_of(files, shared.path);
+  if (!ours) return ours.error();
+  if (!theirs) return theirs.error();
+  const auto our_mark = read_mark(files, local.path), their_mark = read_mark(files, shared.path);
+  if (!our_mark) return our_mark.error();
+  if (!their_mark) return their_mark.error();
+  const bool known = *our_mark && (*our_mark)->store == text_of(*theirs);
+  const bool knows_us = *their_mark && (*their_mark)->store == text_of(*ours);
+  const auto refused = [&](const std::string& why) {
+    return Error{Errc::invalid_argument,
+                 "shared=\"" + shared.path.string() + "\" and directory=\"" + local.path.string() + "\" " + why};
+  };
+  if (!local.empty) {
+    if (*our_mark && !known)
+      return refused("do not belong together: the checkpoints of the latter go to \"" + (*our_mark)->path +
+                     "\". Name that one, or an empty directory, or remove the file " +
+                     (local.path / kPairFile).string() + " to send them to an empty shared directory");
+    if (!known && !shared.empty)
+      return refused(
+          "are stores of two runs: both have checkpoints. Name an empty directory to continue from the "
+          "shared one, or an empty shared directory to send the local checkpoints there");
+    if (known && *their_mark && !knows_us)
+      return refused("do not belong together any more: the run was continued in \"" + (*their_mark)->path +
+                     "\", and the latter has what was before. Name an empty directory to continue from the shared one");
+  }
+  if (!knows_us)
+    if (auto marked = write_mark(files, shared.path, *ours, local.path); !marked) return marked;
+  if (!known) return write_mark(files, local.path, *theirs, shared.path);
+  return {};
+}
+
+}  // namespace ebb::storage

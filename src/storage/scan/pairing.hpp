@@ -1,0 +1,23 @@
+#pragma once
+// Two directories of one store: a local one, and a shared one below it that the local one is a cache of.
+#include <filesystem>
+
+#include "ebbtide/error.hpp"
+#include "os/files.hpp"
+
+namespace ebb::storage {
+
+/// A store's directory as its partner sees it, open for writing.
+struct PairedDirectory {
+  std::filesystem::path path;
+  bool empty = false;  // it has no checkpoint
+};
+
+/// Marks the directories as belonging together, in a file `pair` of each that names the other's store. A local
+/// directory without a checkpoint continues what the shared one has, and from then on is its partner.
+/// Error invalid_argument, naming both directories: the local one has checkpoints, and belongs to another shared
+/// directory, or to none though this one has checkpoints, or was left behind: another local directory has continued
+/// from the shared one since. Errors of the files: io_error, no_space, not_permitted, damaged.
+Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared);
+
+}  // namespace ebb::storage

@@ -1,0 +1,236 @@
+// A store of two file tiers: a local directory, and a shared one below it.
+#include <cerrno>
+
+#include "kept_rig.hpp"
+#include "tests/doubles/troubled_directory.hpp"
+
+namespace ebb::store {
+namespace {
+
+using namespace testing_support;
+
+struct SharedSizes {
+  std::uint64_t local = 4 * (1024 * kKiB), shared = 64 * (1024 * kKiB);
+};
+
+/// A KeptRig with a shared directory.
+class SharedRig {
+ public:
+  explicit SharedRig(SharedSizes sizes = {})
+      : rig_(Backend::threads, {.device = 256 * kKiB, .host = 256 * kKiB, .disk = sizes.local}) {
+    planner::Machine& machine = rig_.setup().machine;
+    const std::uint64_t chunk = machine.links.front().chunk;
+    machine.tiers.push_back({"shared", planner::Medium::file, sizes.shared, 4096});
+    planner::connect(machine, 4);
+    for (auto& link : machine.links) link.chunk = chunk;
+    rig_.setup().durability = Durability::shared;
+    rig_.setup().shared = {shared_.path(), rig_.setup().direct_io};
+    files_ = std::make_shared<doubles::TroubledDirectory>(rig_.files(), shared_.path());
+    rig_.rig().seams().files = files_;
+  }
+  KeptRig& kept() { return rig_; }
+  options::EngineSetup& setup() { return rig_.setup(); }
+  planner::TierSpec& tier() { return setup().machine.tiers.back(); }
+  doubles::TroubledDirectory& files() { return *files_; }
+  const OwnDirectory& shared() const { return shared_; }
+  Store& open() { return rig_.open(); }
+  Result<std::shared_ptr<Engine>> try_open() { return Engine::open(rig_.rig().seams(), setup()); }
+  void close() { rig_.close(); }
+  void delete_local() { std::filesystem::remove_all(rig_.path()); }
+
+ private:
+  OwnDirectory shared_;
+  KeptRig rig_;
+  std::shared_ptr<doubles::TroubledDirectory> files_;
+};
+
+void send(History& history, Version version, std::size_t size = kSize) {
+  const auto written = write(history, version, size, {.timeout = Seconds(60)});
+  ASSERT_TRUE(written) << written.error().message;
+  const auto sent = Result<Future>(written).value().wait("shared", Seconds(60));
+  ASSERT_TRUE(sent) << sent.error().message;
+  EXPECT_TRUE(Result<Future>(written).value().done("shared"));
+}
+
+TEST(Shared, ADeletedLocalDirectoryIsFoundAndRestoredFromTheSharedOne) {
+  SharedRig rig;
+  for (Version version = 1; version <= 3; ++version) send(rig.open(), version);
+  Store& store = rig.open();
+  send(store, 4, 0);  // without bytes
+  send(store, 5);
+  rig.close();
+  rig.delete_local();
+  Store& elsewhere = rig.open();
+  EXPECT_EQ(elsewhere.versions().value(), (std::vector<Version>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(elsewhere.latest().value(), 5);
+  for (const Version version : {1, 2, 3, 5}) expect_restored(elsewhere, version, kSize);
+  send(elsewhere, 6);
+  expect_restored(elsewhere, 6, kSize);
+}
+
+TEST(Shared, BothDirectoriesAreFoundTogether) {
+  SharedRig rig;
+  for (Version version = 1; version <= 3; ++version) send(rig.open(), version);
+  Store& store = rig.open();
+  EXPECT_EQ(store.versions().value(), (std::vector<Version>{1, 2, 3}));
+  for (Version version = 1; version <= 3; ++version) expect_restored(store, version, kSize);
+  const Stats stats = store.stats();
+  EXPECT_EQ(stats.tiers.back().name, "shared");
+  EXPECT_EQ(stats.tiers.back().replicas, 3u);
+  store.close().value();
+}
+
+TEST(Shared, WhatWasNotSentBeforeAKillIsSentAfterwards) {
+  SharedRig rig;
+  rig.setup().durability = Durability::storage;
+  rig.setup().close_timeout = Seconds(60);
+  Store& store = rig.open();
+  rig.files().fail_writes(EIO);
+  for (Version version = 1; version <= 3; ++version) keep(store, version);
+  rig.close();
+  rig.files().fail_writes(0);
+  Store& next = rig.open();
+  ASSERT_TRUE(next.wait("shared", Seconds(60)));
+  rig.close();
+  rig.delete_local();
+  Store& elsewhere = rig.open();
+  for (Version version = 1; version <= 3; ++version) expect_restored(elsewhere, version, kSize);
+}
+
+TEST(Shared, ALocalDirectoryIsACacheOfTheSharedOne) {
+  SharedRig rig({.local = 4 * kSize});
+  Store& store = rig.open();
+  for (Version version = 1; version <= 20; ++version) {
+    const auto written = write(store, version, kSize, {.timeout = Seconds(60)});
+    ASSERT_TRUE(written) << written.error().message;
+  }
+  ASSERT_TRUE(store.wait("shared", Seconds(60)));
+  for (Version version = 20; version >= 1; --version) expect_restored(store, version, kSize, {.keep = true});
+}
+
+TEST(Shared, ADirectoryThatFailsHoldsUpOnlyThoseWhoWaitForIt) {
+  for (const int error : {EIO, ENOSPC}) {
+    SharedRig rig;
+    Store& store = rig.open();
+    rig.files().fail_writes(error);
+    for (Version version = 1; version <= 5; ++version) keep(store, version);
+    const auto sent = store.wait("shared", Seconds(60));
+    EXPECT_EQ(code_of(sent), error == EIO ? Errc::io_error : Errc::no_space) << sent.error().message;
+    for (Version version = 1; version <= 5; ++version) expect_restored(store, version, kSize);
+    EXPECT_EQ(rig.kept().lines().starting("warning: the shared directory").size(), 1u);
+    rig.files().fail_writes(0);
+    ASSERT_TRUE(store.wait("shared", Seconds(60)));
+    EXPECT_TRUE(store.close());
+  }
+}
+
+TEST(Shared, ADirectoryThatDoesNotAnswerHoldsUpOnlyThoseWhoWaitForIt) {
+  SharedRig rig;
+  Store& store = rig.open();
+  rig.files().hold();
+  for (Version version = 1; version <= 10; ++version) keep(store, version);
+  rig.files().await_held();
+  for (Version version = 1; version <= 10; ++version) expect_restored(store, version, kSize, {.keep = true});
+  EXPECT_EQ(code_of(store.wait("shared", Seconds(0.01))), Errc::timed_out);
+  rig.files().release();
+  ASSERT_TRUE(store.wait("shared", Seconds(60)));
+}
+
+TEST(Shared, WhatIsDamagedLocallyIsReadFromTheSharedDirectory) {
+  SharedRig rig;
+  send(rig.open(), 1);
+  rig.close();
+  const auto [segment, payload] = rig.kept().payload_of(1);
+  OwnDirectory::flip(segment, payload + 5);
+  Store& store = rig.open();
+  EXPECT_EQ(store.latest().value(), 1);
+  expect_restored(store, 1, kSize);
+}
+
+TEST(Shared, RetentionIsALevelsOwn) {
+  SharedRig rig;
+  rig.setup().machine.retention.keep_last = 2;
+  rig.tier().retention = planner::Retention{.keep_last = 5};
+  Store& store = rig.open();
+  for (Version version = 1; version <= 12; ++version) send(store, version);
+  // The local files may be durable after the shared ones.
+  const std::vector<Version> kept{8, 9, 10, 11, 12};
+  while (store.versions().value() != kept) std::this_thread::yield();
+  store.close().value();
+  Store& next = rig.open();
+  EXPECT_EQ(next.versions().value(), (std::vector<Version>{8, 9, 10, 11, 12}));
+  for (Version version = 8; version <= 12; ++version) expect_restored(next, version, kSize, {.keep = true});
+}
+
+TEST(Shared, OnlyMultiplesAreSent) {
+  SharedRig rig;
+  rig.tier().every = 5;
+  rig.setup().machine.retention.keep_last = 3;
+  Store& store = rig.open();
+  for (Version version = 1; version <= 12; ++version) keep(store, version);
+  ASSERT_TRUE(store.wait("shared", Seconds(60)));
+  rig.close();
+  rig.delete_local();
+  Store& elsewhere = rig.open();
+  EXPECT_EQ(elsewhere.versions().value(), (std::vector<Version>{5, 10}));
+  expect_restored(elsewhere, 10, kSize);
+}
+
+TEST(Shared, DirectoriesThatDoNotBelongTogetherAreRefused) {
+  SharedRig rig, other;
+  send(rig.open(), 1);
+  send(other.open(), 1);
+  rig.close(), other.close();
+  const auto own = rig.setup().shared;
+  rig.setup().shared = other.setup().shared;
+  const auto mixed = rig.try_open();
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().code, Errc::invalid_argument);
+  EXPECT_NE(mixed.error().message.find(own->directory.string()), std::string::npos) << mixed.error().message;
+  rig.setup().shared = own;
+  send(rig.open(), 2);
+  rig.close();
+  // Another local directory continues, and the first one then has what was before.
+  OwnDirectory elsewhere;
+  const auto first = rig.setup().directory;
+  rig.setup().directory = elsewhere.path();
+  send(rig.open(), 3);
+  rig.close();
+  rig.setup().directory = first;
+  const auto late = rig.try_open();
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().message.find(elsewhere.path().string()), std::string::npos) << late.error().message;
+}
+
+TEST(Shared, EachDirectoryHasOneWriter) {
+  SharedRig rig, other;
+  Store& store = rig.open();
+  send(store, 1);
+  other.setup().shared = rig.setup().shared;
+  EXPECT_EQ(code_of(other.try_open()), Errc::in_use);
+}
+
+TEST(Shared, AVersionThatWasWrittenAnewIsTheLocalOne) {
+  SharedRig rig;
+  Store& store = rig.open();
+  send(store, 1);
+  // The shared record of the first version 1 stays, as if its drop had been lost with the process.
+  rig.close();
+  std::filesystem::copy(rig.shared().path(), rig.shared().path().string() + ".old",
+                        std::filesystem::copy_options::recursive);
+  Store& second = rig.open();
+  second.drop(1).value();
+  send(second, 1, 2 * kSize);
+  rig.close();
+  std::filesystem::remove_all(rig.shared().path());
+  std::filesystem::rename(rig.shared().path().string() + ".old", rig.shared().path());
+  Store& third = rig.open();
+  expect_restored(third, 1, 2 * kSize);
+  ASSERT_TRUE(third.wait("shared", Seconds(60)));
+  rig.close();
+  rig.delete_local();
+  expect_restored(rig.open(), 1, 2 * kSize);
+}
+
+}  // namespace
+}  // namespace ebb::store
