@@ -347,11 +347,12 @@ void count_protected(std::size_t regions) {
   std::free(field);
 }
 
-/// Events after the moment at which so many replicas live.
-void count_planner_events(const std::string& row, std::size_t replicas, sim::Simulation simulation) {
+/// Events after the moment at which so many replicas live on the fastest tiers.
+void count_planner_events(const std::string& row, std::size_t replicas, planner::TierIndex tiers,
+                          sim::Simulation simulation) {
   std::uint64_t events = 0;
   simulation.feed = [&](planner::Planner& planner, const planner::Event& event, planner::Output& output) {
-    if (events == 0 && bench::replicas_of(planner) < replicas) return planner.on(event, output);
+    if (events == 0 && bench::replicas_of(planner, tiers) < replicas) return planner.on(event, output);
     if (events++ == 0) {
       CALLGRIND_START_INSTRUMENTATION;
       forget_row();
@@ -375,9 +376,9 @@ void operator delete(void* memory, std::size_t) noexcept { give(memory); }
 int main() try {
   if (!RUNNING_ON_VALGRIND) throw std::logic_error("run tools/instructions.py, which runs this under callgrind");
   for (const std::size_t n : {100, 10'000})
-    count_planner_events("", n, bench::planner_shot(n, 1 << 20, sim::Shot::Order::reverse));
+    count_planner_events("", n, 3, bench::planner_shot(n, 1 << 20, sim::Shot::Order::reverse));
   for (const std::size_t n : {10'000, 100'000})
-    count_planner_events("full caches, ", n, bench::small_checkpoints(n, n + kEvents));
+    count_planner_events("full caches, ", n, 2, bench::small_checkpoints(n, 2 * n));
   CALLGRIND_START_INSTRUMENTATION;
   for (const bool gpu : {false, true}) count_calls(gpu);
   for (const std::size_t regions : {100, 3'000}) count_protected(regions);

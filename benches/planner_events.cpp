@@ -28,11 +28,11 @@ double percentile(std::vector<double>& sorted, double p) {
              : sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(p * static_cast<double>(sorted.size())))];
 }
 
-/// Times the events from the moment on at which so many replicas live, until so many checkpoints later.
+/// Times the events from the moment on at which the caches hold so many replicas, until so many checkpoints later.
 Times measure(sim::Simulation simulation, std::uint32_t from = 0, std::size_t checkpoints = SIZE_MAX) {
   Times out;
   simulation.feed = [&](planner::Planner& planner, const planner::Event& event, planner::Output& output) {
-    if (out.all.empty() && bench::replicas_of(planner) < from) return planner.on(event, output);
+    if (out.all.empty() && bench::replicas_of(planner, 2) < from) return planner.on(event, output);
     const auto start = bench::Clock::now();
     planner.on(event, output);
     const auto* const hint = std::get_if<planner::event::Hint>(&event.what);
@@ -86,8 +86,8 @@ int main(int argc, char** argv) try {
   for (const std::size_t replicas : {10'000, 100'000}) {
     if (replicas > 10 * largest) continue;
     constexpr std::size_t kCheckpoints = 2'000;
-    Times times = measure(bench::small_checkpoints(replicas, replicas + kCheckpoints + 10),
-                          static_cast<std::uint32_t>(replicas), kCheckpoints);
+    Times times =
+        measure(bench::small_checkpoints(replicas, 2 * replicas), static_cast<std::uint32_t>(replicas), kCheckpoints);
     double sum = 0;
     for (const double one : times.all) sum += one;
     std::sort(times.all.begin(), times.all.end());

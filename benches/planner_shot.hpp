@@ -31,10 +31,10 @@ inline ebb::sim::Simulation small_checkpoints(std::size_t replicas, std::size_t 
   return {machine, {{program}}, options};
 }
 
-/// Those that live, on any tier.
-inline std::uint32_t replicas_of(const ebb::planner::Planner& planner) {
+/// Those that live, on any of the fastest tiers.
+inline std::uint32_t replicas_of(const ebb::planner::Planner& planner, ebb::planner::TierIndex tiers = 3) {
   std::uint32_t replicas = 0;
-  for (ebb::planner::TierIndex t = 0; t < 3; ++t) replicas += planner.use(t).replicas;
+  for (ebb::planner::TierIndex t = 0; t < tiers; ++t) replicas += planner.use(t).replicas;
   return replicas;
 }
 
