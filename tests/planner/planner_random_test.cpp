@@ -89,7 +89,9 @@ TEST(PlannerRandom, AStoreThatKeepsLosesNothingUnsaid) {
         if (f.tier != file || f.failed || it == names.end() || !there.contains(it->second)) continue;
         // Room that a flush had taken, in vain; the bytes are above, or came in the end.
         if (d.planner.find(0, it->second) == f.checkpoint) {
-          EXPECT_GE(d.planner.fastest_complete(f.checkpoint), 0);
+          // A copy that is on its way to a faster tier may be the only one meanwhile.
+          const bool moves = std::ranges::count(d.under_way, f.checkpoint, &Command::checkpoint) > 0;
+          EXPECT_TRUE(moves || d.planner.fastest_complete(f.checkpoint) >= 0);
           EXPECT_LE(d.planner.fastest_complete(f.checkpoint), file);
         }
       }
