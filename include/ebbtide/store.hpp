@@ -165,8 +165,9 @@ class History {
   Result<void> start_prefetch();
 
   /// Waits until every checkpoint written so far is complete on tier `level` ("device", "host", "local") or below, or
-  /// is as durable as `level`: "ephemeral" once written, "process", "storage", or in a
-  /// node's pool "node" (see Durability; more than the store was opened for is `unsupported`). Does not wait for later
+  /// is as durable as `level`: "ephemeral" once written, "process", "storage", in a
+  /// node's pool "node", or in a shared directory "shared" (see Durability; more than the store was opened for is
+  /// `unsupported`). Does not wait for later
   /// checkpoints.
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
   Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 
 import ebbtide
 import numpy as np
@@ -42,6 +44,10 @@ def test_each_directory_is_a_store_of_its_own(disk):
     for directory in (local, shared):
         with ebbtide.open(directory, readonly=True, **SMALL) as store:
             assert np.array_equal(store.restore(store.latest()), field(1))
+        command = [sys.executable, "-c", "from ebbtide.cli import main; main()", "verify", directory]
+        said = subprocess.run(command, capture_output=True, text=True)
+        assert said.returncode == 0, said.stderr
+        assert "pair" not in said.stdout + said.stderr
 
 
 def test_the_levels_have_their_own_retention(disk):

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "storage/scan/newest.hpp"
+#include "storage/scan/pairing.hpp"
 #include "storage/scan/store_directory.hpp"
 #include "storage/scan/unreadable.hpp"
 
@@ -216,10 +217,10 @@ class Inspector {
     }
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {
-      if (name == kNewStoreFile || name == kNewIndexFile) {
+      if (name == kNewStoreFile || name == kNewIndexFile || name == kNewPairFile) {
         out_.left_over.push_back(name);
       } else if (name != kStoreFile && name != kLockFile && name != kIndexFile && name != kOldIndexFile &&
-                 !segment_number(name)) {
+                 name != kPairFile && !segment_number(name)) {
         out_.others.push_back(name);
       }
     }

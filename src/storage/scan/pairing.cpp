@@ -12,7 +12,6 @@ namespace {
 
 using Path = std::filesystem::path;
 
-constexpr const char* kPairFile = "pair";
 constexpr std::size_t kMostMark = 8192;
 
 std::string text_of(const Uuid& id) {
@@ -49,7 +48,7 @@ Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
 
 // Under another name first, so that the file is always whole. A rename whose reply was lost has happened.
 Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& partner, const Path& where) {
-  const Path path = directory / kPairFile, beside = directory / (std::string(kPairFile) + ".new");
+  const Path path = directory / kPairFile, beside = directory / kNewPairFile;
   os::SysResult opened = files.open(beside, os::Open::create, false);
   if (!opened && opened.error == EEXIST) {
     static_cast<void>(files.remove(beside));

@@ -7,6 +7,9 @@
 
 namespace ebb::storage {
 
+inline constexpr const char* kPairFile = "pair";
+inline constexpr const char* kNewPairFile = "pair.new";
+
 /// A store's directory as its partner sees it, open for writing.
 struct PairedDirectory {
   std::filesystem::path path;
