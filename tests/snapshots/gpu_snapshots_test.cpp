@@ -390,7 +390,9 @@ TEST(GpuSnapshotFailures, OfAGatherFailTheCutsUnderWay) {
   held->release();
   static_cast<void>(static_cast<bool>(first.wait("ephemeral")));
   if (second) static_cast<void>(static_cast<bool>(second->wait("ephemeral")));
-  if (store.info(2)) EXPECT_TRUE(stored(store, 2, 0) == bytes);
+  if (store.info(2)) {
+    EXPECT_TRUE(stored(store, 2, 0) == bytes);
+  }
   store.snapshot(4, {.stream = stream}).value().wait("ephemeral").value();
   EXPECT_TRUE(stored(store, 4, 0) == bytes);
   rig.end();
