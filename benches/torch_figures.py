@@ -16,8 +16,8 @@ TITLES = {
 }
 
 
-def page(on_gpu: dict[str, Any], on_processors: dict[str, Any], warm: dict[str, Any]) -> str:
-    return "\n".join([*_gpu(on_gpu), *_processors(on_processors), *_warm(warm)])
+def page(on_gpu: dict[str, Any], gpt: dict[str, Any], on_processors: dict[str, Any], warm: dict[str, Any]) -> str:
+    return "\n".join([*_gpu(on_gpu), *_gpt(gpt), *_processors(on_processors), *_warm(warm)])
 
 
 def _text(*words: str) -> list[str]:
@@ -65,6 +65,43 @@ def _gpu(measured: dict[str, Any]) -> list[str]:
             "imported with any torchao that is made for this torch.",
         ),
         *(_saving_steps(measured["saving_steps"]) if "saving_steps" in measured else []),
+    ]
+
+
+def _gpt(measured: dict[str, Any]) -> list[str]:
+    machine, batches = measured["machine"], measured["batches"].values()
+    titles = {"memory": "all in GPU memory", "large": "`offload`", "middle": "`offload`", "small": "`offload`", "save_on_cpu": "`save_on_cpu(pin_memory=True)`", "trl": "TRL's `OffloadActivations`"}  # fmt: skip
+    rows = []
+    for batch in batches:
+        for name, title in titles.items():
+            way = batch["ways"].get(name)
+            if way is None:
+                continue
+            cache = f", device cache of {way['cache_bytes'] / 2**30:.0f} GiB" if way["cache_bytes"] else ""
+            bound = way.get("bound_s")
+            over = f"{1e3 * bound:.0f} | {statistics.median(way['s']) / bound:.2f}" if bound else " | "
+            rows.append(
+                f"| {batch['shape']['batch']} | {title}{cache} | {_spread(way['s'], 1e3)} | {over} | "
+                f"{1e3 * statistics.median(way['host_s']):.0f} | {way['peak_bytes'] / 2**30:.1f} |"
+            )
+    first = next(iter(batches))
+    return [
+        *_text(
+            "A step of a GPT of 24 blocks (width 1024, 16 heads, 1024 tokens, bfloat16 autocast, fused AdamW; one run of `benches/gpt.py` on",
+            f"an {machine['gpu']}, torch {machine['torch'].split('+')[0]}; `benches/results/gpt.json`): autograd saves {first['saved']['tensors']} tensors a step, and",
+            f"{first['saved']['stored']} are stored. *Bound*: the longer of the forward pass and what the link needs for what has no room,",
+            "and the same for the backward pass. *Host*: when the program would have gone on if it did not wait for the GPU.",
+            "The peak is PyTorch's; the device cache comes on top.",
+        ),
+        "| batch | | a step, ms | bound, ms | over it | host, ms | peak, GiB |",
+        "|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        *_text(
+            "Where the link is the limit, `offload` comes near the bound. **Where everything fits in the device cache it costs the most**:",
+            "the host's calls for each stored tensor take longer than the GPU's work, so with tensors this small keep what fits in",
+            "PyTorch's own memory (`skip`, a larger `min_bytes`), and offload the rest.",
+        ),
     ]
 
 

@@ -130,7 +130,8 @@ def torch_page() -> str:
     import torch_figures
 
     measured = [
-        json.loads((ROOT / f"benches/results/{name}.json").read_text()) for name in ("torch_gpu", "torch_state", "warm")
+        json.loads((ROOT / f"benches/results/{name}.json").read_text())
+        for name in ("torch_gpu", "gpt", "torch_state", "warm")
     ]
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 

@@ -45,7 +45,9 @@ def test_the_program_of_the_page_continues_where_it_was_killed(language, request
     (block,) = (
         block
         for block in BLOCKS
-        if block.where.startswith("docs/durability.md") and block.language == language and "continuing after" in block.text
+        if block.where.startswith("docs/durability.md")
+        and block.language == language
+        and "continuing after" in block.text
     )
     source = disk / f"restart.{'py' if language == 'python' else language}"
     source.write_text(block.text)
