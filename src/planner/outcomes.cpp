@@ -60,9 +60,10 @@ void Outcomes::on(HistoryId, const event::Failed& e) {
     ++context_.counters.failures;
     m.failed = true;
     // Memory can always be read; `source` says that its bytes are not those written.
-    const bool unreadable = sent.first && m.from != kNoTier && e.cause != event::Failed::no_room;
-    const bool judged = context_.memory(m.from) || m.kind == MoveKind::flush;
-    m.unreadable |= unreadable && (judged ? e.cause == event::Failed::source : !context_.machine.ephemeral);
+    if (sent.first && m.from != kNoTier && e.cause != event::Failed::no_room) {
+      const bool judged = context_.memory(m.from) || m.kind == MoveKind::flush;
+      m.unreadable |= judged ? e.cause == event::Failed::source : !context_.machine.ephemeral;
+    }
   }
   transfers_.remove_chunk(m, sent.offset);
   if (m.cancelled) {
