@@ -155,8 +155,8 @@ def test_gradients_in_segments_are_those_in_memory(store: ebbtide.Store) -> None
     keep = offload(store, min_bytes="16KiB", skip=[kept])
     with keep:
         total = misfit(kept, 6, functools.partial(checkpoint, use_reentrant=True))
-    assert len(keep._history) == 5 * len(STATE), "what each segment but the first begins with"
+    assert len(keep._saved.history) == 5 * len(STATE), "what each segment but the first begins with"
     total.backward()
     assert torch.equal(plain.grad, kept.grad) and kept.grad.abs().max() > 0
     del total
-    assert len(keep._history) == 0
+    assert len(keep._saved.history) == 0
