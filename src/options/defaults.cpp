@@ -50,7 +50,7 @@ Result<os::FileSystem> disk_of(os::Files& files, const std::filesystem::path& di
   return found;
 }
 
-// What a shared directory goes with.
+// Refuses options that do not go with a shared directory, or need one.
 Result<void> check_shared(const Options& options, const EngineSetup& setup) {
   if (!options.shared) {
     const char* const expected = "shared with it: the directory that it is about";

@@ -1,5 +1,5 @@
 #pragma once
-// What becomes durable in each tier's file, and what the file has room for (of a store with retention).
+// Counts what becomes durable in each tier's file, and what the file has room for (of a store with retention).
 //
 // A file that holds what retention keeps and one checkpoint more always makes progress, however large each of them is:
 //   - A checkpoint that no such room is left for is refused when it is asked for (short_of_file).
