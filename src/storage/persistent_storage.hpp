@@ -100,6 +100,8 @@ class PersistentStorage : public Storage {
   virtual bool was_dropped(ObjectId object) = 0;
   /// The sequence of a persistent object's record; 0: it has none.
   virtual std::uint64_t sequence(ObjectId object) = 0;
+  /// Above the sequences of all records that there are, dropped ones too.
+  virtual std::uint64_t next_sequence() { return 1; }
   /// Whether every persistent object still has a named file in the directory. Error io_error names those that do not.
   virtual Result<void> check_files_exist() = 0;
   /// Errors: damaged, io_error; unknown_version: the writing process has dropped it.

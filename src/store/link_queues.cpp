@@ -222,7 +222,11 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
       if (const auto found = record->info ? std::nullopt : record->recovered_in()) {
         order.described = files_.tiers()[*found].get();
         order.described_as = record->files[*found].recovered;
+        order.sequence = files_.next_sequence(locked);
       }
+      // A record that begins after the drop would count as newer than what was written anew meanwhile.
+      if (files_.tiers().size() > 1 && !catalog_.live(locked, *record))
+        order.refused = Error{Errc::dropped, "it was dropped"};
       if (order.description || order.described != nullptr) catalog_.set_pending(locked, *record, file);
     }
     const FileObject& object = record->files[file].object;
@@ -258,7 +262,9 @@ Result<void> LinkQueues::describe(Handover& order) const {
   if (order.described == nullptr || order.refused) return {};
   auto read = order.described->persistent()->load_description(order.described_as);
   if (!read) return read.error();
-  order.description = std::move(*read);
+  auto description = std::make_shared<storage::Description>(**read);
+  description->sequence = order.sequence;
+  order.description = std::move(description);
   return {};
 }
 

@@ -91,6 +91,7 @@ class LinkQueues {
     std::shared_ptr<const storage::Description> description;  // of a persistent object whose first put this is
     const FileTier* described = nullptr;                      // else: where it is read, as the next
     storage::ObjectId described_as = 0;
+    std::uint64_t sequence = 0;  // of the record then
   };
   // A link between tiers: what the planner has ordered and no engine has taken yet.
   struct Lane {

@@ -44,6 +44,8 @@ Result<void> Persistence::open(const Reports& reports) {
     }
     setup_.settings += ", " + tier->storage().describe();
   }
+  for (const auto& tier : tiers_)
+    if (tier->persistent() != nullptr) next_sequence_ = std::max(next_sequence_, tier->persistent()->next_sequence());
   return tiers_.size() > 1 ? pair_tiers() : Result<void>();
 }
 
@@ -69,6 +71,7 @@ Result<void> Persistence::join_pool(const Reports& reports) {
   }
   make_tiers();
   FileTier& tier = *tiers_.front();
+  if (auto refused = storage::refuse_half_a_pair(*seams_.files, tier.directory()); !refused) return refused;
   auto storage = node::open_node_storage(
       seams, *seams_.files, *seams_.clock, {options, persistent_options(setup_, tier), longest_put(setup_.machine)},
       reports.done, [this](storage::ObjectId id, const Result<void>& result) { on_durable(0, id, result); },
@@ -106,7 +109,10 @@ Result<void> Persistence::open_persistent(FileTier& tier, const Reports& reports
            }});
   if (!opened) return opened;
   persistent_ = true;
-  if (setup_.readonly) setup_.durability = tier.storage().level();
+  if (setup_.readonly)
+    setup_.durability = tier.storage().level();
+  else if (tiers_.size() == 1)
+    return storage::refuse_half_a_pair(*seams_.files, tier.directory());
   return {};
 }
 
@@ -187,11 +193,10 @@ void Persistence::report_unreleased(const Locked& locked) {
   }
 }
 
-std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked,
-                                                                        const Record& record) const {
+std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked, const Record& record) {
   if (!persistent_ || !record.info) return nullptr;
-  return std::make_shared<const storage::Description>(
-      storage::Description{catalog_.name_of(locked, record.history), record.version, *record.info});
+  return std::make_shared<const storage::Description>(storage::Description{
+      catalog_.name_of(locked, record.history), record.version, *record.info, next_sequence(locked)});
 }
 
 void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint) {

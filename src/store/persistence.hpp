@@ -81,7 +81,10 @@ class Persistence {
   /// Tells the planner what has yet to be given back to the disk, if that is not what it knows.
   void report_unreleased(const Locked& locked);
   /// The name and regions of a checkpoint, for a persistent store. Empty: the store is not persistent.
-  std::shared_ptr<const storage::Description> description_of(const Locked& locked, const Record& record) const;
+  std::shared_ptr<const storage::Description> description_of(const Locked& locked, const Record& record);
+  /// The sequence of the next record in any of several file tiers, which tells which of two records of one version was
+  /// written last. 0: there is one file tier, which counts by itself.
+  std::uint64_t next_sequence(const Locked& /*locked*/) { return tiers_.size() > 1 ? next_sequence_++ : 0; }
   /// Stores a checkpoint of no bytes, for which the planner gives no command.
   void store_empty(Locked& locked, planner::CheckpointRef checkpoint);
 
@@ -143,6 +146,7 @@ class Persistence {
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
   std::string trouble_;                                      // by the port's mutex: to be logged
   bool troubled_ = false;                                    // by the port's mutex: the shared directory fails
+  std::uint64_t next_sequence_ = 1;                          // by the port's mutex
 };
 
 }  // namespace ebb::store

@@ -39,27 +39,28 @@ std::vector<std::pair<std::size_t, storage::ObjectId>> objects_of(const Record& 
 
 void Recovery::register_recovered(const Locked& locked) {
   if (!files_.persistent()) return;
+  std::vector<std::vector<storage::Found>> found;
+  for (const auto& tier : files_.tiers()) found.push_back(tier->persistent()->found());
+  if (found.size() > 1) drop_outdated(found);
   // The slowest first: the planner knows of each version where it need not be sent any more.
-  for (std::size_t file = files_.tiers().size(); file-- > 0;) {
-    FileTier& tier = *files_.tiers()[file];
-    std::vector<storage::Found> found = tier.persistent()->found();
-    if (file > 0) drop_outdated(tier, found);
-    add(locked, tier, found);
-  }
+  for (std::size_t file = found.size(); file-- > 0;) add(locked, *files_.tiers()[file], found[file]);
 }
 
-// A version that both directories have was dropped and written anew if they differ, and the process ended before the
-// slower one had dropped it: what was written last is in the faster one.
-void Recovery::drop_outdated(FileTier& tier, std::vector<storage::Found>& found) {
-  std::map<std::pair<std::string, Version>, storage::Checksum> newer;
-  for (const storage::Found& one : files_.tiers()[tier.number() - 1]->persistent()->found())
-    newer.emplace(std::pair(one.history, one.version), one.body);
-  std::erase_if(found, [&](const storage::Found& one) {
-    const auto there = newer.find({one.history, one.version});
-    if (there == newer.end() || there->second == one.body) return false;
-    tier.storage().drop(one.object);
-    return true;
-  });
+// A version of which the directories differ was dropped and written anew, and the process or the machine ended before
+// all of them had dropped it. The sequences tell what was written last, in either directory.
+void Recovery::drop_outdated(std::vector<std::vector<storage::Found>>& found) {
+  std::map<std::pair<std::string, Version>, std::pair<std::uint64_t, storage::Checksum>> newest;
+  for (const auto& in_tier : found)
+    for (const storage::Found& one : in_tier) {
+      auto& last = newest[{one.history, one.version}];
+      last = std::max(last, {one.sequence, one.body});
+    }
+  for (std::size_t file = 0; file < found.size(); ++file)
+    std::erase_if(found[file], [&](const storage::Found& one) {
+      if (newest.at({one.history, one.version}).second == one.body) return false;
+      files_.tiers()[file]->storage().drop(one.object);
+      return true;
+    });
 }
 
 void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found) {

@@ -49,7 +49,7 @@ class Recovery {
                               storage::ObjectId before);
 
  private:
-  void drop_outdated(FileTier& tier, std::vector<storage::Found>& found);
+  void drop_outdated(std::vector<std::vector<storage::Found>>& found);
   void add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found);
   void find_dropped(Locked& locked, planner::HistoryId history, Version version);
   void discard_stale(const Locked& locked, planner::CheckpointRef checkpoint, const Error& why);

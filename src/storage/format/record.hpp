@@ -43,6 +43,7 @@ struct Description {
   std::string history;
   Version version = 0;
   CheckpointInfo info;
+  std::uint64_t sequence = 0;  // that its record gets, of two directories of one store; 0: the storage's next one
 };
 
 /// The store and place of a record. A record that names another one is not valid.

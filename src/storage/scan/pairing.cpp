@@ -24,10 +24,15 @@ std::string text_of(const Uuid& id) {
   return text;
 }
 
+constexpr std::string_view kLocal = "local", kShared = "shared";
+
 // The partner that a directory is marked with.
 struct Mark {
   std::string store;  // its id
   std::string path;   // where it was
+  std::string side;   // what the directory itself is: kLocal or kShared; empty in files of before there were sides
+
+  bool may_be(std::string_view one) const { return side.empty() || side == one; }
 };
 
 Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
@@ -43,11 +48,17 @@ Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
   const auto first = text.find('\n'), second = first == text.npos ? first : text.find('\n', first + 1);
   if (first != 2 * sizeof(Uuid) || second == text.npos)
     return Error{Errc::damaged, path.string() + ": it does not name a store"};
-  return std::optional(Mark{text.substr(0, first), text.substr(first + 1, second - first - 1)});
+  Mark mark{text.substr(0, first), text.substr(first + 1, second - first - 1), {}};
+  if (const auto third = text.find('\n', second + 1); third != text.npos)
+    mark.side = text.substr(second + 1, third - second - 1);
+  if (!mark.side.empty() && mark.side != kLocal && mark.side != kShared)
+    return Error{Errc::damaged, path.string() + ": it does not say which side this directory is"};
+  return std::optional(std::move(mark));
 }
 
 // Under another name first, so that the file is always whole. A rename whose reply was lost has happened.
-Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& partner, const Path& where) {
+Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& partner, const Path& where,
+                        std::string_view side) {
   const Path path = directory / kPairFile, beside = directory / kNewPairFile;
   os::SysResult opened = files.open(beside, os::Open::create, false);
   if (!opened && opened.error == EEXIST) {
@@ -57,7 +68,7 @@ Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& par
   if (!opened) return file_error(beside, "making it", opened.error);
   {
     const os::File file(files, static_cast<int>(opened.value), beside.string(), false);
-    const std::string text = text_of(partner) + "\n" + where.string() + "\n";
+    const std::string text = text_of(partner) + "\n" + where.string() + "\n" + std::string(side) + "\n";
     if (const auto put = write_whole(files, file.fd(), std::as_bytes(std::span(text)), 0); !put)
       return file_error(beside, "writing it", put.error);
     if (const auto synced = files.sync(file.fd()); !synced) return file_error(beside, "syncing it", synced.error);
@@ -93,6 +104,9 @@ Result<void> pair_directories(os::Files& files, const PairedDirectory& local, co
     return Error{Errc::invalid_argument,
                  "shared=\"" + shared.path.string() + "\" and directory=\"" + local.path.string() + "\" " + why};
   };
+  for (const auto& [one, mark, side] : {std::tie(local, *our_mark, kLocal), std::tie(shared, *their_mark, kShared)})
+    if (mark && !one.empty && !mark->may_be(side))
+      return refused("are the wrong way round, or of two stores: the former is \"" + one.path.string() + "\"");
   if (!local.empty) {
     if (*our_mark && !known)
       return refused("do not belong together: the checkpoints of the latter go to \"" + (*our_mark)->path +
@@ -102,14 +116,33 @@ Result<void> pair_directories(os::Files& files, const PairedDirectory& local, co
       return refused(
           "are stores of two runs: both have checkpoints. Name an empty directory to continue from the "
           "shared one, or an empty shared directory to send the local checkpoints there");
+    if (known && !*their_mark && !shared.empty)
+      return refused("do not belong together any more: without the file " + (shared.path / kPairFile).string() +
+                     " the shared one could be written to alone. Name an empty directory to continue from it");
     if (known && *their_mark && !knows_us)
       return refused("do not belong together any more: the run was continued in \"" + (*their_mark)->path +
                      "\", and the latter has what was before. Name an empty directory to continue from the shared one");
   }
-  if (!knows_us)
-    if (auto marked = write_mark(files, shared.path, *ours, local.path); !marked) return marked;
-  if (!known) return write_mark(files, local.path, *theirs, shared.path);
+  if (!knows_us || (*their_mark)->side.empty())
+    if (auto marked = write_mark(files, shared.path, *ours, local.path, kShared); !marked) return marked;
+  if (!known || (*our_mark)->side.empty()) return write_mark(files, local.path, *theirs, shared.path, kLocal);
   return {};
+}
+
+Result<void> refuse_half_a_pair(os::Files& files, const Path& directory) {
+  const auto mark = read_mark(files, directory);
+  if (!mark) return mark.error();
+  if (!*mark) return {};
+  const std::string own = "\"" + directory.string() + "\"", other = "\"" + (*mark)->path + "\"";
+  const bool is_local = (*mark)->side == kLocal, is_shared = (*mark)->side == kShared;
+  const std::string what = is_local ? "the local directory of a store whose shared directory is " + other +
+                                          ": name that too (shared=" + other + ")"
+                           : is_shared ? "the shared directory of a store whose local directory was " + other +
+                                             ": name that, or an empty directory, as the local one, and shared=" + own
+                                       : "one of two directories of a store, with " + other + ": name both";
+  return Error{Errc::invalid_argument, "directory=" + own + " is " + what + ", or open it readonly. Remove the file " +
+                                           (directory / kPairFile).string() +
+                                           " to write to it alone from now on: the two are then never one store again"};
 }
 
 }  // namespace ebb::storage

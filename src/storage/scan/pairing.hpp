@@ -16,11 +16,16 @@ struct PairedDirectory {
   bool empty = false;  // it has no checkpoint
 };
 
-/// Marks the directories as belonging together, in a file `pair` of each that names the other's store. A local
-/// directory without a checkpoint continues what the shared one has, and from then on is its partner.
-/// Error invalid_argument, naming both directories: the local one has checkpoints, and belongs to another shared
-/// directory, or to none though this one has checkpoints, or was left behind: another local directory has continued
-/// from the shared one since. Errors of the files: io_error, no_space, not_permitted, damaged.
+/// Marks the directories as belonging together, in a file `pair` of each that names the other's store and its own side.
+/// A local directory without a checkpoint continues what the shared one has, and from then on is its partner. Error
+/// invalid_argument, naming both directories: the local one has checkpoints, and belongs to another shared directory,
+/// or to none though this one has checkpoints, or was left behind: another local directory has continued from the
+/// shared one since, or the latter was made a store by itself; or they are the wrong way round. Errors of the files:
+/// io_error, no_space, not_permitted, damaged.
 Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared);
+
+/// For who writes to a directory alone. Error invalid_argument: it is one of a pair, so what is written would be
+/// missing in the other one, and newer than what that has. Errors of the files: as above.
+Result<void> refuse_half_a_pair(os::Files& files, const std::filesystem::path& directory);
 
 }  // namespace ebb::storage

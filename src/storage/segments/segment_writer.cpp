@@ -53,7 +53,9 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   object->segment = *room;
   object->head.place.segment = object->segment->number;
   object->head.place.offset = object->segment->end;
-  object->head.sequence = table_.next(lock).sequence++;
+  std::uint64_t& next = table_.next(lock).sequence;
+  object->head.sequence = object->description->sequence != 0 ? object->description->sequence : next;
+  next = std::max(next, object->head.sequence + 1);
   object->segment->end += object->head.record_bytes;
   object->segment->records.emplace(object->head.place.offset, object);
   object->commits_when_put = committer_.commits(lock);
