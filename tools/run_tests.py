@@ -39,7 +39,7 @@ import stress
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 BUILD = ROOT / "build"
-WITH_THREADS = "os;device;cache;transfer;storage;node;options;store;files;snapshots;capi"
+WITH_THREADS = "os;device;cache;transfer;storage;share;options;store;files;snapshots;capi"
 # A report of a sanitizer must end the test that caused it. Short stacks of allocations and small fake stacks of threads
 # take a quarter less time.
 SANITIZER_ENVIRONMENT = {

@@ -12,9 +12,9 @@
 #include "planner/provisioner.hpp"
 #include "planner/topology.hpp"
 
-namespace ebb::node {
+namespace ebb::share {
 struct NodeSeams;
-}  // namespace ebb::node
+}  // namespace ebb::share
 
 namespace ebb::cache {
 class TierMemory;
@@ -29,7 +29,7 @@ struct Seams {
   std::shared_ptr<os::Clock> clock;
   std::shared_ptr<device::Device> device;                                      // the application's
   std::map<planner::NodeIndex, std::shared_ptr<device::Device>> devices = {};  // of nodes that have one of their own
-  std::shared_ptr<const node::NodeSeams> node = nullptr;                       // of a node's pool; null: the real ones
+  std::shared_ptr<const share::NodeSeams> node = nullptr;                      // of a node's pool; null: the real ones
 
   const std::shared_ptr<device::Device>& device_of(planner::NodeIndex node) const {
     const auto own = devices.find(node);
@@ -43,7 +43,7 @@ struct PoolSetup {
   std::uint64_t chunk_bytes = 256 << 10;
   bool program = true;
   std::uint64_t rank = 0;
-  std::string job;                         // node::job_identity()
+  std::string job;                         // share::job_identity()
   std::shared_ptr<std::byte> memory = {};  // of the host cache, set when the pool is joined, as the next
   std::function<Result<void>(std::uint64_t)> claim = {};
 };
@@ -79,7 +79,7 @@ struct EngineSetup {
   std::optional<PoolSetup> pool = {};
   std::uint64_t lend = 0, borrow = 0;  // bytes; kBorrowAll
   double lend_share = 1;
-  std::string lending_group;      // node::lending_group()
+  std::string lending_group;      // share::lending_group()
   std::uint64_t local_ranks = 1;  // this job's processes on this node, this one included
 };
 

@@ -4,6 +4,8 @@
 
 namespace ebb::os {
 
+inline constexpr std::int64_t kSecond = 1'000'000'000;  // as a clock counts it
+
 /// A clock that never goes back.
 /// Thread safety: now() may be called from any thread.
 class Clock {

@@ -66,7 +66,7 @@ Result<void> Borrower::use(std::uint32_t lease) {
   auto memory = source_.use_lease(lease);
   if (!memory) return memory.error();
   const std::uint64_t bytes = source_.lease_bytes(lease);
-  node::LeaseSource::Terms terms = keep_terms(lease);
+  share::LeaseSource::Terms terms = keep_terms(lease);
   add_owner(terms);
   const auto free =
       std::ranges::find_if(segments_, [&](const Segment& one) { return !one.lease && one.memory->size() == bytes; });
@@ -90,15 +90,15 @@ Result<void> Borrower::use(std::uint32_t lease) {
 }
 
 // The planner hears what the lease's lender allows before it uses the lease.
-node::LeaseSource::Terms Borrower::keep_terms(std::uint32_t lease) {
-  node::LeaseSource::Terms terms = source_.terms(lease);
+share::LeaseSource::Terms Borrower::keep_terms(std::uint32_t lease) {
+  share::LeaseSource::Terms terms = source_.terms(lease);
   const auto known = limits_.try_emplace(terms.lender, planner::kWholeLink).first;
   if (std::exchange(known->second, terms.link) != terms.link) lending_.limit(terms.lender, terms.link);
   return terms;
 }
 
 // Its memory is used without it as well.
-void Borrower::add_owner(node::LeaseSource::Terms& terms) {
+void Borrower::add_owner(share::LeaseSource::Terms& terms) {
   if (terms.owner && !*terms.owner) return;
   const Result<void> added = terms.owner ? lending_.add_owner(*terms.owner) : terms.owner.error();
   if (added) return;

@@ -15,7 +15,7 @@
 #include "base/log.hpp"
 #include "cache/leased_memory.hpp"
 #include "device/device.hpp"
-#include "node/lease_source.hpp"
+#include "share/lease_source.hpp"
 #include "store/lending.hpp"
 
 namespace ebb::store {
@@ -29,7 +29,7 @@ namespace ebb::store {
 class Borrower {
  public:
   /// `pinned`: of LeasedMemory. `what` is said where a lease cannot be used.
-  Borrower(node::LeaseSource& source, Lending& lending, device::Device& device, planner::TierIndex tier, bool pinned,
+  Borrower(share::LeaseSource& source, Lending& lending, device::Device& device, planner::TierIndex tier, bool pinned,
            std::string what, ebb::base::Log log)
       : source_(source),
         lending_(lending),
@@ -61,12 +61,12 @@ class Borrower {
   void run();
   void take(std::uint32_t lease);
   Result<void> use(std::uint32_t lease);
-  node::LeaseSource::Terms keep_terms(std::uint32_t lease);
-  void add_owner(node::LeaseSource::Terms& terms);
+  share::LeaseSource::Terms keep_terms(std::uint32_t lease);
+  void add_owner(share::LeaseSource::Terms& terms);
   void recall(std::uint32_t lease);
   bool return_what_can_be();
 
-  node::LeaseSource& source_;
+  share::LeaseSource& source_;
   Lending& lending_;
   device::Device& device_;
   const planner::TierIndex tier_;

@@ -3,7 +3,7 @@
 #include <system_error>
 
 #include "base/own_process.hpp"
-#include "node/pool_header.hpp"
+#include "share/pool/pool_header.hpp"
 #include "store/engine.hpp"
 
 namespace ebb::store {
@@ -24,10 +24,10 @@ Engine::Engine(options::Seams seams, options::EngineSetup setup)
 
 Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::EngineSetup setup) {
   if (setup.pool) {
-    const auto shape = node::choose_shape(setup.pool->budget, setup.pool->chunk_bytes, setup.local_ranks);
+    const auto shape = share::choose_shape(setup.pool->budget, setup.pool->chunk_bytes, setup.local_ranks);
     if (!shape) return shape.error();
     for (planner::TierSpec& tier : setup.machine.tiers)
-      if (tier.medium == planner::Medium::host) tier.capacity = node::cache_share(*shape, setup.local_ranks);
+      if (tier.medium == planner::Medium::host) tier.capacity = share::cache_share(*shape, setup.local_ranks);
   }
   const bool files = std::ranges::count(setup.machine.tiers, planner::Medium::file, &planner::TierSpec::medium) > 0;
   setup.machine.releases_later = !setup.machine.ephemeral && files && !setup.readonly && !setup.pool;

@@ -5,7 +5,7 @@
 
 #include "cache/tier_memory.hpp"
 #include "ebbtide/units.hpp"
-#include "node/lease_source.hpp"
+#include "share/lease_source.hpp"
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 
@@ -19,7 +19,7 @@ class Lending {
   Lending(PlannerPort& port, Lifetime& lifetime, CacheMemory& memory, LinkQueues& queues, CallTable& calls)
       : port_(port), lifetime_(lifetime), memory_(memory), queues_(queues), calls_(calls) {}
 
-  using Terms = node::LeaseSource::Terms;
+  using Terms = share::LeaseSource::Terms;
   /// Before its memory is lent: LinkQueues::add_owner().
   Result<void> add_owner(const std::shared_ptr<device::Device>& owner);
   Result<planner::SegmentId> lend(planner::TierIndex tier, std::unique_ptr<cache::TierMemory> memory,

@@ -8,7 +8,9 @@
 namespace ebb::store {
 namespace {
 
-node::NodeSeams node_seams(const options::Seams& seams) { return seams.node ? *seams.node : node::NodeSeams::usual(); }
+share::NodeSeams node_seams(const options::Seams& seams) {
+  return seams.node ? *seams.node : share::NodeSeams::usual();
+}
 
 std::uint32_t next_number() {
   static std::atomic<std::uint32_t> last{0};
@@ -49,14 +51,14 @@ Result<std::shared_ptr<device::PeerFabric>> Neighbours::fabric() {
 Result<void> Neighbours::start_lending(std::uint64_t bytes) {
   auto fabric = this->fabric();
   if (!fabric) return fabric.error();
-  leases::LenderOptions options{.group = setup_.lending_group,
-                                .number = number_,
-                                .bytes = bytes,
-                                .link = link_of(setup_.lend_share),
-                                .gpu = seams_.device->gpu(),
-                                .recall_within = {}};
+  share::LenderOptions options{.group = setup_.lending_group,
+                               .number = number_,
+                               .bytes = bytes,
+                               .link = link_of(setup_.lend_share),
+                               .gpu = seams_.device->gpu(),
+                               .recall_within = {}};
   options.warn = [log = setup_.log](const std::string& text) { log.warning(text); };
-  auto lender = leases::Lender::open(node_seams(seams_), *seams_.files, *seams_.clock, **fabric, std::move(options));
+  auto lender = share::Lender::open(node_seams(seams_), *seams_.files, *seams_.clock, **fabric, std::move(options));
   if (!lender) return lender.error();
   lender_ = std::move(*lender);
   return {};
@@ -65,9 +67,9 @@ Result<void> Neighbours::start_lending(std::uint64_t bytes) {
 Result<void> Neighbours::start_borrowing() {
   auto fabric = this->fabric();
   if (!fabric) return fabric.error();
-  leases::BorrowOptions options{.group = setup_.lending_group, .bytes = setup_.borrow, .number = number_};
+  share::BorrowOptions options{.group = setup_.lending_group, .bytes = setup_.borrow, .number = number_};
   auto lenders =
-      leases::Lenders::open(node_seams(seams_), seams_.files, seams_.clock, seams_.device, *fabric, std::move(options));
+      share::Lenders::open(node_seams(seams_), seams_.files, seams_.clock, seams_.device, *fabric, std::move(options));
   if (!lenders) return lenders.error();
   {
     const std::lock_guard lock(mutex_);
@@ -83,7 +85,7 @@ Result<void> Neighbours::start_borrowing() {
 }
 
 Result<void> Neighbours::lend(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted) {
-  std::shared_ptr<leases::Lender> lender;
+  std::shared_ptr<share::Lender> lender;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return Error{Errc::closed, "the store is closed"};
@@ -101,17 +103,17 @@ std::optional<LeaseStats> Neighbours::stats() const {
     stats.leases.push_back({lender, borrower, bytes, planner::name_of(state)});
   };
   if (lender_) {
-    const leases::LenderState now = lender_->state();
+    const share::LenderState now = lender_->state();
     stats.offered = now.offered;
     stats.share = planner::share_of(now.link);
-    for (const leases::LeaseRow& lease : now.leases) {
+    for (const share::LeaseRow& lease : now.leases) {
       stats.lent += lease.bytes;
       if (lease.state == planner::LeaseState::overdue) stats.overdue += lease.bytes;
       add(::getpid(), lease.borrower, lease.bytes, lease.state);
     }
   }
   if (lenders_) {
-    for (const leases::Lenders::Lease& lease : lenders_->leases()) {
+    for (const share::Lenders::Lease& lease : lenders_->leases()) {
       stats.borrowed += lease.bytes;
       add(lease.lender, ::getpid(), lease.bytes, lease.state);
     }
@@ -125,14 +127,14 @@ void Neighbours::stop_borrowing() {
 }
 
 void Neighbours::forget_lenders() {
-  std::shared_ptr<leases::Lenders> last;  // destroyed without the lock
+  std::shared_ptr<share::Lenders> last;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   borrower_.reset();
   last.swap(lenders_);
 }
 
 Result<void> Neighbours::stop_lending(std::chrono::nanoseconds within, const Interrupt& interrupted) {
-  std::shared_ptr<leases::Lender> lender;
+  std::shared_ptr<share::Lender> lender;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;

@@ -6,9 +6,9 @@
 
 #include "device/peer_memory.hpp"
 #include "ebbtide/stats.hpp"
-#include "leases/lender.hpp"
-#include "leases/lenders.hpp"
 #include "options/defaults.hpp"
+#include "share/leases/lender.hpp"
+#include "share/leases/lenders.hpp"
 #include "store/borrower.hpp"
 
 namespace ebb::store {
@@ -19,9 +19,9 @@ class Neighbours {
  public:
   Neighbours(Lending& lending, const options::Seams& seams, const options::EngineSetup& setup);
   /// Called once the store is open. Errors of lending: unsupported (this device's memory cannot be lent), those of
-  /// leases::Lender. A store that cannot borrow here goes on without, and says so.
+  /// share::Lender. A store that cannot borrow here goes on without, and says so.
   Result<void> start();
-  /// Lends so much from now on: see leases::Lender::offer().
+  /// Lends so much from now on: see share::Lender::offer().
   Result<void> lend(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted);
   std::optional<LeaseStats> stats() const;
   /// Borrows nothing more. Called when nothing moves. Memory that is mapped is returned when it is freed.
@@ -43,8 +43,8 @@ class Neighbours {
   std::shared_ptr<device::PeerFabric> fabric_;
   mutable std::mutex mutex_;
   bool closed_ = false;
-  std::shared_ptr<leases::Lender> lender_;
-  std::shared_ptr<leases::Lenders> lenders_;
+  std::shared_ptr<share::Lender> lender_;
+  std::shared_ptr<share::Lenders> lenders_;
   std::unique_ptr<Borrower> borrower_;
 };
 

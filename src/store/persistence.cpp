@@ -59,10 +59,11 @@ Result<void> Persistence::pair_tiers() {
 Result<void> Persistence::join_pool(const Reports& reports) {
   if (!setup_.pool) return {};
   options::PoolSetup& pool = *setup_.pool;
-  const node::NodeSeams seams = seams_.node ? *seams_.node : node::NodeSeams::usual();
-  const node::PoolOptions options{pool.job, pool.rank, setup_.local_ranks, pool.budget, pool.chunk_bytes, pool.program};
+  const share::NodeSeams seams = seams_.node ? *seams_.node : share::NodeSeams::usual();
+  const share::PoolOptions options{pool.job,    pool.rank,        setup_.local_ranks,
+                                   pool.budget, pool.chunk_bytes, pool.program};
   if (setup_.durability == Durability::ephemeral) {
-    auto memory = node::open_node_memory(seams, *seams_.files, *seams_.clock, options);
+    auto memory = share::open_node_memory(seams, *seams_.files, *seams_.clock, options);
     if (!memory) return memory.error();
     memory_alone_ = std::move(*memory);
     use(*memory_alone_);
@@ -72,7 +73,7 @@ Result<void> Persistence::join_pool(const Reports& reports) {
   make_tiers();
   FileTier& tier = *tiers_.front();
   if (auto refused = storage::refuse_half_a_pair(*seams_.files, tier.directory()); !refused) return refused;
-  auto storage = node::open_node_storage(
+  auto storage = share::open_node_storage(
       seams, *seams_.files, *seams_.clock, {options, persistent_options(setup_, tier), longest_put(setup_.machine)},
       reports.done, [this](storage::ObjectId id, const Result<void>& result) { on_durable(0, id, result); },
       [this](storage::ObjectId id, bool listed) { on_listed(id, listed); },
@@ -85,7 +86,7 @@ Result<void> Persistence::join_pool(const Reports& reports) {
   return {};
 }
 
-void Persistence::use(node::NodeMemory& memory) {
+void Persistence::use(share::NodeMemory& memory) {
   pool_memory_ = &memory;
   setup_.pool->memory = memory.cache_memory();
   setup_.pool->claim = [&memory](std::uint64_t end) { return memory.claim(end); };
@@ -331,7 +332,7 @@ void Persistence::note_checkpoint(const Locked& locked, planner::Time begun) {
   burst_.returned = port_.now();
 }
 
-std::optional<node::NodeCounters> Persistence::node_counters() const {
+std::optional<share::NodeCounters> Persistence::node_counters() const {
   if (pool_memory_ == nullptr) return {};
   return pooled_ != nullptr ? pooled_->counters() : pool_memory_->counters();
 }
@@ -339,7 +340,7 @@ std::optional<node::NodeCounters> Persistence::node_counters() const {
 std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const {
   const auto found = pool_memory_ != nullptr ? node_counters() : last_counters_;
   if (!found) return {};
-  const node::NodeCounters& now = *found;
+  const share::NodeCounters& now = *found;
   const auto seconds = [](planner::Time from, planner::Time to) {
     return to > from ? static_cast<double>(to - from) * 1e-9 : 0.0;
   };

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ebbtide/stats.hpp"
-#include "node/node_storage.hpp"
 #include "options/defaults.hpp"
+#include "share/node_storage.hpp"
 #include "store/catalog.hpp"
 #include "store/file_tier.hpp"
 #include "store/parts.hpp"
@@ -60,9 +60,9 @@ class Persistence {
   /// Whether what is in the files outlives the process.
   bool persistent() const { return persistent_; }
   /// Null: the store is not written by the agent of a node's pool.
-  node::NodeStorage* pooled() const { return pooled_; }
+  share::NodeStorage* pooled() const { return pooled_; }
   /// Null: the host cache is in no node's pool.
-  node::NodeMemory* pool_memory() const { return pool_memory_; }
+  share::NodeMemory* pool_memory() const { return pool_memory_; }
   /// Ends a call after its `timeout`, if it is not 0, while the agent of the pool is stopped: what it waits for is that
   /// agent's to do.
   Interrupt limited(Seconds timeout, Interrupt interrupted) const;
@@ -108,8 +108,8 @@ class Persistence {
   Result<void> check_names(Locked& locked, std::size_t file);
 
  private:
-  void use(node::NodeMemory& memory);
-  std::optional<node::NodeCounters> node_counters() const;
+  void use(share::NodeMemory& memory);
+  std::optional<share::NodeCounters> node_counters() const;
   void make_tiers();
   Result<void> pair_tiers();
   bool belongs(const Record& record, const FileTier& tier) const;
@@ -131,13 +131,13 @@ class Persistence {
   Catalog& catalog_;
   CallTable& calls_;
   const options::Seams& seams_;
-  options::EngineSetup& setup_;                      // constant after open()
-  std::vector<std::unique_ptr<FileTier>> tiers_;     // fastest first
-  bool persistent_ = false;                          // all of them outlive the process
-  node::NodeStorage* pooled_ = nullptr;              // that of the one tier of a store in a node's pool
-  std::unique_ptr<node::NodeMemory> memory_alone_;   // of a pool, for a store that does not outlive the process
-  node::NodeMemory* pool_memory_ = nullptr;          // that of either
-  std::optional<node::NodeCounters> last_counters_;  // once it was stopped
+  options::EngineSetup& setup_;                       // constant after open()
+  std::vector<std::unique_ptr<FileTier>> tiers_;      // fastest first
+  bool persistent_ = false;                           // all of them outlive the process
+  share::NodeStorage* pooled_ = nullptr;              // that of the one tier of a store in a node's pool
+  std::unique_ptr<share::NodeMemory> memory_alone_;   // of a pool, for a store that does not outlive the process
+  share::NodeMemory* pool_memory_ = nullptr;          // that of either
+  std::optional<share::NodeCounters> last_counters_;  // once it was stopped
   // Times of the checkpoints since everything was durable: the first began, the last returned, the last was durable.
   struct Burst {
     planner::Time begun = 0, returned = 0, durable = 0;

@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "node/job.hpp"
 #include "options/device_choice.hpp"
+#include "share/pool/job.hpp"
 #include "storage/format/snapshot_names.hpp"
 #include "store/attached.hpp"
 #include "store/engine.hpp"
@@ -205,11 +205,11 @@ Result<Store> store::Engine::open_store(options::Seams seams, const Options& opt
   auto setup = options::choose_setup(*filled, *seams.files, *seams.device, environment);
   if (!setup) return setup.error();
   if (setup->pool) {
-    auto job = node::job_identity(environment, *seams.files, node::Ancestry::of_process());
+    auto job = share::job_identity(environment, *seams.files, share::Ancestry::of_process());
     if (!job) return job.error();
     setup->pool->job = std::move(*job);
   }
-  if (auto group = node::lending_group(environment)) {
+  if (auto group = share::lending_group(environment)) {
     setup->lending_group = std::move(*group);
   } else if (setup->lend > 0 || setup->borrow > 0) {
     return group.error();

@@ -10,7 +10,7 @@
 #include "storage/scan/segment_scan.hpp"
 #include "tests/fuzz/pool_image.hpp"
 #include "tests/fuzz/targets.hpp"
-#include "tests/node/message_samples.hpp"
+#include "tests/share/message_samples.hpp"
 #include "tests/storage/store_image.hpp"
 #include "tests/storage/zone_map_samples.hpp"
 
@@ -43,25 +43,25 @@ void write(const char* kind, const std::string& name, const Bytes& bytes) {
 // A pool whose process did what a seed says.
 Bytes pool_image(std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  const node::PoolHeader header{node::choose_shape(std::uint64_t{8} << (12 + seed % 12), 4096, 1).value(), "job-x"};
+  const share::PoolHeader header{share::choose_shape(std::uint64_t{8} << (12 + seed % 12), 4096, 1).value(), "job-x"};
   PoolMemory memory(header.shape);
-  node::PoolTables tables = memory.view();
-  const node::Member member = tables.next_member().value();
+  share::PoolTables tables = memory.view();
+  const share::Member member = tables.next_member().value();
   tables.admit({member, {7, seed}, 4096});
   for (std::uint32_t slab = 0; slab < 8; ++slab) {
     if (random() % 4 != 0 && tables.lend(slab, member) && random() % 4 == 0) tables.recall(slab, member);
   }
-  node::HandoverList list = memory.list_of(member);
+  share::HandoverList list = memory.list_of(member);
   const std::size_t entries = random() % 8;
   for (std::size_t i = 0; i < entries; ++i) {
-    node::HandedOver entry{
+    share::HandedOver entry{
         .object = i / 3, .at = i % 3 * 100, .part = {static_cast<std::uint32_t>(random() % 8), 8, 100}};
     if (i % 3 == 2) entry.description = {static_cast<std::uint32_t>(random() % 8), 1000, 50};
     list.add(entry).value();
     if (random() % 4 == 0) list.finish(1 + random() % (i + 1));
   }
   PoolImage image = memory.image(entries);
-  const auto block = node::encode(header);
+  const auto block = share::encode(header);
   std::ranges::copy(block, image.header.begin());
   return image.write();
 }
@@ -69,8 +69,8 @@ Bytes pool_image(std::uint64_t seed) {
 void write_seeds() {
   for (std::uint64_t seed = 10; seed < 70; ++seed) write("pool", "seed-" + std::to_string(seed), pool_image(seed));
   int kind = 0;
-  for (const node::message::Any& one : node::test::message_samples()) {
-    write("message", "seed-" + std::to_string(10 + kind++), node::message::encode(one));
+  for (const share::message::Any& one : share::test::message_samples()) {
+    write("message", "seed-" + std::to_string(10 + kind++), share::message::encode(one));
   }
   for (std::uint64_t seed = 10; seed < 70; ++seed) {
     write("zones", "seed-" + std::to_string(seed), storage::encode(test::sample_map(seed)));

@@ -23,26 +23,26 @@ void make_right(PoolImage& image) {
   }
 }
 
-void check_list(PoolMemory& memory, node::Member of) {
-  const node::PoolTables tables = memory.view();
-  const auto inside = [&](const node::SlabBytes& bytes) {
+void check_list(PoolMemory& memory, share::Member of) {
+  const share::PoolTables tables = memory.view();
+  const auto inside = [&](const share::SlabBytes& bytes) {
     if (bytes.bytes == 0) return true;
     const auto slab = bytes.slab < memory.shape.slabs() ? tables.slab(bytes.slab) : std::nullopt;
     return slab && slab->owner == of && bytes.offset + bytes.bytes <= memory.shape.slab_bytes() &&
            bytes.offset <= memory.shape.slab_bytes();
   };
-  node::HandoverList list = memory.list_of(of);
+  share::HandoverList list = memory.list_of(of);
   const auto all = list.unfinished();
   const std::array<std::byte, os::kBlock> slab{};
   for (std::size_t i = 0; i < all.size(); ++i) {
     demand(i == 0 || all[i - 1].sequence < all[i].sequence);
     demand(inside(all[i].part) && inside(all[i].description));
-    static_cast<void>(node::read_description(all[i], slab));
+    static_cast<void>(share::read_description(all[i], slab));
   }
-  for (const node::WholeObject& object : node::whole_objects(all)) {
+  for (const share::WholeObject& object : share::whole_objects(all)) {
     demand(object.last().description.bytes != 0);
     std::uint64_t end = 0;
-    for (const node::HandedOver& part : object.parts) {
+    for (const share::HandedOver& part : object.parts) {
       demand(part.at == end && part.object == object.parts[0].object);
       end += part.part.bytes;
       list.finish(part.sequence);
@@ -52,19 +52,19 @@ void check_list(PoolMemory& memory, node::Member of) {
 }
 
 void read_pool(const PoolImage& image) {
-  const auto header = node::parse_pool_header(image.header);
+  const auto header = share::parse_pool_header(image.header);
   if (header) {
-    demand(node::parse_pool_header(node::encode(*header)) == *header);
+    demand(share::parse_pool_header(share::encode(*header)) == *header);
   } else {
     demand(header.error().code == Errc::damaged || header.error().code == Errc::unsupported ||
            header.error().code == Errc::lost);
   }
-  const node::PoolShape shape = header ? (*header).shape : node::choose_shape(8 * 4096, 4096, 1).value();
+  const share::PoolShape shape = header ? (*header).shape : share::choose_shape(8 * 4096, 4096, 1).value();
   PoolMemory memory(shape, image);
-  node::PoolTables tables = memory.view();
+  share::PoolTables tables = memory.view();
   for (std::uint32_t i = 0; i < std::min<std::uint32_t>(shape.slabs(), 2 * PoolImage::kSlabs); ++i) {
     const auto slab = tables.slab(i);
-    demand(!slab || slab->state == node::Slab::State::free || tables.process(slab->owner.slot).has_value());
+    demand(!slab || slab->state == share::Slab::State::free || tables.process(slab->owner.slot).has_value());
   }
   if (const auto process = tables.process(0)) check_list(memory, process->member);
   if (const auto member = tables.next_member()) {

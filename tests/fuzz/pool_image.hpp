@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "node/handover_list.hpp"
+#include "share/pool/handover_list.hpp"
 #include "storage/format/sector.hpp"
 
 namespace ebb::fuzz {
@@ -53,8 +53,8 @@ struct PoolImage {
 
 /// The tables and the list of process 0 of a pool, in memory.
 struct PoolMemory {
-  explicit PoolMemory(const node::PoolShape& of) : shape(of), tables(of.tables_end() / 8), list(of.list_bytes() / 8) {}
-  PoolMemory(const node::PoolShape& of, const PoolImage& image) : PoolMemory(of) {
+  explicit PoolMemory(const share::PoolShape& of) : shape(of), tables(of.tables_end() / 8), list(of.list_bytes() / 8) {}
+  PoolMemory(const share::PoolShape& of, const PoolImage& image) : PoolMemory(of) {
     std::ranges::copy(image.processes, tables.begin() + static_cast<std::ptrdiff_t>(of.process_at(0) / 8));
     for (std::uint32_t i = 0; i < std::min<std::size_t>(of.slabs(), image.slabs.size()); ++i) {
       tables[of.slab_word_at(i) / 8] = image.slabs[i];
@@ -76,13 +76,13 @@ struct PoolMemory {
     }
     return out;
   }
-  node::PoolTables view() { return {reinterpret_cast<std::byte*>(tables.data()), shape}; }
-  node::HandoverList list_of(node::Member member) {
+  share::PoolTables view() { return {reinterpret_cast<std::byte*>(tables.data()), shape}; }
+  share::HandoverList list_of(share::Member member) {
     return {reinterpret_cast<std::byte*>(list.data()), shape, view(), member};
   }
-  static std::size_t entry_at(std::size_t place) { return place * node::kEntryBytes / 8; }
+  static std::size_t entry_at(std::size_t place) { return place * share::kEntryBytes / 8; }
 
-  node::PoolShape shape;
+  share::PoolShape shape;
   PoolImage::Words tables, list;
 };
 

@@ -8,8 +8,8 @@
 
 #include "child.hpp"
 #include "kept_rig.hpp"
-#include "node/node_storage.hpp"
 #include "os/pin_queue.hpp"
+#include "share/node_storage.hpp"
 
 namespace ebb::store {
 namespace {
@@ -30,7 +30,7 @@ class StoreInAPool : public ::testing::Test {
   Result<Store> open(int rank = 0, int ranks = 1, Options options = {}) {
     const std::vector<std::filesystem::path> folders{memory_};
     options::Seams seams{files_, std::make_shared<os::SteadyClock>(), nullptr};
-    seams.node = std::make_shared<const node::NodeSeams>(node::NodeSeams{
+    seams.node = std::make_shared<const share::NodeSeams>(share::NodeSeams{
         std::make_shared<os::TmpfsSharedMemory>(memory_), std::make_shared<os::UnixSockets>(folders), folders});
     options.device = "cpu";
     options.directory = directory_.path();

@@ -307,7 +307,7 @@ TEST(LentSegments, WhatCannotBeLentIsRefusedByName) {
 }
 
 // Lends one page, and hears what becomes of it.
-class OnePage final : public node::LeaseSource {
+class OnePage final : public share::LeaseSource {
  public:
   void borrow(LeaseNews news) override {
     if (news) news(1, true);
@@ -341,7 +341,7 @@ TEST(LentSegments, ALeaseForWhichThereIsNoSegmentIsRefused) {
 }
 
 // Lends pages of GPUs on which this process can open no context.
-class PagesOfClosedGpus final : public node::LeaseSource {
+class PagesOfClosedGpus final : public share::LeaseSource {
  public:
   void borrow(LeaseNews news) override {
     for (std::uint32_t lease = 1; news && lease <= kLeases; ++lease) news(lease, true);

@@ -20,10 +20,9 @@ BELOW = {
     "storage": {"os", "transfer", "planner"},
     "trace": {"os", "planner"},
     "options": {"base", "os", "device", "planner", "storage"},
-    "node": {"base", "os", "planner", "storage", "options"},
-    "leases": {"base", "os", "device", "planner", "node"},
+    "share": {"base", "os", "device", "planner", "storage", "options"},
     "defer": {"base", "os"},
-    "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "node", "leases"},
+    "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "share"},
     "files": {"os", "planner", "store"},
     "snapshots": {"base", "os", "device", "planner", "storage", "store"},
     "sim": {"planner"},
@@ -34,8 +33,11 @@ BELOW = {
 # Of all internal headers the bindings of ebbtide._models include these, and those of ebbtide._core none.
 MODELS = {ROOT / "src/sim/sim.hpp", ROOT / "src/models/models.hpp"}
 
-# Within storage likewise, from the ground up; "storage" means the files beside the folders.
-STORAGE = ["format", "storage", "scratch", "scan", "segments", "admin"]
+# Within a room of several folders likewise, from the ground up; the room's own name means the files beside them.
+FOLDERS = {
+    "storage": ["format", "storage", "scratch", "scan", "segments", "admin"],
+    "share": ["pool", "share", "leases", "agent", "member"],
+}
 
 # The planner has no clock, lock, thread, file or device: it may use values, containers and arithmetic. A list of what
 # is allowed cannot forget a header that the next standard brings.
@@ -105,12 +107,13 @@ def test_a_namespace_is_named_after_its_room():
     assert not wrong
 
 
-def test_a_folder_of_storage_imports_only_those_before_it():
-    wrong = []
-    for path in files_of("storage"):
+@pytest.mark.parametrize("room", FOLDERS)
+def test_a_folder_of_a_room_imports_only_those_before_it(room):
+    order, wrong = FOLDERS[room], []
+    for path in files_of(room):
         for _, name in includes(path):
             target = pathlib.PurePath(name).parent
-            if target.parts[:1] == ("storage",) and STORAGE.index(target.name) > STORAGE.index(path.parent.name):
+            if target.parts[:1] == (room,) and order.index(target.name) > order.index(path.parent.name):
                 wrong.append(f"{path.relative_to(ROOT)}: {name}")
     assert not wrong
 

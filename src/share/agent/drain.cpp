@@ -1,0 +1,99 @@
+#include "share/agent/drain.hpp"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <tuple>
+
+#include "share/agent/dead_pools.hpp"
+#include "share/agent/pool_survey.hpp"
+#include "share/node_turn.hpp"
+#include "share/pool/pool_file.hpp"
+
+namespace ebb::share {
+namespace {
+
+using Place = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // a member, and the entry of a description
+
+struct Waiting {
+  std::set<Place> objects;
+  std::uint64_t bytes = 0;
+};
+
+// `among`: null for all.
+Waiting waiting_in(const Survey& survey, const std::set<Place>* among) {
+  Waiting found;
+  for (const SurveyedProcess& one : survey.processes) {
+    for (const WholeObject& object : one.waiting) {
+      const Place listed{one.process.member.slot, one.process.member.generation, object.last().sequence};
+      if (among != nullptr && !among->contains(listed)) continue;
+      found.objects.insert(listed);
+      found.bytes += bytes_of(object);
+    }
+  }
+  return found;
+}
+
+Error not_written(const Survey& survey, const Waiting& left) {
+  std::string why = "its agent, process " + std::to_string(survey.agent_pid) + ", is slow or stopped";
+  if (survey.agent_pid == 0) why = "its agent, of another PID namespace, is slow or stopped";
+  if (survey.agent == admin::Pool::Agent::none) why = "it has no agent: one of its processes starts the next";
+  return {Errc::timed_out, "the pool of job " + survey.header.job +
+                               " is not drained: " + std::to_string(left.objects.size()) + " checkpoints, " +
+                               std::to_string(left.bytes) + " bytes, are not written; " + why};
+}
+
+Error no_pool(const NodeSeams& seams, const std::string& job) {
+  std::string all;
+  const auto names = seams.memory->list();
+  for (const std::string& name : names ? *names : std::vector<std::string>())
+    if (is_pool_name(name)) all += (all.empty() ? "" : ", ") + job_of_pool(name);
+  return {Errc::lost, "there is no pool of job " + job +
+                          (all.empty() ? ", nor of any other" : ": expected one of those that have one: " + all)};
+}
+
+}  // namespace
+
+Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::Clock& clock, const std::string& job,
+                                  std::chrono::milliseconds timeout, const std::function<bool()>& go_on) {
+  const std::string name = pool_name(job);
+  const std::int64_t until = clock.now() + timeout.count() * 1'000'000;
+  std::optional<Waiting> first;
+  admin::Drained drained;
+  for (;;) {
+    const auto looked = survey_pool(seams, files, name);
+    const bool begun = looked || looked.error().code != Errc::lost;
+    if (!looked && begun) return looked.error();
+    if (begun && !*looked) {
+      if (!first) return no_pool(seams, job);
+      drained.removed = true;
+      return drained;
+    }
+    if (begun && !first) {
+      first = waiting_in(**looked, nullptr);
+      drained = {first->objects.size(), first->bytes, false};
+    }
+    if (!begun || (!(**looked).any_alive() && (**looked).agent == admin::Pool::Agent::none)) {
+      NodeTurn turn(seams);
+      if (auto called = turn.wait(clock, std::max<std::int64_t>(until - clock.now(), 0)); !called)
+        return called.error();
+      const auto finished = finish_if_dead(seams, files, clock, name);
+      if (!finished) return finished.error();
+      if (*finished) {
+        drained.removed = true;
+        return drained;
+      }
+      if (begun && clock.now() >= until) return not_written(**looked, waiting_in(**looked, &first->objects));
+    } else {
+      const Survey& survey = **looked;
+      const Waiting left = waiting_in(survey, &first->objects);
+      // Its agent removes a pool whose processes have all ended.
+      if (left.objects.empty() && (survey.any_alive() || survey.processes.empty())) return drained;
+      if (clock.now() >= until) return not_written(survey, left);
+    }
+    if (go_on && !go_on()) return Error{Errc::timed_out, "the draining of job " + job + "'s pool was ended"};
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+}
+
+}  // namespace ebb::share

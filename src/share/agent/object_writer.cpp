@@ -1,0 +1,416 @@
+#include "share/agent/object_writer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "share/pool/description_text.hpp"
+
+namespace ebb::share {
+namespace {
+
+constexpr std::int64_t kTryEvery = 1'000'000'000;
+
+// Another attempt may succeed.
+bool is_of_the_disk(const Error& error) { return error.code == Errc::no_space || error.code == Errc::io_error; }
+
+std::vector<std::uint64_t> entries_of(const WholeObject& object) {
+  std::vector<std::uint64_t> entries;
+  for (const HandedOver& part : object.parts) entries.push_back(part.sequence);
+  return entries;
+}
+
+std::uint64_t bits(Member member) { return std::uint64_t{member.slot} << 32 | member.generation; }
+
+}  // namespace
+
+Result<void> ObjectWriter::open(os::Files& files, const storage::PersistentOptions& options) {
+  block_bytes_ = options.block_bytes;
+  auto storage = storage::open_persistent_storage(
+      files, clock_, options,
+      [this](transfer::Token token, const Result<void>& result) { report({false, token, result}); },
+      [this](ObjectId id, const Result<void>& result) { report({true, id, result}); });
+  if (!storage) return storage.error();
+  storage_ = std::move(*storage);
+  for (const storage::Found& found : storage_->found())
+    newest_[{found.history, found.version}] = {found.object, found.sequence};
+  return {};
+}
+
+void ObjectWriter::report(Report report) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(report));
+  }
+  wake_();
+}
+
+// Its bytes in the pool, in order: parts that follow each other in memory are one extent.
+Result<std::vector<ObjectWriter::Extent>> ObjectWriter::extents_of(const WholeObject& object) const {
+  std::vector<Extent> extents;
+  for (const HandedOver& part : object.parts) {
+    if (part.part.bytes == 0) continue;
+    const std::byte* const at = slabs_ + part.part.slab * shape_.slab_bytes() + part.part.offset;
+    if (!extents.empty() && extents.back().memory + extents.back().bytes == at) {
+      extents.back().bytes += part.part.bytes;
+    } else if (part.part.offset % os::kBlock != 0 || (!extents.empty() && extents.back().bytes % block_bytes_ != 0)) {
+      return Error{Errc::damaged, "a checkpoint in the pool is in pieces that no process hands over"};
+    } else {
+      extents.push_back({at, part.part.bytes});
+    }
+  }
+  return extents;
+}
+
+void ObjectWriter::add(Member member, const WholeObject& object) {
+  try_again();  // what has waited for room comes first
+  Object made;
+  made.member = member;
+  made.number = object.last().object;
+  made.whole = object;
+  for (const HandedOver& part : object.parts) made.total += part.part.bytes;
+  const auto fail = [&](const Error& error) { failed_.push_back({member, made.number, entries_of(object), error}); };
+  const std::byte* const slab = slabs_ + object.last().description.slab * shape_.slab_bytes();
+  auto text = read_description(object.last(), {slab, shape_.slab_bytes()});
+  if (!text) return fail(text.error());
+  auto description = parse_description(*text);
+  if (!description) return fail(description.error());
+  if (description->info.bytes != made.total) return fail({Errc::damaged, "a checkpoint in the pool has another size"});
+  if (auto extents = extents_of(object); !extents) return fail(extents.error());
+  made.description = std::make_shared<const storage::Description>(std::move(*description));
+  end_delayed(*made.description, failed_);
+  begin(std::move(made));
+}
+
+void ObjectWriter::begin(Object object) {
+  const ObjectId id = next_++;
+  object.extents = extents_of(object.whole).value();
+  object.given = 0;
+  object.error = {};
+  object.delayed = false;
+  const auto begun = storage_->begin(id, object.description);
+  if (begun && object.total > 0) turn_of(object.member).objects.push_back(id);
+  objects_.emplace(id, std::move(object));
+  if (!begun) end(id, begun, failed_);
+}
+
+// In the order in which they were handed over.
+void ObjectWriter::try_again() {
+  if (!try_now_ && clock_.now() - tried_at_ < kTryEvery) return;
+  try_now_ = false;
+  tried_at_ = clock_.now();
+  std::vector<Object> again;
+  for (auto at = objects_.begin(); at != objects_.end();) {
+    const auto next = std::next(at);
+    if (at->second.delayed) again.push_back(std::move(objects_.extract(at).mapped()));
+    at = next;
+  }
+  for (Object& object : again) begin(std::move(object));
+}
+
+// Its process is told in a later round: by then all was heard that it had said before, and drops among that make room.
+void ObjectWriter::delay(Object& object, const Error& error, std::vector<Ended>& ended) {
+  object.delayed = true;
+  object.error = error;
+  object.extents.clear();
+  if (object.round == 0) object.round = round_;
+  if (object.round == round_) return;
+  object.told = true;
+  ended.push_back({object.member, object.number, {}, error, 0, {}, true});
+}
+
+ObjectWriter::Object* ObjectWriter::find_piecewise(Member member, std::uint64_t number, ObjectId& id) {
+  for (auto& [one, object] : objects_) {
+    if (!object.in_pieces || object.member != member || object.number != number) continue;
+    id = one;
+    return &object;
+  }
+  return nullptr;
+}
+
+void ObjectWriter::add_piece(Member member, const message::Piece& piece, const std::byte* memory) {
+  const auto fail = [&](const Error& error) { failed_.push_back({member, piece.object, {}, error, 0, piece.offset}); };
+  ObjectId id = 0;
+  Object* object = find_piecewise(member, piece.object, id);
+  if (object == nullptr) {
+    auto description = parse_description(std::as_bytes(std::span(piece.description)));
+    if (!description) {
+      return fail({Errc::io_error,
+                   "the agent of the node's pool does not have the checkpoint's first part: it has taken "
+                   "over from another one since"});
+    }
+    Object made;
+    made.member = member;
+    made.number = piece.object;
+    made.total = description->info.bytes;
+    made.in_pieces = true;
+    made.description = std::make_shared<const storage::Description>(std::move(*description));
+    id = next_++;
+    if (auto begun = storage_->begin(id, made.description); !begun) return fail(begun.error());
+    object = &objects_.emplace(id, std::move(made)).first->second;
+  }
+  const bool inside = piece.offset <= object->total && piece.bytes <= object->total - piece.offset;
+  const bool whole = piece.offset + piece.bytes == object->total || piece.bytes % block_bytes_ == 0;
+  if (!inside || !whole || piece.bytes == 0 || piece.offset % block_bytes_ != 0) {
+    return fail({Errc::damaged, "a piece of a checkpoint is not one that a process makes"});
+  }
+  const std::uint64_t token = next_token_++;
+  if (auto put = storage_->put(token, id, object->total, piece.offset, memory, piece.bytes); !put) {
+    object->error = put.error();
+    fail(put.error());
+    if (object->puts == 0) report({true, id, put});
+    return;
+  }
+  tokens_[token] = {id, piece.offset};
+  ++object->puts;
+  object->given += piece.bytes;
+  turn_of(member).served += piece.bytes;
+}
+
+void ObjectWriter::end_pieces(Member member) {
+  const Error gone{Errc::lost, "the process ended before all of the checkpoint was handed over"};
+  for (auto& [id, object] : objects_) {
+    if (!object.in_pieces || object.member != member || object.given >= object.total) continue;
+    object.error = gone;
+    if (object.puts == 0) report({true, id, gone});
+  }
+}
+
+ObjectWriter::Turn& ObjectWriter::turn_of(Member member) {
+  for (Turn& turn : turns_)
+    if (turn.member == member) return turn;
+  std::uint64_t served = 0;  // who comes late has no claim on the past
+  for (const Turn& turn : turns_) served = turn.objects.empty() ? served : std::max(served, turn.served);
+  turns_.push_back({member, served, false, {}});
+  return turns_.back();
+}
+
+void ObjectWriter::commit(Member member) {
+  turn_of(member).urgent = true;
+  try_now_ = true;
+  if (storage_) storage_->commit();
+}
+
+void ObjectWriter::drop(Member member, const message::Drop& drop) {
+  for (auto& [id, object] : objects_) {
+    if (drop.object == 0 || object.member != member || object.number != drop.object) continue;
+    try_now_ = true;
+    if (object.delayed) return end(id, Error{Errc::dropped, "it was dropped"}, failed_);
+    object.drop = drop.abandon;
+    if (object.in_pieces &&
+        (object.given < object.total || !drop.abandon)) {  // no more of it comes; it gives up its room now
+      object.error = {Errc::dropped, "it was dropped"};
+      if (object.puts == 0) {
+        committing_ = false;  // the storage does not report what was dropped
+        end(id, {}, failed_);
+      }
+    }
+    return;
+  }
+  const auto newest = newest_.find({drop.history, drop.version});
+  const auto known = known_.find({bits(member), drop.object});
+  ObjectId id = 0;
+  if (known != known_.end()) {
+    id = known->second;
+    known_.erase(known);
+  } else if (newest != newest_.end() && drop.sequence != 0 && newest->second.sequence == drop.sequence) {
+    id = newest->second.object;  // an agent before this one wrote it
+  }
+  if (id == 0) return;
+  if (newest != newest_.end() && newest->second.object == id) newest_.erase(newest);
+  drop.abandon ? storage_->abandon(id) : storage_->drop(id);
+  try_now_ = true;
+}
+
+void ObjectWriter::forget(Member member) {
+  std::erase_if(turns_, [&](const Turn& turn) { return turn.member == member; });
+  known_.erase(known_.lower_bound({bits(member), 0}), known_.upper_bound({bits(member), UINT64_MAX}));
+}
+
+ObjectWriter::Turn* ObjectWriter::next_turn() {
+  Turn* next = nullptr;
+  const auto order = [](const Turn& turn) { return std::pair(!turn.urgent, turn.served); };
+  for (Turn& turn : turns_) {
+    if (turn.objects.empty()) continue;
+    if (next == nullptr || order(turn) < order(*next)) next = &turn;
+  }
+  return next;
+}
+
+void ObjectWriter::give(Turn& turn) {
+  const ObjectId id = turn.objects.front();
+  Object& object = objects_.at(id);
+  Extent& extent = object.extents.front();
+  const std::uint64_t bytes = std::min(extent.bytes, kPutBytes / block_bytes_ * block_bytes_);
+  const std::uint64_t token = next_token_++;
+  const auto put = storage_->put(token, id, object.total, object.given, extent.memory, bytes);
+  if (put) {
+    tokens_[token] = {id, object.given};
+    ++object.puts;
+    turn.served += bytes;
+    object.given += bytes;
+    extent.memory += bytes;
+    extent.bytes -= bytes;
+    if (extent.bytes == 0) object.extents.erase(object.extents.begin());
+  } else {
+    object.error = put.error();
+    object.extents.clear();
+  }
+  if (object.extents.empty()) turn.objects.pop_front();
+  if (!put && object.puts == 0) report({true, id, put});
+}
+
+void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ended>& ended) {
+  const auto found = objects_.find(id);
+  if (found == objects_.end()) return;
+  Object& object = found->second;
+  if (object.puts > 0) {  // its bytes are still being read
+    if (!result && object.error.code == Errc::ok) object.error = result.error();
+    object.extents.clear();
+    std::erase(turn_of(object.member).objects, id);
+    return;
+  }
+  if (result && object.error.code == Errc::ok) {
+    end_delayed(*object.description, ended);
+    if (replaces_another(id)) {
+      held_.insert(id);
+      return;
+    }
+  }
+  const bool was_delayed = std::exchange(object.delayed, false);
+  Error error = object.error.code != Errc::ok && !was_delayed ? object.error : result ? Error{} : result.error();
+  const std::uint64_t sequence = error.code == Errc::ok ? storage_->sequence(id) : 0;
+  if (error.code != Errc::ok || object.drop == false) {
+    storage_->drop(id);
+    if (is_of_the_disk(error) && !object.in_pieces && !object.drop) {
+      return delay(object, error, ended);
+    }
+  } else if (object.drop == true) {
+    storage_->abandon(id);
+  } else {
+    known_[{bits(object.member), object.number}] = id;
+    // A drop of what it replaces may have been lost with the agent or the process, so drop it now.
+    Newest& newest = newest_[{object.description->history, object.description->version}];
+    const Newest made{id, sequence};
+    const bool replaces = newest.object != 0;
+    if (replaces) storage_->drop(std::min(newest, made).object);
+    newest = std::max(newest, made);
+  }
+  ended.push_back({object.member, object.number, entries_of(object.whole), std::move(error), sequence});
+  objects_.erase(found);
+  for (const ObjectId one : std::exchange(held_, {})) end(one, {}, ended);
+}
+
+// What is delayed of a version that is written anew was dropped meanwhile: the later record must be the newer one's.
+void ObjectWriter::end_delayed(const storage::Description& version, std::vector<Ended>& ended) {
+  std::vector<ObjectId> replaced;
+  for (const auto& [id, other] : objects_) {
+    const storage::Description& its = *other.description;
+    if (other.delayed && its.version == version.version && its.history == version.history) replaced.push_back(id);
+  }
+  for (const ObjectId id : replaced) end(id, Error{Errc::dropped, "it was written anew"}, ended);
+}
+
+// One of the same version that was handed over before it has not ended.
+bool ObjectWriter::replaces_another(ObjectId id) const {
+  const storage::Description& mine = *objects_.at(id).description;
+  for (auto other = objects_.begin(); other->first != id; ++other) {
+    const storage::Description& its = *other->second.description;
+    if (its.version == mine.version && its.history == mine.history) return true;
+  }
+  return false;
+}
+
+std::vector<ObjectWriter::Ended> ObjectWriter::run() {
+  try_again();
+  std::vector<Ended> ended = std::exchange(failed_, {});
+  std::vector<Report> reports;
+  do {
+    {
+      const std::lock_guard lock(mutex_);
+      reports = std::exchange(inbox_, {});
+    }
+    for (const Report& one : reports) {
+      if (one.persisted) {
+        committing_ = false;
+        end(one.which, one.result, ended);
+        continue;
+      }
+      const auto token = tokens_.find(one.which);
+      if (token == tokens_.end()) continue;
+      const auto [id, offset] = token->second;
+      tokens_.erase(token);
+      Object& object = objects_.at(id);
+      --object.puts;
+      if (object.in_pieces) {
+        ended.push_back({object.member, object.number, {}, one.result ? Error{} : one.result.error(), 0, offset});
+      }
+      if (!one.result && object.error.code == Errc::ok) {
+        object.error = one.result.error();
+        object.extents.clear();
+        std::erase(turn_of(object.member).objects, id);
+      }
+      if (object.error.code != Errc::ok && object.puts == 0) end(id, {}, ended);
+    }
+    while (tokens_.size() < kMostPuts) {
+      Turn* const turn = next_turn();
+      if (turn == nullptr) break;
+      give(*turn);
+    }
+  } while (!reports.empty());
+  // A commit costs a sync, and returns memory to those that wait for it: it is asked for when nothing keeps the disk
+  // busy, and when much of the pool waits for nothing else.
+  std::uint64_t complete = 0;
+  bool any = false;
+  for (const auto& [id, object] : objects_) {
+    if (object.delayed || object.given < object.total || object.puts > 0 || held_.contains(id)) continue;
+    complete += object.total;
+    any = true;
+  }
+  if (any && !committing_ && (tokens_.empty() || complete >= std::max(shape_.budget / kCommitPart, kCommitLeast))) {
+    committing_ = true;
+    storage_->commit();
+  }
+  for (Turn& turn : turns_) turn.urgent = turn.urgent && !idle(turn.member);
+  for (const auto& [id, object] : objects_) {
+    if (!object.delayed || object.told) continue;
+    try_now_ = true;
+    wake_();
+    break;
+  }
+  ++round_;
+  return ended;
+}
+
+bool ObjectWriter::has(Member member, storage::ObjectId number) const {
+  return std::ranges::any_of(
+      objects_, [&](const auto& one) { return one.second.member == member && one.second.number == number; });
+}
+
+bool ObjectWriter::has_pieces() const {
+  return std::ranges::any_of(objects_, [](const auto& one) { return one.second.in_pieces; });
+}
+
+bool ObjectWriter::idle(Member member) const {
+  return std::ranges::none_of(objects_, [&](const auto& one) { return one.second.member == member; });
+}
+
+bool ObjectWriter::idle() const {
+  return std::ranges::all_of(objects_, [](const auto& one) { return one.second.delayed; });
+}
+
+const Error* ObjectWriter::stuck(Member member) const {
+  const Error* why = nullptr;
+  for (const auto& [id, object] : objects_) {
+    if (object.member != member) continue;
+    if (!object.delayed || !object.told) return nullptr;
+    if (why == nullptr) why = &object.error;
+  }
+  return why;
+}
+
+void ObjectWriter::stop() {
+  if (storage_) storage_->stop();
+  storage_.reset();
+}
+
+}  // namespace ebb::share

@@ -1,0 +1,167 @@
+#pragma once
+// Writes what the processes of a pool have handed over to the store, in turns by bytes.
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "os/clock.hpp"
+#include "os/files.hpp"
+#include "share/messages.hpp"
+#include "share/pool/handover_list.hpp"
+#include "storage/persistent_storage.hpp"
+
+namespace ebb::share {
+
+/// Thread safety: one thread, the agent's, calls every method. The storage's threads add to an inbox that mutex_
+/// guards, and then call `wake`.
+/// 1. An object is begun when it is whole, and its bytes in the pool are read until it is durable or has failed.
+/// 2. Of the members that have bytes left to write, the one that was served the fewest comes next; one that has asked
+///    for a commit comes before all that have not.
+/// 3. No more than kMostPuts transfers are under way, so that a member that comes late waits for no more than these.
+/// 4. An object in the pool that the disk refuses is delayed, and tried again: when a drop may have made room, when a
+///    commit is asked for, and each second. It ends earlier only if it is dropped, or its version is handed over anew.
+/// 5. A version that was handed over anew ends after what it replaces. Otherwise an agent that takes over in between
+///    would write the older one again, as the newer record.
+class ObjectWriter {
+ public:
+  static constexpr std::size_t kMostPuts = 16;
+  static constexpr std::uint64_t kPutBytes = 4 << 20;
+  // What waits for a commit alone: so much of the pool, and so much that a sync costs little beside its writing.
+  static constexpr std::uint64_t kCommitPart = 8, kCommitLeast = 128 << 20;
+
+  /// `slabs`: all slabs of the pool, at one address.
+  ObjectWriter(const std::byte* slabs, const PoolShape& shape, os::Clock& clock, std::function<void()> wake)
+      : slabs_(slabs), shape_(shape), clock_(clock), wake_(std::move(wake)) {}
+  ~ObjectWriter() { stop(); }
+  ObjectWriter(const ObjectWriter&) = delete;
+
+  /// A pool of memory alone is never opened: then add(), add_piece() and drop() are not called.
+  Result<void> open(os::Files& files, const storage::PersistentOptions& options);
+
+  /// An object that is complete and durable, or has failed: `error`. With `piece`, only that piece of it was written.
+  /// With `delayed`, it has not ended: the disk refused it, for now.
+  struct Ended {
+    Member member;
+    std::uint64_t object = 0;
+    std::vector<std::uint64_t> entries;
+    Error error;
+    std::uint64_t sequence = 0;  // of its record
+    std::optional<std::uint64_t> piece = {};
+    bool delayed = false;
+  };
+  void add(Member member, const WholeObject& object);
+  /// A part of an object that is not in the pool: its bytes are read until its `piece` has ended.
+  void add_piece(Member member, const message::Piece& piece, const std::byte* memory);
+  /// The objects of which pieces are missing never will be complete.
+  void end_pieces(Member member);
+  /// As message::Drop.
+  void drop(Member member, const message::Drop& drop);
+  void commit(Member member);
+  /// Nothing more comes of a member, and nothing of it is known any more.
+  void forget(Member member);
+  /// Takes what the storage has reported, gives it more, and returns what has ended.
+  std::vector<Ended> run();
+  /// Nothing of this member is left to be written.
+  bool idle(Member member) const;
+  /// An object of this number is being written.
+  bool has(Member member, storage::ObjectId number) const;
+  /// An object is being written whose pieces this agent alone has.
+  bool has_pieces() const;
+  /// Of the storage.
+  std::uint64_t drops() const { return storage_ ? storage_->drops() : 0; }
+  std::uint64_t drops_done() const { return storage_ ? storage_->drops_done() : 0; }
+  /// Nothing is left but what the disk refuses.
+  bool idle() const;
+  /// Why nothing more can be written of this member now; null: something can, or nothing is left.
+  const Error* stuck(Member member) const;
+  /// Ends the transfers under way, and closes the store. Objects that are not durable stay in the list.
+  void stop();
+
+ private:
+  using ObjectId = storage::ObjectId;
+  using Key = std::pair<std::string, Version>;
+  struct Extent {
+    const std::byte* memory = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  struct Object {
+    Member member;
+    std::uint64_t number = 0;
+    WholeObject whole;  // empty, if it comes in pieces
+    std::shared_ptr<const storage::Description> description;
+    std::vector<Extent> extents;  // not yet given to the storage
+    std::uint64_t total = 0, given = 0;
+    std::size_t puts = 0;  // under way
+    bool in_pieces = false;
+    Error error;
+    std::optional<bool> drop;  // once it has ended; true: abandon
+    bool delayed = false;      // waits for another try, since `error`
+    std::uint64_t round = 0;   // in which it was delayed first
+    bool told = false;
+  };
+  struct Turn {
+    Member member;
+    std::uint64_t served = 0;  // bytes
+    bool urgent = false;
+    std::deque<ObjectId> objects;  // with bytes to give
+  };
+  struct Report {
+    bool persisted = false;  // else a transfer
+    std::uint64_t which = 0;
+    Result<void> result;
+  };
+
+  void report(Report report);
+  Turn& turn_of(Member member);
+  Turn* next_turn();
+  void give(Turn& turn);
+  void begin(Object object);
+  void try_again();
+  void delay(Object& object, const Error& error, std::vector<Ended>& ended);
+  void end_delayed(const storage::Description& version, std::vector<Ended>& ended);
+  bool replaces_another(ObjectId id) const;
+  void end(ObjectId id, const Result<void>& result, std::vector<Ended>& ended);
+  Result<std::vector<Extent>> extents_of(const WholeObject& object) const;
+
+  const std::byte* const slabs_;
+  const PoolShape shape_;
+  os::Clock& clock_;
+  const std::function<void()> wake_;
+  std::unique_ptr<storage::PersistentStorage> storage_;
+  std::uint32_t block_bytes_ = 0;
+  ObjectId next_ = storage::kFirstObject;
+  std::uint64_t next_token_ = 1;
+  std::map<ObjectId, Object> objects_;
+  std::set<ObjectId> held_;  // durable, and not ended yet: invariant 5
+  struct Transfer {
+    ObjectId object = 0;
+    std::uint64_t offset = 0;
+  };
+  Object* find_piecewise(Member member, std::uint64_t number, ObjectId& id);
+  std::map<std::uint64_t, Transfer> tokens_;  // of the transfers under way
+  std::vector<Turn> turns_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, ObjectId> known_;  // by member and its number: durable
+  struct Newest {
+    ObjectId object = 0;
+    std::uint64_t sequence = 0;
+    bool operator<(const Newest& other) const { return sequence < other.sequence; }
+  };
+  std::map<Key, Newest> newest_;  // durable
+  std::vector<Ended> failed_;     // before they were begun, or while they were delayed
+  std::int64_t tried_at_ = 0;     // what is delayed, last
+  bool try_now_ = false;
+  std::uint64_t round_ = 1;  // of run()
+  bool committing_ = false;
+
+  std::mutex mutex_;
+  std::vector<Report> inbox_;
+};
+
+}  // namespace ebb::share

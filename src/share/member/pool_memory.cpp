@@ -1,0 +1,143 @@
+#include "share/member/pool_memory.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace ebb::share {
+
+using Lock = std::unique_lock<std::mutex>;
+
+Result<void> PoolMemory::claim(std::uint64_t end) {
+  const std::uint64_t slab = member_->slab_bytes();
+  const auto slabs = static_cast<std::uint32_t>((end + first_bytes() + slab - 1) / slab);
+  if (slabs > member_->slabs()) throw std::logic_error("a claim beyond the share of the pool");
+  Lock lock(mutex_);
+  if (slabs > wanted_ || (slabs > claimed_ && claim_error_.code != Errc::ok)) {
+    claim_error_ = {};
+    wanted_ = std::max(wanted_, slabs);
+    lock.unlock();
+    member_->send(message::Claim{slabs});
+    ask_for_leases();
+    lock.lock();
+  }
+  changed_.wait(lock, [&] { return claimed_ >= slabs || claim_error_.code != Errc::ok || closed_; });
+  if (claimed_ >= slabs) return {};
+  return closed_ ? *closed_ : claim_error_;
+}
+
+bool PoolMemory::hear(const message::Any& message) {
+  if (const auto* claimed = std::get_if<message::Claimed>(&message)) {
+    on(*claimed);
+  } else if (const auto* lent = std::get_if<message::Granted>(&message)) {
+    hear_of_lease(lent->lease, true);
+  } else if (const auto* recall = std::get_if<message::Recall>(&message)) {
+    hear_of_lease(recall->lease, false);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void PoolMemory::on(const message::Claimed& claimed) {
+  const Lock lock(mutex_);
+  claimed_ = std::max(claimed_, claimed.slabs);
+  claim_error_ = claimed.error;
+  if (claimed_ < wanted_ && claim_error_.code != Errc::ok) wanted_ = claimed_;
+  changed_.notify_all();
+}
+
+void PoolMemory::ask_again() {
+  std::optional<message::Claim> claim;
+  bool borrow = false;
+  {
+    const Lock lock(mutex_);
+    if (wanted_ > claimed_) claim = message::Claim{wanted_};
+    borrow = borrows_;
+  }
+  if (claim) member_->send(*claim);
+  if (borrow) member_->send(request());
+}
+
+void PoolMemory::close(const Error& why) {
+  const Lock lock(mutex_);
+  closed_ = why;
+  changed_.notify_all();
+}
+
+std::optional<std::uint64_t> PoolMemory::place_of(const std::byte* memory, std::size_t bytes) const {
+  const std::byte* const begin = member_->memory();
+  if (memory >= begin && memory + bytes <= begin + member_->slabs() * member_->slab_bytes()) {
+    return member_->first_slab() * member_->slab_bytes() + static_cast<std::uint64_t>(memory - begin);
+  }
+  const Lock lock(mutex_);
+  const auto found = borrowed_.find(memory, bytes, lease_bytes());
+  if (!found) return {};
+  return found->lease * member_->slab_bytes() + found->at;
+}
+
+// --- leases: slabs of other processes' shares
+// -------------------------------------------------------------------------
+
+void PoolMemory::borrow(LeaseNews news) {
+  {
+    const Lock lock(mutex_);
+    lease_news_ = std::move(news);
+  }
+  ask_for_leases();
+}
+
+// Asks once, when it begins to use the last quarter of its own share.
+void PoolMemory::ask_for_leases() {
+  {
+    const Lock lock(mutex_);
+    const bool needs = 4 * std::uint64_t{wanted_} > 3 * std::uint64_t{member_->slabs()};
+    if (!lease_news_ || !needs || borrows_) return;
+    borrows_ = true;
+  }
+  member_->send(request());
+}
+
+// An agent says again what one before it may have said.
+void PoolMemory::hear_of_lease(std::uint32_t lease, bool lent) {
+  LeaseNews news;
+  {
+    const Lock lock(mutex_);
+    news = lease_news_;
+    if (news && lent && !borrowed_.hear(lease)) return;
+    if (!borrowed_.has(lease)) news = {};
+  }
+  if (news) return news(lease, lent);
+  member_->send(message::Return{lease});
+}
+
+Result<std::shared_ptr<std::byte>> PoolMemory::use_lease(std::uint32_t lease) {
+  struct Use {
+    std::shared_ptr<PoolMember> member;  // which leaves the pool after this is unmapped
+    os::SharedMapping memory;
+  };
+  auto mapped = member_->map(lease, planner::Quarters(member_->slabs()).slabs());
+  if (!mapped) return mapped.error();
+  const auto use = std::make_shared<Use>(member_, std::move(*mapped));
+  const Lock lock(mutex_);
+  borrowed_.use(lease, use->memory.data());
+  return std::shared_ptr<std::byte>(use, use->memory.data());
+}
+
+void PoolMemory::return_lease(std::uint32_t lease) {
+  {
+    const Lock lock(mutex_);
+    if (!borrowed_.end(lease)) throw std::logic_error("a lease was returned that this process does not have");
+  }
+  member_->send(message::Return{lease});
+}
+
+NodeCounters PoolMemory::counters() const {
+  const Lock lock(mutex_);
+  NodeCounters now;
+  now.agents = member_->agents();
+  now.program = member_->program();
+  now.bytes_borrowed = borrowed_.count() * lease_bytes();
+  return now;
+}
+
+}  // namespace ebb::share

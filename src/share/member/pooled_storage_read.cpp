@@ -1,0 +1,68 @@
+// A pool's storage: reads, from the segment files.
+#include <stdexcept>
+
+#include "share/member/pooled_storage.hpp"
+
+namespace ebb::share {
+
+using storage::Description;
+using storage::ObjectId;
+
+// The reader's number of an object: of the record that the agent named when it was durable.
+Result<ObjectId> PooledStorage::reader_id(ObjectId id) {
+  if (id < storage::kFirstObject) return id;
+  RecordKey key;
+  std::uint64_t sequence = 0;
+  {
+    const Lock lock(mutex_);
+    const auto found = objects_.find(id);
+    if (found == objects_.end()) throw std::logic_error("an object that was never put");
+    key = found->second.key();
+    sequence = found->second.sequence;
+  }
+  return records_.find(key, sequence);
+}
+
+Result<void> PooledStorage::get(storage::Token token, ObjectId object, std::uint64_t offset, std::byte* memory,
+                                std::size_t bytes) {
+  {  // what passed through the stage is complete a little later than its last piece; it may be this thread that hears
+    const Lock lock(mutex_);
+    const auto found = objects_.find(object);
+    if (found != objects_.end() && found->second.coming_in_pieces() && !broken_) {
+      gets_.push_back({token, object, offset, memory, bytes});
+      member_->send(message::Commit{});
+      return {};
+    }
+  }
+  const auto id = reader_id(object);
+  if (!id) return id.error();
+  return records_.reader().get(token, *id, offset, memory, bytes);
+}
+
+Result<std::shared_ptr<const Description>> PooledStorage::load_description(ObjectId object) {
+  const auto id = reader_id(object);
+  if (!id) return id.error();
+  auto loaded = records_.reader().load_description(*id);
+  if (!loaded) return loaded;
+  auto own = std::make_shared<Description>(**loaded);
+  own->history = records_.without_rank(own->history);
+  return std::shared_ptr<const Description>(std::move(own));
+}
+
+Result<void> PooledStorage::verify(ObjectId object, const std::function<bool()>& ended) {
+  const auto id = reader_id(object);
+  return id ? records_.reader().verify(*id, ended) : Result<void>(id.error());
+}
+
+Result<void> PooledStorage::read_payload(ObjectId object, const Sink& sink) {
+  const auto id = reader_id(object);
+  return id ? records_.reader().read_payload(*id, sink) : Result<void>(id.error());
+}
+
+Result<std::vector<storage::Checksum>> PooledStorage::region_checksums(ObjectId object) {
+  const auto id = reader_id(object);
+  if (!id) return id.error();
+  return records_.reader().region_checksums(*id);
+}
+
+}  // namespace ebb::share
