@@ -52,7 +52,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/durability.md: A shared directory": ["store/shared_pairs_test.cpp", "store/shared_test.cpp", "python/test_shared.py"],
     "docs/durability.md: What is promised, fault by fault": [
         "storage/segment_store_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",
-        "store/verify_test.cpp", "store/refused_memory_test.cpp", "store/refused_calls_test.cpp", "python/test_refused_memory.py", "os/memory_guard_test.cpp", "python/test_durability*", "style/test_promises.py", "os/power_loss_test.cpp",
+        "store/verify_test.cpp", "store/refused_memory_test.cpp", "store/refused_calls_test.cpp", "os/fork_mark_test.cpp", "python/test_refused_memory.py", "os/memory_guard_test.cpp", "python/test_durability*", "style/test_promises.py", "os/power_loss_test.cpp",
         "os/faulty_files_test.cpp", "os/memory_files_test.cpp",
         "python/test_window.py",
     ],

@@ -1,5 +1,6 @@
 #pragma once
 // An open store: its parts, and the calls that go through it.
+#include <atomic>
 #include <memory>
 
 #include "ebbtide/store.hpp"
@@ -113,6 +114,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Borrower> borrower_;  // of a store in a node's pool
   Neighbours neighbours_;
   std::shared_ptr<Attached> attached_;         // by the port's mutex
+  std::atomic<bool> attaches_{false};          // whether it ever did: a store without pays for no lock
   OnFilesDurable on_files_durable_ = nullptr;  // by the port's mutex
   Suspender suspender_;
 };

@@ -206,11 +206,12 @@ Result<std::shared_ptr<Attached>> Engine::attach(std::shared_ptr<Attached> attac
   const Locked locked = parts_.port.lock();
   if (parts_.lifetime.closed(locked) || parts_.lifetime.closing(locked)) return parts_.lifetime.closed_error();
   if (!attached_) attached_ = std::move(attached);
+  attaches_ = true;
   return attached_;
 }
 
 std::shared_ptr<Attached> Engine::attached() {
-  if (parts_.lifetime.forked()) return {};
+  if (!attaches_ || parts_.lifetime.forked()) return {};
   const Locked locked = parts_.port.lock();
   return attached_;
 }

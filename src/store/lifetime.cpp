@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unistd.h>
 
 #include "base/wait_points.hpp"
 
@@ -23,12 +22,11 @@ planner::Time later(planner::Time from, Seconds timeout) {
   return from + std::min(nanoseconds(timeout), planner::kNever - from);
 }
 
-Lifetime::Lifetime(const PlannerPort& port) : port_(port), process_(::getpid()) {}
+Lifetime::Lifetime(const PlannerPort& port) : port_(port) {}
 
-std::optional<Error> Lifetime::forked() const {
-  if (::getpid() == process_) return {};
-  return Error{Errc::unsupported, "this store was opened by process " + std::to_string(process_) +
-                                      ", and this is a forked child: open a store of its own here"};
+Error Lifetime::forked_error() const {
+  return {Errc::unsupported, "this store was opened by process " + std::to_string(mark_.process()) +
+                                 ", and this is a forked child: open a store of its own here"};
 }
 
 std::optional<Result<void>> Lifetime::begin_closing(Locked& locked, const Interrupt& interrupted) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ebbtide/store.hpp"
+#include "os/fork_mark.hpp"
 #include "store/planner_port.hpp"
 
 namespace ebb::store {
@@ -37,7 +38,7 @@ class Lifetime {
   explicit Lifetime(const PlannerPort& port);
 
   /// The error in a forked child, which must not touch the mutex.
-  std::optional<Error> forked() const;
+  std::optional<Error> forked() const { return mark_.forked() ? std::optional(forked_error()) : std::nullopt; }
   Error closed_error() const { return {Errc::closed, "the store is closed"}; }
 
   bool opened(const Locked& /*locked*/) const { return opened_; }
@@ -66,8 +67,10 @@ class Lifetime {
   void wake(const Locked& /*locked*/) { quiet_.notify_all(); }
 
  private:
+  Error forked_error() const;
+
   const PlannerPort& port_;
-  const std::int64_t process_;
+  const os::ForkMark mark_;
   std::condition_variable quiet_;   // nothing is in flight, or the storage has stopped
   std::condition_variable phases_;  // a closing has ended
   // All below by the port's mutex.

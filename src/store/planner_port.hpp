@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/lock_soon.hpp"
 #include "os/clock.hpp"
 #include "planner/planner.hpp"
 #include "trace/event_log.hpp"
@@ -37,7 +38,7 @@ class PlannerPort {
     ~Locked() {
       if (lock_.owns_lock()) unlock();
     }
-    void lock() { lock_.lock(); }
+    void lock() { lock_ = base::lock_soon(port_.mutex_); }
     enum class Wake { pump, nothing };
     void unlock(Wake wake = Wake::pump);
     /// Before a wait: wakes the pump thread if that has work.
@@ -47,7 +48,7 @@ class PlannerPort {
 
    private:
     friend class PlannerPort;
-    explicit Locked(PlannerPort& port) : port_(port), lock_(port.mutex_) {}
+    explicit Locked(PlannerPort& port) : port_(port), lock_(base::lock_soon(port.mutex_)) {}
     PlannerPort& port_;
     std::unique_lock<std::mutex> lock_;
   };

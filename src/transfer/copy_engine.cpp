@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lock_soon.hpp"
 #include "transfer/followed.hpp"
 
 namespace ebb::transfer {
@@ -74,7 +75,8 @@ class EventPool {
 /// 2. mutex_ guards pending_, stopping_ and closed_. The reporting thread sets closed_ when pending_ is 0, and then
 ///    ends, so whatever was submitted, even while stopping, is reported.
 /// 3. Only the reporting thread takes from queues, and only after it has reported: a thread that does not find a token
-///    there knows that its end has been reported.
+///    there knows that its end has been reported. So it asks the driver about the oldest with no lock held: what it
+///    asks about stays, and no call waits for the driver's answer.
 /// 4. Only the oldest of each queue is polled and waited for, so that the work of a call does not grow with what is
 ///    outstanding. What is pushed behind others needs no interrupt: the reporting thread waits for the oldest, and
 ///    looks at the queue again after reporting it.
@@ -152,35 +154,41 @@ struct CopyEngine::State {
   }
 
   bool report_oldest(Link& link, std::vector<device::EventId>& waited) {
-    Token token = 0;
-    Result<void> how;
+    Copy* oldest = nullptr;
     {
-      std::lock_guard lock(link.mutex);
+      const auto lock = base::lock_soon(link.mutex);
       if (link.in_flight.empty()) return false;
-      Copy& oldest = link.in_flight.front();
-      if (oldest.ended = outcome(oldest, waited); !oldest.ended) return false;
-      token = oldest.token;
-      how = *oldest.ended;
+      oldest = &link.in_flight.front();
     }
-    report_one(token, std::move(how));
-    std::lock_guard lock(link.mutex);
+    const auto how = outcome(*oldest, waited);
+    if (!how) return false;
+    {
+      const auto lock = base::lock_soon(link.mutex);
+      oldest->ended = how;
+    }
+    report_one(oldest->token, *how);
+    const auto lock = base::lock_soon(link.mutex);
     link.in_flight.pop_front();
     return true;
   }
 
   // Each stream of the application advances at its own pace.
   bool report_followed(std::vector<device::EventId>& waited) {
-    std::vector<std::pair<Token, Result<void>>> ended;
+    oldest_.clear();
+    ended_.clear();
     {
-      std::lock_guard lock(followed_mutex_);
-      followed_.ask_oldest([&](Copy& copy) {
-        if (copy.ended = outcome(copy, waited); copy.ended) ended.emplace_back(copy.token, *copy.ended);
-        return copy.ended.has_value();
-      });
+      const auto lock = base::lock_soon(followed_mutex_);
+      followed_.add_oldest(oldest_);
     }
-    for (auto& [token, how] : ended) report_one(token, std::move(how));
-    if (ended.empty()) return false;
-    std::lock_guard lock(followed_mutex_);
+    for (Copy* const copy : oldest_)
+      if (auto how = outcome(*copy, waited)) ended_.emplace_back(copy, std::move(*how));
+    if (ended_.empty()) return false;
+    {
+      const auto lock = base::lock_soon(followed_mutex_);
+      for (const auto& [copy, how] : ended_) copy->ended = how;
+    }
+    for (auto& [copy, how] : ended_) report_one(copy->token, std::move(how));
+    const auto lock = base::lock_soon(followed_mutex_);
     followed_.drop_ended();
     return true;
   }
@@ -235,6 +243,8 @@ struct CopyEngine::State {
   std::vector<std::unique_ptr<Link>> links_;
   std::mutex followed_mutex_;
   Followed followed_;
+  std::vector<Copy*> oldest_;                          // of the reporting thread alone
+  std::vector<std::pair<Copy*, Result<void>>> ended_;  // of the reporting thread alone
   mutable std::mutex mutex_;
   std::size_t pending_ = 0;
   bool stopping_ = false, closed_ = false;
@@ -308,7 +318,7 @@ Result<void> CopyEngine::follow(device::StreamId stream, Token token, std::optio
       undo();
       return followed;
     }
-    std::lock_guard lock(state_->followed_mutex_);
+    const auto lock = base::lock_soon(state_->followed_mutex_);
     oldest = state_->followed_.push(
         stream, {.token = token, .bytes = 0, .event = std::move(*event), .refused = std::move(refused), .ended = {}});
   } catch (const std::bad_alloc&) {

@@ -41,12 +41,9 @@ class Followed {
   bool push(device::StreamId stream, Copy copy);
   /// Null: not found.
   const Copy* find(Token token) const;
-  /// Calls `ended` for the oldest of each queue and, while that returns true, for the next one.
-  template <class Ended>
-  void ask_oldest(Ended ended) {
-    for (auto& [place, copies] : queues_) {
-      for (auto copy = copies.begin(); copy != copies.end() && ended(*copy); ++copy) continue;
-    }
+  /// Adds the oldest of each queue. They stay where they are until drop_ended().
+  void add_oldest(std::vector<Copy*>& to) {
+    for (auto& [place, copies] : queues_) to.push_back(&copies.front());
   }
   /// Removes those in front that have ended.
   void drop_ended();

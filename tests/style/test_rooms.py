@@ -16,7 +16,7 @@ BELOW = {
     "device": {"os"},
     "planner": set(),
     "cache": {"os", "device", "planner"},
-    "transfer": {"os", "device"},
+    "transfer": {"base", "os", "device"},
     "storage": {"os", "transfer", "planner"},
     "trace": {"os", "planner"},
     "options": {"base", "os", "device", "planner", "storage"},
