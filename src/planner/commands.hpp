@@ -100,11 +100,14 @@ struct Output {
   std::vector<Returned> returned;
   // Tiers (bits) in whose file what is complete is to become durable, and what was dropped to be released, now.
   std::uint32_t commit = 0;
+  // Lower file tiers (bits) of which nothing has been heard for kSilentAfter though something is to come, from now on;
+  // and those of which something has been heard again.
+  std::uint32_t silent = 0, heard = 0;
   Time wakeup = kNever;  // call again with `tick` then, if nothing comes before
   void clear() {
     commands.clear(), answers.clear(), freed.clear(), failures.clear(), spoiled.clear(), retired.clear(),
         returned.clear();
-    commit = 0;
+    commit = silent = heard = 0;
     wakeup = kNever;
   }
 };

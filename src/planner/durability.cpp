@@ -1,6 +1,7 @@
 #include "planner/durability.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ebb::planner {
 
@@ -124,15 +125,40 @@ void Durability::note_no_room(TierIndex tier, Bytes bytes) {
 bool Durability::coming(TierIndex tier) const {
   if (settling(tier) || of(tier).filling > 0) return true;
   for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t))
-    if (of(t).syncing > 0 || (of(t).filling > 0 && !stands_still(t))) return true;
+    if (!silent(t) && (of(t).syncing > 0 || (of(t).filling > 0 && !stands_still(t)))) return true;
   return false;
 }
 
 bool Durability::stands_still(TierIndex tier) const {
+  if (silent(tier)) return true;
   if (!context_.lower(tier) || of(tier).filling == 0) return false;
   const Route& route = transfers_.route_of(static_cast<TierIndex>(tier - 1), tier);
   return std::ranges::any_of(transfers_.link(route[route.hops - 1]).moves,
                              [&](MoveIndex i) { return transfers_[i].to == tier && transfers_[i].delayed; });
+}
+
+bool Durability::look_for_silence() {
+  bool said = false;
+  for (TierIndex t = context_.first_keeping + 1; t < context_.tiers(); ++t) {
+    Level& level = of(t);
+    bool busy = level.syncing > 0;
+    Time heard = level.reported;
+    for (const Link& link : transfers_.links()) {
+      if (link.spec.from != context_.tier(t).node && link.spec.to != context_.tier(t).node) continue;
+      busy |= link.estimate.in_flight() + link.carried > 0;
+      heard = std::max(heard, link.heard);
+    }
+    if (std::exchange(level.busy, busy) != busy) heard = context_.now;
+    const bool answers = heard > level.heard;
+    level.heard = std::max(level.heard, heard);
+    const bool silent = busy && (level.silent ? !answers : context_.now - level.heard >= kSilentAfter);
+    if (busy && !silent) context_.wake_by(level.heard + kSilentAfter);
+    if (silent == level.silent) continue;
+    level.silent = silent;
+    (silent ? context_.out->silent : context_.out->heard) |= 1u << t;
+    said = true;
+  }
+  return said;
 }
 
 // What goes down to the file next: the first of those that wait, or, where nothing in flight can make room for that,

@@ -39,9 +39,14 @@ class Durability {
   bool settling() const {
     if (!context_.keeps_in_file()) return false;
     bool any = settling(context_.first_keeping);
-    for (TierIndex t = context_.first_keeping + 1; t < context_.tiers(); ++t) any |= of(t).syncing > 0;
+    for (TierIndex t = context_.first_keeping + 1; t < context_.tiers(); ++t) any |= of(t).syncing > 0 && !silent(t);
     return any;
   }
+  // A lower file has reported what became durable, or did not.
+  void hear(TierIndex tier) { of(tier).reported = context_.now; }
+  // Of the lower files: says which of them do not answer, and which do so again. True: anything was said.
+  bool look_for_silence();
+  bool silent(TierIndex tier) const { return of(tier).silent; }
   void set_unreleased(TierIndex tier, Bytes bytes);
 
   // The file had no room for a checkpoint of so many bytes.
@@ -81,6 +86,10 @@ class Durability {
     Bytes owed = 0;               // what the file holds once all of it is there and retention has dropped nothing
     Bytes passing = 0;            // of that, what need not stay once it is durable below
     bool full = false;            // something is held up since the file has no room yet
+    bool busy = false;            // something is to end there
+    bool silent = false;          // and nothing has ended for long
+    Time reported = 0;            // when it last said what is durable
+    Time heard = 0;               // the last end of anything there, or the beginning of the first
     Short lacks;
   };
   Level& of(TierIndex tier) { return levels_[tier]; }

@@ -19,6 +19,7 @@ struct Link {
   LinkEstimate estimate;
   std::optional<Pacer> pacer;  // of its own, at most_bytes_per_s
   LinkUse use;
+  Time heard = 0;                // when a command was last reported
   int carried = 0;               // commands that it is done with, and that have yet to end
   std::vector<MoveIndex> moves;  // with a hop over it
   // A fast disk wants many transfers at once; on a slow one they would hold up the urgent.

@@ -108,6 +108,7 @@ void Planner::Parts::on(const Event& e, Output& output) {
   space.report_returned();
   const bool held_up = !calls.waiting().empty() || !waits.empty();
   durability.ask_to_commit(held_up && !transfers.in_flight() && !calls.any_ending());
+  if (context.several_keep()) retention_planner.look_for_silence();
   if (context.dirty) context.wakeup = context.now;  // more rounds than one event may take: the next goes on
   output.wakeup = context.wakeup;
   context.out = nullptr;

@@ -46,6 +46,7 @@ Slot RetentionPlanner::recover(HistoryId client, const event::Recovered& e) {
 
 void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
   require_file(e.tier);
+  durability_.hear(e.tier);
   Checkpoint* const c = reported(client, e.version, e.tier, true);
   if (c == nullptr) return;
   c->filed[e.tier].durable = Filed::Durable::yes;
@@ -55,8 +56,19 @@ void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
   for (TierIndex t = e.tier; t >= context_.first_keeping; --t) retire(table_.history(client), t, Durability::When::now);
 }
 
+void RetentionPlanner::look_for_silence() {
+  context_.dirty |= durability_.look_for_silence();
+  for (TierIndex t = context_.first_keeping + 1; t < context_.tiers(); ++t) {
+    if (!durability_.silent(t) && (context_.out->heard >> t & 1) == 0) continue;
+    const Route& route = transfers_.route_of(static_cast<TierIndex>(t - 1), t);
+    for (const MoveIndex i : transfers_.link(route[route.hops - 1]).moves)
+      if (Move& m = transfers_[i]; m.to == t) durability_.silent(t) ? transfers_.delay(i) : transfers_.undelay(m);
+  }
+}
+
 void RetentionPlanner::on(HistoryId client, const event::NotDurable& e) {
   require_file(e.tier);
+  durability_.hear(e.tier);
   if (const Slot slot = table_.lookup(client, e.version); slot != kNoSlot) {
     waits_.not_durable(slot, e.tier);
     if (const MoveIndex filler = table_[slot].at[e.tier].filler; filler != kNoMove) transfers_.delay(filler);

@@ -14,6 +14,8 @@ class RetentionPlanner : Part {
   void on(HistoryId client, const event::Recovered& e);
   void on(HistoryId client, const event::Durable& e);
   void on(HistoryId client, const event::NotDurable& e);
+  // What goes to a lower file that does not answer is held back until that does.
+  void look_for_silence();
   void on(HistoryId client, const event::Unreleased& e);
   void make_room(TierIndex tier, const Durability::Short& lacks);
 

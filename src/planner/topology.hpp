@@ -40,6 +40,9 @@ struct TierSpec {
   std::uint64_t every = 0;
 };
 
+// A file tier below another one that has something to end, and has ended nothing for so long, does not answer.
+inline constexpr Time kSilentAfter = 60'000'000'000;
+
 // What several links share, such as a disk's time or a bus.
 struct ResourceSpec {
   std::string name;

@@ -427,6 +427,7 @@ void Transfers::carried(CommandId command) {
   if (on_its_stream(m)) throw std::logic_error("a copy on the application's stream is over when that says so");
   Link& on = link(it->second.link);
   it->second.carried = true;
+  on.heard = context_.now;
   on.estimate.finished(context_.now, it->second.length);
   ++on.carried;
   context_.dirty |= room_for_more(m.from, m.to, m.kind);  // the link runs dry: time to plan more for it
@@ -441,6 +442,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
   Move& m = (*this)[sent.move];
   delayed_ -= m.delayed ? 1 : 0;
   Link& on = link(sent.link);
+  on.heard = context_.now;
   if (sent.carried)
     --on.carried;
   else if (!on_its_stream(m))

@@ -110,7 +110,7 @@ bool Waits::cancel(RequestId id) {
 void Waits::refuse_stuck() {
   std::vector<RequestId> stuck;
   for (const auto& [id, w] : waits_) {
-    bool retrying = false;
+    bool retrying = context_.lower(w.tier) && durability_.silent(w.tier);  // whoever asked for that waits
     for (Slot s : w.open) retrying |= !table_[s].stored;
     if (!retrying) stuck.push_back(id);
   }

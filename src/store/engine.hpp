@@ -102,7 +102,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   Engine(options::Seams seams, options::EngineSetup setup);
   Result<void> start();
-  Result<void> leave_stuck(const Locked& locked, const Result<void>& why);
+  Result<void> leave_shared_stuck(Locked& locked, const Result<void>& why);
+  Result<void> leave_stuck(Locked& locked, const Result<void>& why);
 
   std::shared_ptr<Engine> self_;  // of one that was left open
   Machinery parts_;

@@ -111,7 +111,15 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   }
   bool stop = false;
   Interrupt watched;
-  if (interrupted) watched = [&] { return stop = stop || interrupted(); };
+  // A job does not hang at its end with the file system that others share: with no time given, closing ends when that
+  // has been silent for long.
+  const bool gives_up = parts_.files.tiers().size() > 1 && !parts_.setup.close_timeout;
+  const bool waits_there = parts_.setup.durability == Durability::shared;
+  if (interrupted || gives_up)
+    watched = [&] {
+      stop = stop || (interrupted && interrupted());
+      return stop || (gives_up && waits_there && parts_.files.silent());
+    };
   Result<void> result;
   try {
     const Durability all = parts_.setup.durability == Durability::node ? Durability::storage : parts_.setup.durability;
@@ -137,7 +145,10 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   parts_.queues.clear(locked);
   parts_.dispatcher.wake_everyone(locked);
   parts_.files.leave(locked);
-  if (!parts_.lifetime.await(locked, until, [&] { return parts_.lifetime.idle(locked); }))
+  // Once it is closed, no one hears of a silence any more.
+  const planner::Time now = parts_.port.now();
+  const planner::Time limit = gives_up ? now + (parts_.files.silent() ? 0 : planner::kSilentAfter) : until;
+  if (!parts_.lifetime.await(locked, limit, [&] { return parts_.lifetime.idle(locked); }))
     return leave_stuck(locked, result);
   parts_.files.drop_unreferenced(locked);
   locked.unlock();
@@ -147,7 +158,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   parts_.pump.join();
   parts_.worker.join();
   parts_.queues.stop();
-  const bool stopped = parts_.files.stop(until);
+  const bool stopped = parts_.files.stop(until, limit);
   locked.lock();
   if (!stopped) return leave_stuck(locked, result);
   parts_.calls.end_all(locked);
@@ -217,13 +228,28 @@ std::shared_ptr<Attached> Engine::attached() {
 }
 
 // Its files do not answer, and may never: nothing that they still use is freed.
-Result<void> Engine::leave_stuck(const Locked& locked, const Result<void>& why) {
+Result<void> Engine::leave_stuck(Locked& locked, const Result<void>& why) {
   parts_.calls.end_all(locked);
   parts_.hand_backs.clear(locked);
+  if (parts_.files.tiers().size() > 1) return leave_shared_stuck(locked, why);
   if (!why) return parts_.lifetime.set_stuck(locked, why.error());
   return parts_.lifetime.set_stuck(
       locked, {Errc::timed_out, "the time limit passed before what is under way in " + parts_.setup.directory.string() +
                                     " had ended: its files have not answered yet"});
+}
+
+// What was promised at the store's level may be there; the rest is sent by the next process.
+Result<void> Engine::leave_shared_stuck(Locked& locked, const Result<void>& why) {
+  const std::string missing = parts_.files.missing_below(locked);
+  const std::string text = "closing the store: the shared directory " +
+                           parts_.files.tiers().back()->directory().string() + " does not answer" +
+                           (missing.empty() ? "" : ", and " + missing + " may not be there") + "; what is in " +
+                           parts_.setup.directory.string() + " is sent by the next process that opens both";
+  const Result<void> stuck = parts_.lifetime.set_stuck(locked, {Errc::timed_out, text});
+  if (!why) return stuck;
+  locked.unlock();
+  parts_.setup.log.warning(text);
+  return {};
 }
 
 Engine::~Engine() {

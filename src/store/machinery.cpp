@@ -19,7 +19,7 @@ Machinery::Machinery(options::Seams given_seams, options::EngineSetup given_setu
       hand_backs(port, lifetime, catalog, streams),
       calls(port, lifetime, catalog, streams, statistics, setup.verify_all),
       callers(port, lifetime, memory, calls, queues, copies),
-      pump(port, lifetime, queues, timers),
+      pump(port, lifetime, queues, files, timers),
       worker(port, lifetime, queues, copies, calls, verifier),
       dispatcher(port, lifetime, catalog, memory, files, queues, calls, pump),
       waits(port, lifetime, catalog, statistics, files, calls, callers, timers, setup) {}

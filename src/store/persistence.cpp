@@ -12,6 +12,8 @@
 namespace ebb::store {
 namespace {
 
+const std::string kFails = " fails, and is tried again; the store goes on without it: ";
+
 // The longest range that a command puts to a file at once.
 std::uint64_t longest_put(const planner::Machine& machine) {
   std::uint64_t longest = 0;
@@ -122,13 +124,34 @@ void Persistence::note_failure(const Locked& locked, const planner::Failure& fai
   const FileTier& tier = at(failure.tier);
   const Record* const record = catalog_.find(locked, failure.checkpoint);
   if (record != nullptr && record->files[tier.number()].not_durable)
-    note_trouble(tier, *record->files[tier.number()].not_durable);
+    note_trouble(tier, kFails + record->files[tier.number()].not_durable->message);
 }
 
-void Persistence::note_trouble(const FileTier& tier, const Error& error) {
+void Persistence::note_silence(const Locked& locked, const planner::Output& output) {
+  silent_ = (silent_ & ~output.heard) | output.silent;
+  for (const auto& tier : tiers_)
+    if ((output.silent >> tier->index() & 1) != 0)
+      note_trouble(*tier, " has not answered for " + std::to_string(planner::kSilentAfter / 1'000'000'000) +
+                              " s; the store goes on without it, and only calls that ask for it wait");
+  port_.ended().notify_all();
+  lifetime_.wake(locked);
+}
+
+std::string Persistence::missing_below(const Locked& locked) {
+  const std::size_t file = tiers_.size() - 1;
+  std::string first;
+  std::size_t more = 0;
+  for (const Record& record : catalog_.records(locked)) {
+    if (!record.used || record.reserved || !catalog_.live(locked, record) || record.durable_in(file)) continue;
+    if (!belongs(record, *tiers_[file])) continue;
+    first.empty() ? void(first = catalog_.key_text(locked, record.history, record.version)) : void(++more);
+  }
+  return first + (more > 0 ? " and " + std::to_string(more) + " more" : "");
+}
+
+void Persistence::note_trouble(const FileTier& tier, const std::string& what) {
   if (std::exchange(troubled_, true)) return;
-  trouble_ = "the shared directory " + tier.directory().string() +
-             " fails, and is tried again; the store goes on without it: " + error.message;
+  trouble_ = "the shared directory " + tier.directory().string() + what;
 }
 
 void Persistence::log_trouble(Locked& locked) {
@@ -158,9 +181,9 @@ void Persistence::leave(const Locked& /*locked*/) {
   if (pooled_ != nullptr) pooled_->leave();
 }
 
-bool Persistence::stop(planner::Time until) {
+bool Persistence::stop(planner::Time until, planner::Time below) {
   for (const auto& tier : tiers_)
-    if (!tier->stop(until, port_, lifetime_, setup_.log)) return false;
+    if (!tier->stop(tier->number() > 0 ? below : until, port_, lifetime_, setup_.log)) return false;
   Locked locked = port_.lock();
   if (!tiers_.empty()) last_counters_ = node_counters(), pool_memory_ = nullptr;
   locked.unlock();
@@ -376,7 +399,7 @@ void Persistence::on_durable(std::size_t file, storage::ObjectId object, const R
       if (future && file == 0) future->error.reset();
     }
     if (!result) set_not_durable(locked, *record, file, result.error());
-    if (file > 0) result ? void(troubled_ = false) : note_trouble(*tiers_[file], result.error());
+    if (file > 0) result ? void(troubled_ = false) : note_trouble(*tiers_[file], kFails + result.error().message);
     try {
       submit_durable(locked, *checkpoint, file, static_cast<bool>(result));
     } catch (const std::exception& error) {

@@ -1,5 +1,6 @@
 #pragma once
 // The store's files: what becomes durable there, and who waits for that.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -42,6 +43,12 @@ class Persistence {
   void warn_of_damage() const;
   /// The planner gave up a transfer to the files: the first time that a shared directory fails is logged.
   void note_failure(const Locked& locked, const planner::Failure& failure);
+  /// A shared directory does not answer, or does so again: the former is logged as a failure is.
+  void note_silence(const Locked& locked, const planner::Output& output);
+  /// Whether one does not answer now. From any thread.
+  bool silent() const { return silent_.load(std::memory_order_relaxed) != 0; }
+  /// What is not in the lowest tier's directory: "version 3 and 5 more". Empty: everything is there.
+  std::string missing_below(const Locked& locked);
   /// Logs what note_failure() took down. Releases the mutex if there is anything.
   void write_trouble(Locked& locked) {
     if (!trouble_.empty()) log_trouble(locked);
@@ -52,7 +59,8 @@ class Persistence {
   /// The planner hears nothing any more: nothing waits for room in the file.
   void leave(const Locked& locked);
   /// Stops the storages. False: their files did not answer in time; they go on stopping for as long as that takes.
-  bool stop(planner::Time until);
+  /// `below`: the limit for those below the fastest.
+  bool stop(planner::Time until, planner::Time below);
 
   /// Fastest first.
   const std::vector<std::unique_ptr<FileTier>>& tiers() const { return tiers_; }
@@ -113,7 +121,7 @@ class Persistence {
   void make_tiers();
   Result<void> pair_tiers();
   bool belongs(const Record& record, const FileTier& tier) const;
-  void note_trouble(const FileTier& tier, const Error& error);
+  void note_trouble(const FileTier& tier, const std::string& what);
   void log_trouble(Locked& locked);
   Result<void> open_persistent(FileTier& tier, const Reports& reports);
   void store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier);
@@ -146,6 +154,7 @@ class Persistence {
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
   std::string trouble_;                                      // by the port's mutex: to be logged
   bool troubled_ = false;                                    // by the port's mutex: the shared directory fails
+  std::atomic<std::uint32_t> silent_{0};                     // written with the port's mutex held
   std::uint64_t next_sequence_ = 1;                          // by the port's mutex
 };
 

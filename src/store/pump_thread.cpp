@@ -5,6 +5,7 @@
 #include "base/wait_points.hpp"
 #include "store/lifetime.hpp"
 #include "store/link_queues.hpp"
+#include "store/persistence.hpp"
 #include "store/timers.hpp"
 
 namespace ebb::store {
@@ -64,6 +65,7 @@ void PumpThread::run() {
     } catch (const std::exception& error) {
       port_.poison(locked, error);
     }
+    files_.write_trouble(locked);
     if (port_.log_full(locked)) port_.write_log(locked);
     if (lifetime_.closed(locked) || queues_.has_ready(locked)) continue;
     armed_ = due(locked);

@@ -18,8 +18,8 @@ namespace ebb::store {
 /// 2. A thread that makes work for it wakes it as it releases the port's Locked, and before it waits.
 class PumpThread {
  public:
-  PumpThread(PlannerPort& port, const Lifetime& lifetime, LinkQueues& queues, Timers& timers)
-      : port_(port), lifetime_(lifetime), queues_(queues), timers_(timers) {}
+  PumpThread(PlannerPort& port, const Lifetime& lifetime, LinkQueues& queues, Persistence& files, Timers& timers)
+      : port_(port), lifetime_(lifetime), queues_(queues), files_(files), timers_(timers) {}
   void start() {
     thread_ = std::thread([this] { run(); });
   }
@@ -41,6 +41,7 @@ class PumpThread {
   PlannerPort& port_;
   const Lifetime& lifetime_;
   LinkQueues& queues_;
+  Persistence& files_;
   Timers& timers_;
   std::condition_variable wake_;
   std::thread thread_;

@@ -333,6 +333,55 @@ TEST(FileTiers, NothingMoreIsSentToALowerFileBeforeItAnswers) {
   EXPECT_TRUE(d.on(1, kShared) && d.on(2, kShared));
 }
 
+// The lower file has something to end and ends nothing: that is said once, and what needs room goes on without it.
+TEST(FileTiers, ASilenceIsSaidOnceAndHoldsUpOnlyWhoWaitsForThatFile) {
+  for (const bool in_sync : {false, true}) {  // it hangs in a write, or in what makes that durable
+    Files d(two_files(16, 256, {.keep_last = 2}));
+    d.checkpoint(0, 4);
+    d.settle(!in_sync);
+    d.durable(0, kLocal);
+    d.settle(!in_sync);
+    ASSERT_EQ(d.on(0, kShared), in_sync);
+    const RequestId below = d.wait(0, kShared);
+    ASSERT_NE(d.wakeup, kNever);
+    EXPECT_EQ(d.out.silent, 0u);
+    d.now = d.wakeup - 1;
+    d.send({});
+    EXPECT_EQ(d.out.silent, 0u) << "its time has not passed";
+    d.now += 1;
+    d.send({});
+    EXPECT_EQ(d.out.silent, 1u << kShared);
+    for (Version v = 1; v < 20; ++v) {
+      const RequestId write = d.checkpoint(v, 4);
+      d.settle(true);
+      d.durable(v, kLocal);
+      EXPECT_EQ(d.out.silent, 0u) << "it was said";
+      ASSERT_TRUE(d.answered(write)) << v;
+      EXPECT_EQ(d.reason(write), Reason::ok) << v;
+    }
+    EXPECT_EQ(d.answered(below), in_sync) << "it is there, though not durable";
+    if (in_sync)
+      d.durable(0, kShared);
+    else
+      d.finish();
+    EXPECT_EQ(d.out.heard, 1u << kShared);
+    d.run();
+    EXPECT_TRUE(d.on(19, kShared)) << "it goes on";
+    EXPECT_TRUE(d.answered(below));
+  }
+}
+
+TEST(FileTiers, AFileThatEndsOneThingAfterTheOtherIsNotSilent) {
+  Files d(two_files(256, 1024));
+  for (Version v = 0; v < 8; ++v) d.adopt_on(v, 16, kLocal);
+  while (!d.under_way.empty()) {
+    d.now += kSilentAfter / 8;
+    d.finish();
+    EXPECT_EQ(d.out.silent, 0u);
+  }
+  EXPECT_TRUE(d.on(7, kShared));
+}
+
 TEST(FileTiers, NoCallWritesToTheLowerFile) {
   Files d(two_files(16, 1024));
   const RequestId large = d.checkpoint(100, 128);

@@ -1,5 +1,6 @@
 // A store of two file tiers: a local directory, and a shared one below it.
 #include <cerrno>
+#include <cstdlib>
 
 #include "shared_rig.hpp"
 
@@ -90,6 +91,69 @@ TEST(Shared, ADirectoryThatDoesNotAnswerHoldsUpOnlyThoseWhoWaitForIt) {
   EXPECT_EQ(code_of(store.wait("shared", Seconds(0.01))), Errc::timed_out);
   rig.files().release();
   ASSERT_TRUE(store.wait("shared", Seconds(60)));
+}
+
+/// A SharedRig of which a test moves the time.
+class SilentRig : public SharedRig {
+ public:
+  SilentRig() { kept().rig().seams().clock = clock_; }
+  ~SilentRig() {
+    files().release();
+    close();
+  }
+  /// The directory holds what is sent to it, and is found to do so.
+  void fall_silent() {
+    files().hold();
+    keep(kept().rig().store(), 1);
+    files().await_held();
+    clock_->advance(2 * planner::kSilentAfter);
+    while (kept().lines().starting("warning: the shared directory").empty()) kept().rig().engine().poke();
+  }
+
+ private:
+  std::shared_ptr<doubles::ManualClock> clock_ = std::make_shared<doubles::ManualClock>(1);
+};
+
+TEST(Shared, ADirectoryThatDoesNotAnswerIsToldOnce) {
+  SilentRig rig;
+  Store& store = rig.open();
+  rig.fall_silent();
+  const std::string line = rig.kept().lines().starting("warning: the shared directory").front();
+  EXPECT_NE(line.find(rig.shared().path().string()), std::string::npos) << line;
+  EXPECT_NE(line.find("has not answered for 60 s"), std::string::npos) << line;
+  for (Version version = 2; version <= 10; ++version) keep(store, version);
+  for (Version version = 1; version <= 10; ++version) expect_restored(store, version, kSize, {.keep = true});
+  EXPECT_EQ(rig.kept().lines().starting("warning: the shared directory").size(), 1u);
+  rig.files().release();
+  ASSERT_TRUE(store.wait("shared", {}));
+}
+
+// An engine that closed over files that do not answer is left where it is: hence a process of its own.
+[[noreturn]] void close_over_silence(Durability level) {
+  SilentRig& rig = *new SilentRig;
+  rig.setup().durability = level;
+  Store& store = rig.open();
+  rig.fall_silent();
+  keep(store, 2);
+  const Result<void> closed = store.close();
+  const bool promised = level == Durability::shared;
+  EXPECT_EQ(closed ? Errc::ok : closed.error().code, promised ? Errc::timed_out : Errc::ok);
+  const std::vector<std::string> lines = rig.kept().lines().starting("warning: closing");
+  EXPECT_EQ(lines.size(), promised ? 0u : 1u);
+  const std::string said = !closed ? closed.error().message : lines.empty() ? "" : lines.front();
+  for (const std::string& named : {std::string("version 1 and 1 more"), rig.shared().path().string()})
+    EXPECT_NE(said.find(named), std::string::npos) << said;
+  EXPECT_EQ(code_of(store.close()), Errc::timed_out) << "and stays so";
+  rig.kept().close();
+  std::error_code ignored;  // its threads may be writing there
+  for (const auto& path : {rig.setup().directory, rig.shared().path()}) std::filesystem::remove_all(path, ignored);
+  std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(SharedStuck, ClosingEndsThoughTheDirectoryDoesNotAnswer) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  for (const Durability level : {Durability::storage, Durability::shared})
+    EXPECT_EXIT(close_over_silence(level), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Shared, WhatIsDamagedLocallyIsReadFromTheSharedDirectory) {
