@@ -257,14 +257,16 @@ void hand_over(planner::Machine& machine) {
 }
 // A ring of 32 MiB in all: two chunks in flight on each hop, each way.
 constexpr int kRingSlots = 4;
+// Half of the slots are for what goes to a shared directory: as many chunks are read, or written there, at a time.
+constexpr int kSharedRingSlots = 8;
 
 constexpr std::uint64_t kLeastMemory = 1 << 20;
 constexpr std::uint64_t kLeastSlot = 64 << 10, kMostSlot = 4 << 20;
 
 // The slots of the staging ring of a store that has `memory` in all: the ring takes at most an eighth of it, and half
 // of the least.  Powers of two, so that a file's ranges are multiples of its largest block.
-std::uint64_t slot_within(std::uint64_t memory) {
-  return std::clamp(std::bit_floor(memory / 8 / (2 * kRingSlots)), kLeastSlot, kMostSlot);
+std::uint64_t slot_within(std::uint64_t memory, int slots) {
+  return std::clamp(std::bit_floor(memory / 8 / (2 * static_cast<std::uint64_t>(slots))), kLeastSlot, kMostSlot);
 }
 
 // What `memory` replaces.
@@ -401,10 +403,11 @@ Result<EngineSetup> choose_setup(const Options& options, os::Files& files, devic
     }
   }
   planner::Machine& machine = setup.machine;
+  const int slots = options.shared ? kSharedRingSlots : kRingSlots;
   if (options.memory) {
-    machine.ring_slot = slot_within(*options.memory);
+    machine.ring_slot = slot_within(*options.memory, slots);
     // Without a disk nothing passes the ring, and there is none.
-    const std::uint64_t ring = disk > 0 ? 2 * kRingSlots * machine.ring_slot : 0;
+    const std::uint64_t ring = disk > 0 ? 2 * static_cast<std::uint64_t>(slots) * machine.ring_slot : 0;
     host = (*options.memory - ring) / kGranule * kGranule;
     // One cache of ordinary memory holds larger checkpoints than two, and saves a copy between them.
     if (on.host_memory()) device = 0;
@@ -434,7 +437,7 @@ Result<EngineSetup> choose_setup(const Options& options, os::Files& files, devic
     return Error{Errc::invalid_argument,
                  "device_cache=0, host_cache=0 and disk=0 leave no tier: give one of them a size"};
   }
-  planner::connect(machine, kRingSlots);
+  planner::connect(machine, slots);
   for (const planner::TierSpec& tier : machine.tiers)
     if (tier.name == kPeerTier) machine.nodes[static_cast<std::size_t>(tier.node)].staging = kRingSlots;
   for (planner::LinkSpec& link : machine.links) {

@@ -20,6 +20,8 @@ LinkScheduler::LinkScheduler(State& state) : Part(state) {
   const std::vector<Link>& links = transfers_.links();
   for (const Link& link : links) {
     Queue& queue = queues_.emplace_back();
+    for (TierIndex t = context_.first_keeping + 1; t < context_.tiers(); ++t)
+      queue.down |= context_.tier(t).node == link.spec.to;
     for (const Link& other : links)
       if (std::ranges::any_of(link.spec.resources, [&](int r) {
             return context_.machine.resources.at(static_cast<std::size_t>(r)).urgent_first &&
@@ -90,7 +92,8 @@ bool LinkScheduler::issue_round() {
     const Link& link = transfers_.link(l);
     const int depth = link.depth();
     // Moves of urgency 2 leave room on the link for others that may come: a driver takes no command back.
-    const int modest = depth < kTakesAll ? std::min(depth, 2) : depth;
+    const bool all = depth >= kTakesAll || queues_[static_cast<std::size_t>(l)].down;
+    const int modest = all ? depth : std::min(depth, 2);
     while (!link.moves.empty() && link.estimate.in_flight() < depth && link.carried < depth) {
       MoveIndex best = kNoMove;
       Transfers::Hop best_hop;

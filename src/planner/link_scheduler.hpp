@@ -20,6 +20,7 @@ class LinkScheduler : Part {
     std::vector<int> rivals;  // links, itself too, that use a resource of its on which the more urgent goes first
     // The most urgent move over it with anything to send, or with anything in flight; kNone: none.
     int to_send = kNone, pending = kNone;
+    bool down = false;  // it leads to a lower file: what passes it is all alike, and has a slot of the ring already
   };
   int urgency(const Move& m) const;
   bool find_urgent();

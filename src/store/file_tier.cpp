@@ -1,6 +1,7 @@
 #include "store/file_tier.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "storage/scan/store_directory.hpp"
 #include "storage/scratch/scratch_file.hpp"
@@ -39,6 +40,8 @@ storage::PersistentOptions persistent_options(const options::EngineSetup& setup,
   options.direct = local ? setup.direct_io : setup.shared->direct_io;
   options.checksums = setup.checksums;
   options.block_bytes = block_of(setup.machine);
+  // A slow directory is synced seldom: who waits for it, or for its room, has it synced at once.
+  if (!local) options.sync_interval = std::chrono::seconds(1);
   options.engine = {.kind = kind_of(setup.io)};
   return options;
 }
