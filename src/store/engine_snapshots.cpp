@@ -24,9 +24,12 @@ Result<void> Engine::restore(planner::HistoryId history, Version version, std::s
 }
 
 Result<CheckpointInfo> Engine::info(planner::HistoryId history, Version version) {
-  auto stored = histories_.info(history, version);
-  if (!stored || !storage::is_snapshot(*stored)) return stored;
-  return SnapshotReader(*this, history, version, {}).info();
+  if (auto error = parts_.lifetime.forked()) return *error;
+  return reads_.until_settled(history, version, {}, [&](const RestoreOptions& left) -> Result<CheckpointInfo> {
+    auto stored = histories_.info(history, version);
+    if (!stored || !storage::is_snapshot(*stored)) return stored;
+    return SnapshotReader(*this, history, version, left).info();
+  });
 }
 
 void Engine::on_files_durable(OnFilesDurable act) {

@@ -275,7 +275,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
   refresh(locked);
   std::optional<Error> unread;
   std::optional<Version> below = at_most;
-  for (bool inclusive = true;; inclusive = false) {
+  for (bool inclusive = true;;) {
     if (lifetime_.closed(locked)) return lifetime_.closed_error();
     std::optional<Version> newest;
     catalog_.for_each_written(locked, history, [&](Version version, auto) {
@@ -285,6 +285,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
     if (!newest && unread) return *unread;  // something is there, and cannot be judged
     if (!newest) return newest;
     below = newest;
+    inclusive = false;
     if (setup_.readonly) find_dropped(locked, history, *newest);
     const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, *newest);
     if (setup_.readonly && record == nullptr) continue;
@@ -299,6 +300,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
     }
     if (intact) {
       Record* const now = catalog_.find(locked, checkpoint);
+      inclusive = now == nullptr;  // another record of the version may have taken its place
       if (now == nullptr) continue;
       now->files[*intact].checked = true;
       if (now->files[*intact].recovered != 0) files_.submit_durable(locked, checkpoint, *intact, true);
@@ -306,6 +308,8 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
     }
     if (intact.error().code == Errc::unknown_version) {
       discard_stale(locked, checkpoint, dropped_error(locked, history, *newest));
+      refresh(locked);  // which may have written it anew
+      inclusive = true;
     } else if (intact.error().code == Errc::damaged) {
       // It may be written again; the damaged record stays on the disk, as evidence.
       discard_stale(locked, checkpoint, {Errc::damaged, key + " is damaged: " + intact.error().message});

@@ -76,7 +76,7 @@ Result<std::optional<StoredSnapshot>> SnapshotReader::load(Version version, std:
   read = std::make_unique<Read>(*stored);
   const RestoreOptions options{.keep = true, .interrupted = stop_};
   if (auto done = engine_.reads().restore(history_, version, read->targets(), options, Reads::Reading::look); !done)
-    return done.error();
+    return done.error().code == Errc::size_mismatch ? written_anew() : done.error();  // the targets were made for it
 
   const auto damaged = [&](const std::string& what) {
     return Error{Errc::damaged, engine_.histories().key_text(history_, version) + " is damaged: " + what};
@@ -91,8 +91,11 @@ Result<StoredSnapshot> SnapshotReader::demand() {
   auto found = load();
   if (!found) return found.error();
   if (*found) return std::move(**found);
-  return Error{Errc::dropped,
-               engine_.histories().key_text(history_, version_) + " was written anew while the call read it"};
+  return written_anew();
+}
+
+Error SnapshotReader::written_anew() {
+  return {Errc::dropped, engine_.histories().key_text(history_, version_) + " was written anew while the call read it"};
 }
 
 Result<CheckpointInfo> SnapshotReader::info() {

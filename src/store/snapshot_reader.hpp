@@ -45,6 +45,7 @@ class SnapshotReader {
 
   Result<std::optional<storage::StoredSnapshot>> load(Version version, std::unique_ptr<Read>& read);
   Result<storage::StoredSnapshot> demand();
+  Error written_anew();
   Result<std::vector<storage::ZoneRange>> zones_to_read(const storage::StoredSnapshot& wanted);
   /// The size of a piece in bytes. Error damaged: the map places a chunk beyond its end.
   Result<std::uint64_t> bytes_of_piece(planner::HistoryId piece, const storage::StoredSnapshot& from,

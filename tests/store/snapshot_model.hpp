@@ -11,6 +11,8 @@
 
 namespace ebb::store::testing_support {
 
+inline constexpr Sizes kSmall{.device = 64 * kKiB, .host = 64 * kKiB, .disk = 16384 * kKiB, .chunk = 4 * kKiB};
+
 /// The memory of a program: a region in three parts, of which two are less than a page; one whose last zone is short;
 /// one without bytes.
 class SnapshotModel {

@@ -16,8 +16,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Sizes kSmall{.device = 64 * kKiB, .host = 64 * kKiB, .disk = 16384 * kKiB, .chunk = 4 * kKiB};
-
 /// A store with snapshots in it, and what each has.
 class Chain {
  public:
