@@ -70,6 +70,29 @@ def test_parts_are_shown_with_v_and_damage_by_its_step(tmp_path: pathlib.Path) -
     assert "step 7 of DCP" in run("ls", directory).out, "no newer one is whole"
 
 
+def test_export_goes_by_step_and_leaves_out_what_was_never_finished(tmp_path: pathlib.Path) -> None:
+    directory = two_ranks(tmp_path)
+
+    def exported(*options: str) -> tuple[str, set[str]]:
+        out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
+        done = run("export", directory, "--to", out, *options)
+        assert done.code == 0, done.err
+        return done.out, {str(path.parent.parent.relative_to(out)) for path in out.rglob("checkpoint.json")}
+
+    step = {"rank-2/history-dcp%2F7%2F1", "rank-10/history-dcp%2F7%2F1", "rank-2/history-dcp%2F7"}
+    told, folders = exported()
+    assert folders == step | {"rank-2/history", "rank-10/history"}
+    assert "step 7 of DCP: 88 B in 2 ranks\n" in told and "step 8 of DCP was never finished, and is left out\n" in told
+    told, folders = exported("--versions", "7")
+    assert folders == step and "step 8" not in told
+    told, folders = exported("--versions", "1")
+    assert folders == {"rank-2/history", "rank-10/history"}, "no step, although a part has this number"
+    _, folders = exported("--versions", "0", "--history", "dcp/8/2")
+    assert folders == {"rank-2/history-dcp%2F8%2F2", "rank-10/history-dcp%2F8%2F2"}
+    refused = run("export", directory, "--to", tmp_path / "none", "--versions", "8")
+    assert refused.code == 2 and "there is no version 8" in refused.err
+
+
 def test_a_directory_without_stores_is_refused_in_words_for_a_reader(tmp_path: pathlib.Path) -> None:
     (tmp_path / "deep" / "down").mkdir(parents=True)
     for command in (["ls"], ["verify"], ["gc"], ["export", "--to", tmp_path / "out"]):

@@ -37,7 +37,8 @@ def export(
 ) -> None:
     """Write checkpoints as plain files, each with a page of JSON that describes it, and files as they were written.
 
-    With --file only that file; of a directory of ranks each rank's below OUT, under its name.
+    With --file only that file; of a directory of ranks each rank's below OUT, under its name. What a Writer saved goes
+    by step: --versions names steps of it, and a step that was never finished is left out.
 
     Every byte is checked before its file gets its name; damaged checkpoints are named and left out. Nothing is written
     outside OUT.
@@ -45,8 +46,9 @@ def export(
     Exit code 0; 1: something is damaged, and was left out; 2: nothing could be done, or not all of it.
     """
     with outcome.exit_codes(json):
+        from . import saves
         from .files import export_files, files_named, files_of, is_part, refuse_existing_files
-        from .ranks import Told, each, no_summary, stores_in
+        from .ranks import Told, each, stores_in
         from .snapshots import is_piece
         from .store import Store
         from .suspend import is_mark
@@ -54,7 +56,16 @@ def export(
         wanted = Versions.parse(versions)
         if file is not None and history is not None:
             raise outcome.Refused("--file and --history exclude each other: a file has a name of its own")
-        several = len(stores_in(directory)) > 1
+        stores = stores_in(directory)
+        several = len(stores) > 1
+        steps = saves.listed(stores) if file is None and history is None else {}
+        never = saves.unfinished(steps, len(stores))
+        saved = {step: save for step, save in steps.items() if step in wanted and step not in never}
+
+        def number(one: Checkpoint | Damage) -> int | None:
+            """What --versions names: with --history the version, else of what a Writer saved the step."""
+            step = saves.step_of(one.history) if history is None else None
+            return one.version if step is None else step
 
         def one_store(path: Path) -> Told:
             store = Store(path)
@@ -64,15 +75,15 @@ def export(
             if file is not None:
                 written = export_files(store, files_named(store, file, wanted), out, force)
             else:
-                chosen = [one for one in store.checkpoints if history in (None, one.history) and one.version in wanted]
+                chosen = [one for one in store.checkpoints if history in (None, one.history) and number(one) in wanted]
                 files = []
                 if history is None:  # pieces are in the snapshots and files that need them
                     chosen = [one for one in chosen if not is_piece(one) and not is_mark(one) and not is_part(one)]
+                    chosen = [one for one in chosen if saves.step_of(one.history) not in never]
                     files = [one for one in files_of(store) if one.whole and one.version in wanted]
-                damages = [damage for damage in store.damages if _concerns(damage, history, wanted)]
-                _require(
-                    store, {one.version for one in chosen} | {one.version for one in files}, damages, history, wanted
-                )
+                damages = [damage for damage in store.damages if _concerns(damage, number(damage), history, wanted)]
+                there = {one.version for one in files} | set(saved) | set(map(number, [*chosen, *damages]))
+                _require(store, there, damages, history, wanted)
                 if files and not force:
                     refuse_existing_files(files, out)
                 written = _write(store, chosen, damages, out, form.value, force)
@@ -81,22 +92,29 @@ def export(
             document |= {"damaged": [damage.as_json() for damage in damages]}
             return Told(document, lambda: _show(written, damages, out), bool(damages))
 
-        each(directory, json, one_store, no_summary)
+        def summary(documents: list[Any]) -> list[str]:
+            lines = [saves.line(step, save) for step, save in sorted(saved.items())]
+            left_out = sorted(step for step in never if step in wanted)
+            lines += [f"step {step} of DCP was never finished, and is left out" for step in left_out]
+            return lines + saves.damaged_lines(documents)
+
+        each(directory, json, one_store, summary)
 
 
-def _concerns(damage: Damage, history: str | None, versions: Versions) -> bool:
+def _concerns(damage: Damage, number: int | None, history: str | None, versions: Versions) -> bool:
     """All damage if everything is exported, else the damage known to be in what is."""
     if history is None and not versions.ranges:
         return True
-    if damage.version is None or damage.version not in versions:
+    if number is None or number not in versions:
         return False
     return history is None or damage.history is None or damage.history == history
 
 
-def _require(store: Store, chosen: set[int], damages: list[Damage], history: str | None, versions: Versions) -> None:
+def _require(
+    store: Store, there: set[int | None], damages: list[Damage], history: str | None, versions: Versions
+) -> None:
     """Refuses names and versions that do not exist; without any, the store may be empty."""
     of = "" if history is None else f" of history {names.shown(history)}"
-    there = chosen | {damage.version for damage in damages}
     missing = ", ".join(str(version) for version in versions.named() if version not in there)
     if history is not None and history not in {one.history for one in store.checkpoints} and not damages:
         what = f"history {names.shown(history)}"

@@ -44,21 +44,37 @@ def steps_of(checkpoints: Iterable[tuple[str, str, int, bool]]) -> dict[int, Sav
     return steps
 
 
-def lines(documents: list[Any]) -> list[str]:
-    """For a person, of the documents of `ebbtide ls`. A rank other than 0 alone does not show which steps are whole."""
-    from ebbtide import _core
+def listed(stores: list[Path]) -> dict[int, Save]:
+    """The steps of all ranks, and what is listed of each."""
+    from .store import Store
 
+    return steps_of((str(path), one.history, one.bytes, True) for path in stores for one in Store(path).checkpoints)
+
+
+def unfinished(steps: dict[int, Save], stores: int) -> set[int]:
+    """Those that were never finished. A rank other than 0 alone does not show which steps are whole."""
+    tells = stores > 1 or any(save.whole for save in steps.values())
+    return {step for step, save in steps.items() if tells and not save.whole}
+
+
+def lines(documents: list[Any]) -> list[str]:
+    """For a person, of the documents of `ebbtide ls`."""
     steps = steps_of(
         (document["store"], one["history"], one["bytes"], True)
         for document in documents
         for one in document["checkpoints"]
     )
-    tells = len(documents) > 1 or any(save.whole for save in steps.values())
-    return [
+    never = unfinished(steps, len(documents))
+    return [line(step, save) + (", never finished" if step in never else "") for step, save in sorted(steps.items())]
+
+
+def line(step: int, save: Save) -> str:
+    """For a person."""
+    from ebbtide import _core
+
+    return (
         f"step {step} of DCP: {_core.format_bytes(save.bytes)} in {len(save.ranks)} rank{'s' * (len(save.ranks) != 1)}"
-        + (", never finished" if tells and not save.whole else "")
-        for step, save in sorted(steps.items())
-    ]
+    )
 
 
 def damaged_lines(documents: list[Any]) -> list[str]:
