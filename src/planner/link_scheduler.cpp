@@ -85,6 +85,15 @@ bool LinkScheduler::yields(int link, int urgency) const {
   });
 }
 
+// Of what goes on down from a file, one chunk at a time does not yield: while a program writes without a pause, nothing
+// would be sent.
+bool LinkScheduler::none_goes_down(const Link& link) const {
+  return std::ranges::none_of(link.moves, [&](MoveIndex i) {
+    const Move& m = transfers_[i];
+    return context_.lower(m.to) && std::ranges::any_of(m.chunks, [](const Chunk& k) { return k.hop == 0 && k.moving; });
+  });
+}
+
 // True if anything was sent.
 bool LinkScheduler::issue_round() {
   bool sent = false;
@@ -104,7 +113,7 @@ bool LinkScheduler::issue_round() {
         const Move& m = transfers_[i];
         const int urgent = urgency(m);
         if (urgent == 2 && link.estimate.in_flight() >= modest) continue;
-        const bool behind = yields(l, urgent);
+        const bool behind = yields(l, urgent) && !(context_.lower(m.to) && none_goes_down(link));
         for_each_hop(m, l, [&](Transfers::Hop at) {
           if (behind && at.hop == 0) return;  // a later hop never yields: it frees a ring for others
           const std::tuple key{urgent, m.demand ? m.since : 0, -at.hop};

@@ -25,6 +25,7 @@ class LinkScheduler : Part {
   int urgency(const Move& m) const;
   bool find_urgent();
   bool yields(int link, int urgency) const;
+  bool none_goes_down(const Link& link) const;
   bool issue_round();
 
   std::vector<Queue> queues_;  // of each link

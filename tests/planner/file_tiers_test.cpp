@@ -382,6 +382,26 @@ TEST(FileTiers, AFileThatEndsOneThingAfterTheOtherIsNotSilent) {
   EXPECT_TRUE(d.on(7, kShared));
 }
 
+// Reads for the lower file share the upper one's disk with the writes of a program, which go first.
+TEST(FileTiers, OneChunkAtATimeGoesDownWhileAProgramWritesWithoutAPause) {
+  Files d(two_files(256, 1024));
+  std::size_t most = 0, seen = 0;
+  for (Version v = 0; v < 8; ++v) {
+    d.checkpoint(v, 16);
+    for (int ends = 0; ends < 3 && !d.under_way.empty(); ++ends) {
+      const auto is_write = [&](const Command& c) { return c.to.at == Endpoint{Endpoint::tier, kLocal}; };
+      const auto is_read = [&](const Command& c) { return c.from.at == Endpoint{Endpoint::tier, kLocal}; };
+      if (std::ranges::any_of(d.under_way, is_write)) {
+        const auto reads = static_cast<std::size_t>(std::ranges::count_if(d.under_way, is_read));
+        most = std::max(most, reads), seen += reads;
+      }
+      d.finish();
+    }
+  }
+  EXPECT_EQ(most, 1u);
+  EXPECT_GT(seen, 0u);
+}
+
 TEST(FileTiers, NoCallWritesToTheLowerFile) {
   Files d(two_files(16, 1024));
   const RequestId large = d.checkpoint(100, 128);
