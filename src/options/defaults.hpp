@@ -11,6 +11,7 @@
 #include "os/files.hpp"
 #include "planner/provisioner.hpp"
 #include "planner/topology.hpp"
+#include "storage/persistent_storage.hpp"
 
 namespace ebb::share {
 struct NodeSeams;
@@ -30,6 +31,10 @@ struct Seams {
   std::shared_ptr<device::Device> device;                                      // the application's
   std::map<planner::NodeIndex, std::shared_ptr<device::Device>> devices = {};  // of nodes that have one of their own
   std::shared_ptr<const share::NodeSeams> node = nullptr;                      // of a node's pool; null: the real ones
+
+  // Of file tiers that are not in segment files of a directory.
+  using OpenStorage = std::function<std::unique_ptr<storage::PersistentStorage>(storage::Done, storage::Persisted)>;
+  std::map<planner::TierIndex, OpenStorage> storages = {};
 
   const std::shared_ptr<device::Device>& device_of(planner::NodeIndex node) const {
     const auto own = devices.find(node);

@@ -38,7 +38,7 @@ struct InFile {
 };
 
 /// File tiers that a store has at most.
-inline constexpr std::size_t kMostFiles = 2;
+inline constexpr std::size_t kMostFiles = 3;
 
 /// A checkpoint as the runtime knows it. Errors are rare, and kept out of line: every checkpoint writes a record anew.
 struct Record {

@@ -57,6 +57,10 @@ Result<void> FileTier::open_scratch(os::Files& files, const options::EngineSetup
 
 Result<void> FileTier::open_segments(const options::Seams& seams, const options::EngineSetup& setup,
                                      const Reports& reports) {
+  if (const auto own = seams.storages.find(index_); own != seams.storages.end()) {
+    storage_ = own->second(reports.done, reports.persisted);
+    return {};
+  }
   auto storage = storage::open_persistent_storage(*seams.files, *seams.clock, persistent_options(setup, *this),
                                                   reports.done, reports.persisted, reports.carried, reports.released);
   if (!storage) return storage.error();
