@@ -100,6 +100,24 @@ def send(local: Path, shared: Path, limit: int = 0) -> tuple[float, float]:
     return seconds, most
 
 
+def send_on(local: Path, shared: Path) -> float:
+    """Seconds until all that an earlier process left in the local directory is in the shared one."""
+    import ebbtide
+    import numpy as np
+
+    field = np.random.default_rng(1).integers(0, 255, SIZE, dtype=np.uint8)
+    durability = "process" if str(local).startswith("/dev/shm") else "storage"
+    options = {"shared": shared, "durability": durability, **SMALL, "warm": True}
+    with ebbtide.open(local, shared_every=1 << 40, **options) as store:
+        for version in range(1, COUNT + 1):
+            store.checkpoint(version, field)
+        store.wait(durability)
+    begun = time.perf_counter()
+    with ebbtide.open(local, **options) as store:
+        store.wait("shared")
+        return time.perf_counter() - begun
+
+
 def restore(local: Path, shared: Path) -> float:
     import ebbtide
     import numpy as np
@@ -124,6 +142,7 @@ def rows(found: dict) -> list[Row]:
             at_most(1.05),
         ),
         Row("rate to shared / bare", ">= 0.9", over(found["bare_write_s"], found["send_s"]), at_least(0.9)),
+        Row("the same of what is local already", "", over(found["bare_write_s"], found["send_on_s"]), None),
         Row("restore from shared / bare", ">= 0.9", over(found["bare_read_s"], found["restore_s"]), at_least(0.9)),
         Row(
             "most in a second / cap",
@@ -147,6 +166,7 @@ def main() -> int:
         "bare_write_s",
         "bare_read_s",
         "send_s",
+        "send_on_s",
         "restore_s",
         "most_in_a_second",
     )
@@ -168,6 +188,8 @@ def main() -> int:
         found["send_s"].append(send(local, shared)[0])
         shutil.rmtree(local)
         found["restore_s"].append(restore(local, shared))
+        clear()
+        found["send_on_s"].append(send_on(local, shared))
         clear()
         found["most_in_a_second"].append(send(local, shared, given.cap)[1])
     clear()

@@ -399,7 +399,9 @@ void Persistence::on_durable(std::size_t file, storage::ObjectId object, const R
       if (future && file == 0) future->error.reset();
     }
     if (!result) set_not_durable(locked, *record, file, result.error());
-    if (file > 0) result ? void(troubled_ = false) : note_trouble(*tiers_[file], kFails + result.error().message);
+    if (file > 0 && result) troubled_ = false;
+    if (file > 0 && !result && result.error().code != Errc::closed)
+      note_trouble(*tiers_[file], kFails + result.error().message);
     try {
       submit_durable(locked, *checkpoint, file, static_cast<bool>(result));
     } catch (const std::exception& error) {
