@@ -80,7 +80,7 @@ class Device {
   /// Waits for its work first.
   virtual void destroy_stream(StreamId stream) noexcept = 0;
   virtual Result<EventId> create_event() = 0;
-  /// It must not be pending.
+  /// The event must not be pending.
   virtual void destroy_event(EventId event) noexcept = 0;
 
   /// Enqueues a copy between any two places in device or host memory that do not overlap. Error invalid_argument, on

@@ -38,8 +38,8 @@ struct Freed {
   CheckpointRef checkpoint;
   Bytes offset = 0;  // memory tiers
   Bytes length = 0;
-  // It was complete and could not be read, so that it is discarded (only unless Machine::ephemeral): a driver leaves
-  // the bytes in the file as they are.
+  // The checkpoint was complete and could not be read, so that it is discarded (only unless Machine::ephemeral): a
+  // driver leaves the bytes in the file as they are.
   bool failed = false;
 };
 

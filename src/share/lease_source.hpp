@@ -32,7 +32,7 @@ class LeaseSource {
     Result<std::shared_ptr<device::Device>> owner = std::shared_ptr<device::Device>();
   };
   virtual Terms terms(std::uint32_t /*lease*/) const { return {}; }
-  /// Its memory, mapped as long as the pointer is held.
+  /// The memory of a lease, mapped as long as the pointer is held.
   virtual Result<std::shared_ptr<std::byte>> use_lease(std::uint32_t lease) = 0;
   /// Another process may use it: it is not mapped or registered here, and no transfer of it is under way.
   virtual void return_lease(std::uint32_t lease) = 0;

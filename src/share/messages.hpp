@@ -27,11 +27,11 @@ struct Hello {
   std::uint64_t ranks = 1;
   Member member{};  // that it is already, of an agent before; generation 0: none
 };
-/// It will use the first `slabs` of its run.
+/// The process will use the first `slabs` of its run.
 struct Claim {
   std::uint32_t slabs = 0;
 };
-/// Its list has new entries.
+/// The process's list has new entries.
 struct Look {};
 /// An object is not needed any more. `object`: the process's number; 0, or unknown to this agent: the newest of the
 /// key.
@@ -57,7 +57,7 @@ struct Piece {
 };
 /// Commit what is complete, and write what this process has handed over before that of others.
 struct Commit {};
-/// It has unmapped its memory, and uses the pool no more.
+/// The process has unmapped its memory, and uses the pool no more.
 struct Leave {};
 
 // --- from the agent --------------------------------------------------------------------------------------------------

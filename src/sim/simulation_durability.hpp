@@ -27,7 +27,7 @@ class Syncing {
     std::uint64_t attempt = 0;  // of writing it to a file below another
   };
 
-  // Both must outlive it.
+  // The machine and the options must outlive it.
   Syncing(const MachineModel& machine, const Options& options, std::size_t ranks);
 
   // The planner has taken an event about a version; `recovered`: an earlier process wrote it.

@@ -34,7 +34,7 @@ class WatchedMemory {
   WatchedMemory(std::shared_ptr<const ProtectedMemory> memory, Watches watches);
   const std::shared_ptr<const ProtectedMemory>& memory() const { return memory_; }
   const Watches& watches() const { return watches_; }
-  /// Their threads end where they are destroyed, which must not be with the mutex held.
+  /// Watches end their threads where they are destroyed, which must not be with the mutex held.
   Watches take_watches() { return std::exchange(watches_, {}); }
 
   /// Writes to what a cut of everything, or of what is dirty, is owed are seen from now on, in the bodies that `armed`

@@ -64,7 +64,7 @@ void HandBacks::stream_done(const Locked& locked, std::uint64_t key, const Resul
   const bool held = back.held;
   if (!held) handed_back_.erase(found);
   if (held && !std::holds_alternative<planner::event::Commit>(end)) {
-    // It ends with its handle: nothing ends by itself any more.
+    // The request ends with its handle: nothing ends by itself any more.
     return port_.submit(locked, history, planner::event::Submit{.request = request, .keep = keeps(end)});
   }
   std::visit([&](const auto& what) { port_.submit(locked, history, what); }, end);

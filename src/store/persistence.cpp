@@ -320,7 +320,7 @@ Error Persistence::with_agent(Error error) const {
   return error;
 }
 
-// It stays pending: a later attempt may succeed.
+// A delayed write stays pending: a later attempt may succeed.
 void Persistence::on_delayed(storage::ObjectId object, const Error& error) {
   Locked locked = port_.lock();
   const auto checkpoint = catalog_.find_pending(locked, object);

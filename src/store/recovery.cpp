@@ -311,7 +311,7 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
       refresh(locked);  // which may have written it anew
       inclusive = true;
     } else if (intact.error().code == Errc::damaged) {
-      // It may be written again; the damaged record stays on the disk, as evidence.
+      // The version may be written again; the damaged record stays on the disk, as evidence.
       discard_stale(locked, checkpoint, {Errc::damaged, key + " is damaged: " + intact.error().message});
     } else {
       unread = Error{intact.error().code, key + " cannot be read: " + intact.error().message};

@@ -85,7 +85,7 @@ class Mapping {
     if (bytes_) context_.driver->cuMemAddressFree(address_, bytes_);
   }
 
-  /// Its context is current.
+  /// Called with the GPU's context current.
   CUresult map(const Physical& memory, std::size_t bytes) {
     const cuda::Driver& driver = *context_.driver;
     CUresult result = driver.cuMemAddressReserve(&address_, bytes, cuda::kGranularity, 0, 0);

@@ -87,7 +87,7 @@ Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::
     } else {
       const Survey& survey = **looked;
       const Waiting left = waiting_in(survey, &first->objects);
-      // Its agent removes a pool whose processes have all ended.
+      // An agent removes a pool whose processes have all ended.
       if (left.objects.empty() && (survey.any_alive() || survey.processes.empty())) return drained;
       if (clock.now() >= until) return not_written(survey, left);
     }

@@ -50,7 +50,7 @@ class Lenders final : public LeaseSource, public std::enable_shared_from_this<Le
   Result<std::shared_ptr<std::byte>> use_lease(std::uint32_t lease) override;
   void return_lease(std::uint32_t lease) override { end_lease(lease, /*usable=*/true); }
   void refuse_lease(std::uint32_t lease) override { end_lease(lease, /*usable=*/false); }
-  /// Its thread ends; what is mapped stays so, and is returned when it is not.
+  /// Ends the thread; what is mapped stays so, and is returned when it is not.
   void stop();
 
   struct Lease {

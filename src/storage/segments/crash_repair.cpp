@@ -37,7 +37,7 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& r
   }
 }
 
-// It is kept under another name: after a crash it shows which heads existed.
+// The index is kept under another name: after a crash it shows which heads existed.
 Result<void> set_index_aside(StoreContext& context) {
   const std::filesystem::path& directory = context.directory.path();
   const auto index = directory / kIndexFile, beside = directory / kNewIndexFile;
@@ -135,7 +135,7 @@ void write_index(StoreContext& context, ObjectTable& table, const std::vector<Da
     written = write_whole(context.files, file.fd(), bytes, 0);
     if (written && context.options.synced) written = context.files.sync(file.fd());
   }
-  // Its name need not be synced: if a power loss takes it, the segments hold the same information.
+  // The index's name need not be synced: if a power loss takes it, the segments hold the same information.
   if (written) written = context.files.rename(beside, directory / kIndexFile);
   static_cast<void>(context.files.remove(written ? directory / kOldIndexFile : beside));
 }
