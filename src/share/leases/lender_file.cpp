@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <charconv>
 
 #include "share/pool/pool_file.hpp"
@@ -65,9 +64,9 @@ LenderFile::~LenderFile() {
 }
 
 void LenderFile::write(const LenderState& state) {
-  auto* const words = reinterpret_cast<std::uint64_t*>(words_.data());
+  const SharedWords word(words_.data());
   const auto put = [&](std::size_t at, std::uint64_t value) {
-    std::atomic_ref(words[at]).store(value, std::memory_order_release);
+    word(at * sizeof value).store(value, std::memory_order_release);
   };
   const std::size_t rows = std::min(state.leases.size(), kMostRows);
   for (std::size_t row = 0; row < rows; ++row) {

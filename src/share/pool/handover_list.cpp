@@ -56,8 +56,8 @@ bool fits(const SlabBytes& bytes, const PoolShape& shape) {
 
 }  // namespace
 
-HandoverList::Word HandoverList::mark(std::uint64_t sequence) const noexcept {
-  return word(shape_.marks_at() + (sequence - 1) % shape_.list_entries * 8);
+SharedWords::Word HandoverList::mark(std::uint64_t sequence) const noexcept {
+  return word_(shape_.marks_at() + (sequence - 1) % shape_.list_entries * 8);
 }
 
 bool HandoverList::is_finished(std::uint64_t sequence) const noexcept {
@@ -78,8 +78,8 @@ Result<std::uint64_t> HandoverList::add(const HandedOver& given) {
   }
   const Words words = encode(entry, of_);
   const std::uint64_t at = (next_ - 1) % shape_.list_entries * kEntryBytes;
-  for (std::size_t i = 1; i < kWords; ++i) word(at + 8 * i).store(words[i], std::memory_order_relaxed);
-  word(at).store(words[0], std::memory_order_release);
+  for (std::size_t i = 1; i < kWords; ++i) word_(at + 8 * i).store(words[i], std::memory_order_relaxed);
+  word_(at).store(words[0], std::memory_order_release);
   return next_++;
 }
 
@@ -95,9 +95,9 @@ bool HandoverList::belongs(const SlabBytes& bytes) const {
 
 std::optional<HandedOver> HandoverList::entry(std::uint64_t place) const {
   const std::uint64_t at = place * kEntryBytes;
-  Words words{word(at).load(std::memory_order_acquire)};
+  Words words{word_(at).load(std::memory_order_acquire)};
   if (words[0] == 0 || (words[0] - 1) % shape_.list_entries != place) return {};
-  for (std::size_t i = 1; i < kWords; ++i) words[i] = word(at + 8 * i).load(std::memory_order_relaxed);
+  for (std::size_t i = 1; i < kWords; ++i) words[i] = word_(at + 8 * i).load(std::memory_order_relaxed);
   auto found = decode(words, of_);
   if (!found || is_finished(found->sequence)) return {};
   if (found->part.bytes != 0 && !belongs(found->part)) return {};
@@ -109,7 +109,7 @@ std::vector<HandedOver> HandoverList::unfinished() const {
   // Whoever sees an entry sees those before it: the newest one first, then those up to it.
   std::uint64_t newest = 0;
   for (std::uint64_t place = 0; place < shape_.list_entries; ++place) {
-    newest = std::max(newest, word(place * kEntryBytes).load(std::memory_order_acquire));
+    newest = std::max(newest, word_(place * kEntryBytes).load(std::memory_order_acquire));
   }
   std::vector<HandedOver> all;
   for (std::uint64_t place = 0; place < shape_.list_entries; ++place) {

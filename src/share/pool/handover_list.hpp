@@ -1,7 +1,6 @@
 #pragma once
 // What one process has handed over and the agent has not finished, in the pool's file: whoever becomes the agent can
 // finish it, when both have been killed.
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -53,7 +52,7 @@ class HandoverList {
  public:
   /// `list`: shape.list_bytes() bytes, aligned to 8.
   HandoverList(std::byte* list, const PoolShape& shape, const PoolTables& tables, Member of)
-      : list_(list), shape_(shape), tables_(tables), of_(of) {}
+      : word_(list), shape_(shape), tables_(tables), of_(of) {}
 
   /// Hands a part over, and returns its sequence. One view of a list adds, and no other ever. `entry.sequence` is
   /// ignored. Error no_space: the list is full until the agent has finished its oldest entry.
@@ -67,13 +66,11 @@ class HandoverList {
   std::vector<HandedOver> unfinished() const;
 
  private:
-  using Word = std::atomic_ref<std::uint64_t>;
-  Word word(std::uint64_t at) const noexcept { return Word(*reinterpret_cast<std::uint64_t*>(list_ + at)); }
-  Word mark(std::uint64_t sequence) const noexcept;
+  SharedWords::Word mark(std::uint64_t sequence) const noexcept;
   std::optional<HandedOver> entry(std::uint64_t place) const;
   bool belongs(const SlabBytes& bytes) const;
 
-  std::byte* list_;
+  SharedWords word_;
   PoolShape shape_;
   PoolTables tables_;
   Member of_;

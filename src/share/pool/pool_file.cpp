@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -68,7 +67,7 @@ Result<PoolFile> PoolFile::create(std::unique_ptr<SharedFile> file, const PoolHe
   const FileRange tables = header.shape.tables();
   if (auto done = file->punch(tables); !done) return done.error();
   if (auto done = file->allocate(tables); !done) return done.error();
-  // Its last page makes the file as long as it will ever be, so that slabs can be mapped before they have memory.
+  // The last page makes the file as long as it will ever be, so that slabs can be mapped before they have memory.
   const FileRange last = header.shape.slab(header.shape.slabs() - 1);
   if (auto done = file->allocate({last.offset + last.bytes - os::kBlock, os::kBlock}); !done) {
     return done.error();
@@ -76,12 +75,12 @@ Result<PoolFile> PoolFile::create(std::unique_ptr<SharedFile> file, const PoolHe
   auto mapped = file->map(std::array{tables});
   if (!mapped) return mapped.error();
   const auto block = encode(header);
-  // Its first word comes last: without it the header was never written.
+  // The header's first word comes last: without it the header was never written.
   std::memcpy(mapped->data() + sizeof(std::uint64_t), block.data() + sizeof(std::uint64_t),
               block.size() - sizeof(std::uint64_t));
   std::uint64_t first = 0;
   std::memcpy(&first, block.data(), sizeof first);
-  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(mapped->data())).store(first, std::memory_order_release);
+  SharedWords(mapped->data())(0).store(first, std::memory_order_release);
   return PoolFile(std::move(file), header, std::move(mapped).value());
 }
 

@@ -17,18 +17,18 @@ std::uint64_t word_of(const Slab& slab) {
 
 }  // namespace
 
-std::uint64_t PoolTables::agent() const noexcept { return word(os::kBlock).load(std::memory_order_acquire); }
+std::uint64_t PoolTables::agent() const noexcept { return word_(os::kBlock).load(std::memory_order_acquire); }
 
-std::uint64_t PoolTables::take_over() noexcept { return word(os::kBlock).fetch_add(1, std::memory_order_acq_rel) + 1; }
+std::uint64_t PoolTables::take_over() noexcept { return word_(os::kBlock).fetch_add(1, std::memory_order_acq_rel) + 1; }
 
 std::optional<PoolProcess> PoolTables::process(std::uint32_t slot) const noexcept {
   const std::uint64_t at = shape_.process_at(slot);
-  const std::uint64_t generation = word(at + kGeneration).load(std::memory_order_acquire);
-  const std::uint64_t pid = word(at + kPid).load(std::memory_order_acquire);
-  const std::uint64_t start = word(at + kStart).load(std::memory_order_acquire);
-  const std::uint64_t share = word(at + kShare).load(std::memory_order_acquire);
-  const std::uint64_t rank = word(at + kRank).load(std::memory_order_acquire);
-  if (word(at + kGeneration).load(std::memory_order_relaxed) != generation) return {};
+  const std::uint64_t generation = word_(at + kGeneration).load(std::memory_order_acquire);
+  const std::uint64_t pid = word_(at + kPid).load(std::memory_order_acquire);
+  const std::uint64_t start = word_(at + kStart).load(std::memory_order_acquire);
+  const std::uint64_t share = word_(at + kShare).load(std::memory_order_acquire);
+  const std::uint64_t rank = word_(at + kRank).load(std::memory_order_acquire);
+  if (word_(at + kGeneration).load(std::memory_order_relaxed) != generation) return {};
   if (generation % 2 == 0 || generation > std::numeric_limits<std::uint32_t>::max()) return {};
   if (pid == 0 || pid > std::numeric_limits<pid_t>::max() || share > shape_.budget) return {};
   return PoolProcess{{slot, static_cast<std::uint32_t>(generation)}, {static_cast<pid_t>(pid), start}, share, rank};
@@ -36,7 +36,7 @@ std::optional<PoolProcess> PoolTables::process(std::uint32_t slot) const noexcep
 
 Result<Member> PoolTables::next_member() const {
   for (std::uint32_t slot = 0; slot < shape_.processes; ++slot) {
-    const std::uint64_t generation = word(shape_.process_at(slot) + kGeneration).load(std::memory_order_acquire);
+    const std::uint64_t generation = word_(shape_.process_at(slot) + kGeneration).load(std::memory_order_acquire);
     if (generation % 2 == 0 && generation < std::numeric_limits<std::uint32_t>::max()) {
       return Member{slot, static_cast<std::uint32_t>(generation + 1)};
     }
@@ -47,16 +47,16 @@ Result<Member> PoolTables::next_member() const {
 
 void PoolTables::admit(const PoolProcess& process) noexcept {
   const std::uint64_t at = shape_.process_at(process.member.slot);
-  word(at + kPid).store(static_cast<std::uint64_t>(process.process.pid), std::memory_order_release);
-  word(at + kStart).store(process.process.start, std::memory_order_release);
-  word(at + kShare).store(process.share, std::memory_order_release);
-  word(at + kRank).store(process.rank, std::memory_order_release);
-  word(at + kGeneration).store(process.member.generation, std::memory_order_release);
+  word_(at + kPid).store(static_cast<std::uint64_t>(process.process.pid), std::memory_order_release);
+  word_(at + kStart).store(process.process.start, std::memory_order_release);
+  word_(at + kShare).store(process.share, std::memory_order_release);
+  word_(at + kRank).store(process.rank, std::memory_order_release);
+  word_(at + kGeneration).store(process.member.generation, std::memory_order_release);
 }
 
 void PoolTables::leave(Member member) noexcept {
   if (const auto now = process(member.slot); now && now->member == member)
-    word(shape_.process_at(member.slot) + kStart).store(0, std::memory_order_release);
+    word_(shape_.process_at(member.slot) + kStart).store(0, std::memory_order_release);
 }
 
 bool PoolTables::has_left(Member member) const noexcept {
@@ -67,12 +67,12 @@ bool PoolTables::has_left(Member member) const noexcept {
 bool PoolTables::dismiss(Member member) noexcept {
   std::uint64_t expected = member.generation;
   return member.slot < shape_.processes && member.generation % 2 == 1 &&
-         word(shape_.process_at(member.slot) + kGeneration)
+         word_(shape_.process_at(member.slot) + kGeneration)
              .compare_exchange_strong(expected, expected + 1, std::memory_order_acq_rel);
 }
 
 std::optional<Slab> PoolTables::slab(std::uint32_t index) const noexcept {
-  const std::uint64_t found = word(shape_.slab_word_at(index)).load(std::memory_order_acquire);
+  const std::uint64_t found = word_(shape_.slab_word_at(index)).load(std::memory_order_acquire);
   if (found == 0) return Slab{};
   const std::uint64_t state = found >> 48;
   if (state != static_cast<std::uint64_t>(Slab::State::lent) &&
@@ -89,7 +89,7 @@ std::optional<Slab> PoolTables::slab(std::uint32_t index) const noexcept {
 
 bool PoolTables::change(std::uint32_t index, const Slab& from, const Slab& to) noexcept {
   std::uint64_t expected = word_of(from);
-  return word(shape_.slab_word_at(index)).compare_exchange_strong(expected, word_of(to), std::memory_order_acq_rel);
+  return word_(shape_.slab_word_at(index)).compare_exchange_strong(expected, word_of(to), std::memory_order_acq_rel);
 }
 
 bool PoolTables::lend(std::uint32_t index, Member to) noexcept { return change(index, {}, {Slab::State::lent, to}); }

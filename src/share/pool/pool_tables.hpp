@@ -1,6 +1,5 @@
 #pragma once
 // The tables of a pool's file: the agent, the processes, and who has which slab.
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,6 +7,7 @@
 #include "ebbtide/error.hpp"
 #include "os/process_id.hpp"
 #include "share/pool/pool_header.hpp"
+#include "share/pool/shared_words.hpp"
 
 namespace ebb::share {
 
@@ -41,7 +41,7 @@ struct Slab {
 /// Thread and process safety: the methods that change something are called by one thread of one process, the agent; all
 /// others may be called from any thread of any process, at the same time. No method trusts the memory: whatever it
 /// holds, a method returns a value that an agent could have written, or none.
-/// 1. All accesses are atomic, of 64 bits, and lock-free: a writer that is killed leaves each word old or new.
+/// 1. All accesses are of words (SharedWords).
 /// 2. A slab's word has its state and owner, so that both change together.
 /// 3. A slot's generation is odd while a process has it, and grows by one with each change. Its other words change
 ///    only while it is even, but for the start of a process that has left, which becomes 0; they are stored with
@@ -52,7 +52,7 @@ struct Slab {
 class PoolTables {
  public:
   /// `file`: the beginning of the mapped file, of shape.tables() bytes, aligned to 8.
-  PoolTables(std::byte* file, const PoolShape& shape) : file_(file), shape_(shape) {}
+  PoolTables(std::byte* file, const PoolShape& shape) : word_(file), shape_(shape) {}
 
   /// Which agent it is; 0: there was none yet.
   std::uint64_t agent() const noexcept;
@@ -80,11 +80,8 @@ class PoolTables {
   bool take_back(std::uint32_t index, Member from) noexcept;
 
  private:
-  using Word = std::atomic_ref<std::uint64_t>;
-  static_assert(Word::is_always_lock_free);
-  Word word(std::uint64_t at) const noexcept { return Word(*reinterpret_cast<std::uint64_t*>(file_ + at)); }
   bool change(std::uint32_t index, const Slab& from, const Slab& to) noexcept;
-  std::byte* file_;
+  SharedWords word_;
   PoolShape shape_;
 };
 
