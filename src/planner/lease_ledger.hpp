@@ -17,6 +17,11 @@ using LeaseId = std::uint32_t;
 // The smallest lease. Memory is lent ahead in few large pieces: no checkpoint waits for one.
 inline constexpr Bytes kSmallestLease = Bytes{64} << 20;
 
+// What is on lease is moved away in so long, so that it can be returned; what is recalled of a borrower, or when the
+// lender closes, is waited for so long. A borrower looks so often whether it can return something.
+inline constexpr Time kReturnWithin = 1'000'000'000, kRecallWithin = 5'000'000'000, kRecallAtClose = 10'000'000'000;
+inline constexpr Time kReturnLook = 5'000'000;
+
 namespace lease_event {
 
 // What a process lends in all, from now on, in leases of at most `piece`. Less than before: as many leases as that
@@ -40,12 +45,12 @@ struct Return {
   LeaseId lease = 0;
   bool unusable = false;
 };
-// Its lender has it back, and offers so much less.
+// The lender has the lease back, and offers so much less.
 struct Recall {
   LeaseId lease = 0;
   Time deadline = kNever;
 };
-// Its process has ended. What it borrowed may still be in use.
+// A borrower has ended. What it borrowed may still be in use.
 struct BorrowerDied {
   PartyId borrower = 0;
 };

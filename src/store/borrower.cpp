@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
+#include "planner/lease_ledger.hpp"
+
 namespace ebb::store {
-namespace {
-
-constexpr Seconds kSoon{1.0};  // within which what is on a lease is to be written, so that it can be returned
-constexpr std::chrono::milliseconds kLook{5};
-
-}  // namespace
-
 void Borrower::start() {
   thread_ = std::thread([this] { run(); });
   source_.borrow([news = news_](std::uint32_t lease, bool lent) {
@@ -37,7 +32,7 @@ void Borrower::run() {
       std::unique_lock lock(news_->mutex);
       const auto told = [this] { return !news_->told.empty() || news_->stopping; };
       if (waits) {
-        news_->changed.wait_for(lock, kLook, told);
+        news_->changed.wait_for(lock, std::chrono::nanoseconds(planner::kReturnLook), told);
       } else {
         news_->changed.wait(lock, told);
       }
@@ -72,7 +67,7 @@ Result<void> Borrower::use(std::uint32_t lease) {
       std::ranges::find_if(segments_, [&](const Segment& one) { return !one.lease && one.memory->size() == bytes; });
   if (free != segments_.end()) {
     if (auto begun = free->memory->begin(std::move(*memory)); !begun) return begun;
-    if (!lending_.extend(tier_, free->number, free->memory->size(), terms)) {
+    if (!leases_.extend(tier_, free->number, free->memory->size(), terms)) {
       free->memory->end();
       return Error{Errc::closed, "the store is closed"};
     }
@@ -82,7 +77,7 @@ Result<void> Borrower::use(std::uint32_t lease) {
   auto made = std::make_unique<cache::LeasedMemory>(device_, bytes, pinned_);
   if (auto begun = made->begin(std::move(*memory)); !begun) return begun;
   Segment segment{.number = 0, .memory = made.get(), .lease = lease};
-  const auto lent = lending_.lend(tier_, std::move(made), terms);
+  const auto lent = leases_.lend(tier_, std::move(made), terms);
   if (!lent) return lent.error();
   segment.number = *lent;
   segments_.push_back(segment);
@@ -93,14 +88,14 @@ Result<void> Borrower::use(std::uint32_t lease) {
 share::LeaseSource::Terms Borrower::keep_terms(std::uint32_t lease) {
   share::LeaseSource::Terms terms = source_.terms(lease);
   const auto known = limits_.try_emplace(terms.lender, planner::kWholeLink).first;
-  if (std::exchange(known->second, terms.link) != terms.link) lending_.limit(terms.lender, terms.link);
+  if (std::exchange(known->second, terms.link) != terms.link) leases_.limit(terms.lender, terms.link);
   return terms;
 }
 
-// Its memory is used without it as well.
+// Without the owner's device, the memory is used all the same.
 void Borrower::add_owner(share::LeaseSource::Terms& terms) {
   if (terms.owner && !*terms.owner) return;
-  const Result<void> added = terms.owner ? lending_.add_owner(*terms.owner) : terms.owner.error();
+  const Result<void> added = terms.owner ? leases_.add_owner(*terms.owner) : terms.owner.error();
   if (added) return;
   terms.owner = std::shared_ptr<device::Device>();
   if (added.error().code == Errc::closed || !told_.insert(added.error().message).second) return;
@@ -113,7 +108,8 @@ void Borrower::add_owner(share::LeaseSource::Terms& terms) {
 void Borrower::recall(std::uint32_t lease) {
   for (Segment& segment : segments_) {
     if (segment.lease != lease || segment.recalled) continue;
-    segment.recalled = lending_.recall(tier_, segment.number, 0, kSoon);
+    segment.recalled =
+        leases_.recall(tier_, segment.number, 0, Seconds(std::chrono::nanoseconds(planner::kReturnWithin)));
   }
 }
 
@@ -122,7 +118,7 @@ bool Borrower::return_what_can_be() {
   bool more = false;
   for (Segment& segment : segments_) {
     if (!segment.recalled) continue;
-    if (!lending_.await_returned(tier_, segment.number, Seconds{0})) {
+    if (!leases_.await_returned(tier_, segment.number, Seconds{0})) {
       more = true;
       continue;
     }

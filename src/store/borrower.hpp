@@ -16,7 +16,7 @@
 #include "cache/leased_memory.hpp"
 #include "device/device.hpp"
 #include "share/lease_source.hpp"
-#include "store/lending.hpp"
+#include "store/leases.hpp"
 
 namespace ebb::store {
 
@@ -29,10 +29,10 @@ namespace ebb::store {
 class Borrower {
  public:
   /// `pinned`: of LeasedMemory. `what` is said where a lease cannot be used.
-  Borrower(share::LeaseSource& source, Lending& lending, device::Device& device, planner::TierIndex tier, bool pinned,
+  Borrower(share::LeaseSource& source, Leases& leases, device::Device& device, planner::TierIndex tier, bool pinned,
            std::string what, ebb::base::Log log)
       : source_(source),
-        lending_(lending),
+        leases_(leases),
         device_(device),
         tier_(tier),
         pinned_(pinned),
@@ -67,7 +67,7 @@ class Borrower {
   bool return_what_can_be();
 
   share::LeaseSource& source_;
-  Lending& lending_;
+  Leases& leases_;
   device::Device& device_;
   const planner::TierIndex tier_;
   const bool pinned_;

@@ -6,11 +6,9 @@
 #include "ebbtide/store.hpp"
 #include "options/defaults.hpp"
 #include "store/attached.hpp"
-#include "store/borrower.hpp"
 #include "store/histories.hpp"
-#include "store/lending.hpp"
+#include "store/leases.hpp"
 #include "store/machinery.hpp"
-#include "store/neighbours.hpp"
 #include "store/reads.hpp"
 #include "store/snapshot_delivery.hpp"
 #include "store/snapshot_reader.hpp"
@@ -61,7 +59,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Reads& reads() { return reads_; }
   Waits& waits() { return parts_.waits; }
   Suspender& suspender() { return suspender_; }
-  Lending& lending() { return lending_; }
+  Leases& leases() { return leases_; }
 
   // engine_snapshots.cpp: of a checkpoint, or of the snapshot whose map it is
   Result<void> restore(planner::HistoryId history, Version version, std::span<const Target> targets,
@@ -110,10 +108,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Histories histories_;
   Writes writes_;
   Reads reads_;
-  Lending lending_;
   ZoneScratches zone_scratches_;
-  std::unique_ptr<Borrower> borrower_;  // of a store in a node's pool
-  Neighbours neighbours_;
+  Leases leases_;
   std::shared_ptr<Attached> attached_;         // by the port's mutex
   std::atomic<bool> attaches_{false};          // whether it ever did: a store without pays for no lock
   OnFilesDurable on_files_durable_ = nullptr;  // by the port's mutex

@@ -3,23 +3,17 @@
 #include <system_error>
 
 #include "base/own_process.hpp"
+#include "planner/lease_ledger.hpp"
 #include "share/pool/pool_header.hpp"
 #include "store/engine.hpp"
 
 namespace ebb::store {
-namespace {
-
-constexpr std::chrono::nanoseconds kRecall = std::chrono::seconds(10);  // what was lent, when the store closes
-
-}  // namespace
-
 Engine::Engine(options::Seams seams, options::EngineSetup setup)
     : parts_(std::move(seams), std::move(setup)),
       histories_(parts_),
       writes_(parts_),
       reads_(parts_),
-      lending_(parts_.port, parts_.lifetime, parts_.memory, parts_.queues, parts_.calls),
-      neighbours_(lending_, parts_.seams, parts_.setup),
+      leases_(parts_),
       suspender_(*this) {}
 
 Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::EngineSetup setup) {
@@ -68,16 +62,7 @@ Result<void> Engine::start() {
   parts_.recovery.register_recovered(locked);
   locked.unlock();
   parts_.files.warn_of_damage();
-  if (parts_.files.pool_memory() != nullptr && parts_.files.pool_memory()->lease_bytes() > 0) {
-    const auto& tiers = parts_.setup.machine.tiers;
-    const auto host = std::ranges::find(tiers, planner::Medium::host, &planner::TierSpec::medium);
-    const auto tier = static_cast<planner::TierIndex>(host - tiers.begin());
-    borrower_ =
-        std::make_unique<Borrower>(*parts_.files.pool_memory(), lending_, *parts_.seams.device_of(host->node), tier,
-                                   /*pinned=*/true, "memory of the node's pool", parts_.setup.log);
-    borrower_->start();
-  }
-  if (auto started = neighbours_.start(); !started) return started;
+  if (auto started = leases_.start(); !started) return started;
   parts_.setup.log.info("open: " + parts_.setup.settings);
   return {};
 }
@@ -152,8 +137,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
     return leave_stuck(locked, result);
   parts_.files.drop_unreferenced(locked);
   locked.unlock();
-  if (borrower_) borrower_->stop();
-  neighbours_.stop_borrowing();
+  leases_.stop_borrowing();
   parts_.memory.stop();
   parts_.pump.join();
   parts_.worker.join();
@@ -170,9 +154,9 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   locked.unlock();
   if (parts_.setup.pool)
     parts_.setup.pool->memory.reset();  // leaves the node's pool, unless the application has memory of it
-  neighbours_.forget_lenders();
-  const planner::Time left = std::clamp<planner::Time>(until - parts_.port.now(), 0, kRecall.count());
-  const auto returned = neighbours_.stop_lending(std::chrono::nanoseconds(left), interrupted);
+  leases_.forget_lenders();
+  const planner::Time left = std::clamp<planner::Time>(until - parts_.port.now(), 0, planner::kRecallAtClose);
+  const auto returned = leases_.stop_lending(std::chrono::nanoseconds(left), interrupted);
   if (result) result = returned;
   return result;
 }
@@ -209,7 +193,7 @@ void Engine::log_suspension(const Result<void>& done) const {
 Result<void> Engine::lend(std::uint64_t bytes, Seconds within, const Interrupt& interrupted) {
   if (auto error = parts_.lifetime.forked()) return *error;
   if (auto possible = options::check_offer("bytes", bytes); !possible) return possible;
-  return neighbours_.lend(bytes, std::chrono::nanoseconds(nanoseconds(within)), interrupted);
+  return leases_.offer(bytes, std::chrono::nanoseconds(nanoseconds(within)), interrupted);
 }
 
 Result<std::shared_ptr<Attached>> Engine::attach(std::shared_ptr<Attached> attached) {
@@ -227,7 +211,7 @@ std::shared_ptr<Attached> Engine::attached() {
   return attached_;
 }
 
-// Its files do not answer, and may never: nothing that they still use is freed.
+// The store's files do not answer, and may never: nothing that they still use is freed.
 Result<void> Engine::leave_stuck(Locked& locked, const Result<void>& why) {
   parts_.calls.end_all(locked);
   parts_.hand_backs.clear(locked);

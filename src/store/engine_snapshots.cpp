@@ -87,7 +87,7 @@ Stats Engine::stats() {
     stats.tiers[tier].arena = parts_.memory.tiers().stats(static_cast<planner::TierIndex>(tier));
   }
   stats.node = parts_.files.node_stats(locked);
-  stats.leases = neighbours_.stats();
+  stats.leases = leases_.stats();
   stats.settings = parts_.setup.settings;
   return stats;
 }

@@ -13,11 +13,10 @@ class Catalog;            // checkpoints and histories
 class Dispatcher;         // where the planner's output goes
 class FileTier;           // what stores the bytes of a file tier
 class HandBacks;          // memory given back in stream order
-class Lending;            // memory that others lend
+class Leases;             // memory that is lent to other processes, and borrowed of them
 class Lifetime;           // phases, and what is in flight
 class LinkQueues;         // commands between tiers, to the engines and back
 class Persistence;        // the files, and what is durable there
-class Neighbours;         // memory that is lent to other processes, and borrowed of them
 class PlannerPort;        // the planner, its mutex, clock and log
 class PumpThread;         // the thread for wake-ups, timers and what calls left behind
 class Recovery;           // what other processes wrote

@@ -105,21 +105,21 @@ TEST_P(OtherMachines, ALenderRelays) {
   machine_.nodes[static_cast<std::size_t>(machine_.tiers[kPeer].node)].staging = 4;
   const auto owner =
       std::make_shared<doubles::FakeDevice>(doubles::FakeDevice::Options{.seed = GetParam() + 100, .discrete = true});
-  Lending& lending = rig_.engine().lending();
+  Leases& leases = rig_.engine().leases();
   auto memory = cache::direct_host_memory(*rig_.seams().device, kSegment).value();
   std::byte* const lent = memory->data();
-  const Lending::Terms terms{.lender = 7, .owner = std::shared_ptr<device::Device>(owner)};
-  ASSERT_TRUE(lending.add_owner(owner));
-  ASSERT_EQ(lending.lend(kPeer, std::move(memory), terms).value(), 1u);
+  const Leases::Terms terms{.lender = 7, .owner = std::shared_ptr<device::Device>(owner)};
+  ASSERT_TRUE(leases.add_owner(owner));
+  ASSERT_EQ(leases.lend(kPeer, std::move(memory), terms).value(), 1u);
   EXPECT_EQ(rig_.store().stats().tiers[kPeer].capacity, kSegment - 2 * 2 * 4 * kKiB) << "a ring is at its end";
   std::atomic<bool> done{false};
   std::thread lender([&] {
     const std::vector<std::byte> other(kSegment, std::byte{0xD1});
     while (!done) {
-      ASSERT_TRUE(lending.recall(kPeer, 1, 0, Seconds{60}));
-      ASSERT_TRUE(lending.await_returned(kPeer, 1, Seconds{60}));
+      ASSERT_TRUE(leases.recall(kPeer, 1, 0, Seconds{60}));
+      ASSERT_TRUE(leases.await_returned(kPeer, 1, Seconds{60}));
       rig_.put(lent, other.data(), other.size());
-      ASSERT_TRUE(lending.extend(kPeer, 1, kSegment, terms));
+      ASSERT_TRUE(leases.extend(kPeer, 1, kSegment, terms));
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   });
@@ -179,7 +179,7 @@ class LentMemory : public ::testing::TestWithParam<std::uint64_t> {
   void lend() {
     auto memory = cache::direct_host_memory(*rig_.seams().device, kSegment).value();
     lent_.push_back(memory->data());
-    ASSERT_EQ(rig_.engine().lending().lend(kHostTier, std::move(memory)).value(), lent_.size());
+    ASSERT_EQ(rig_.engine().leases().lend(kHostTier, std::move(memory)).value(), lent_.size());
   }
   // As its lender may, once it has it back.
   void scribble(std::size_t segment) {
@@ -222,21 +222,21 @@ TEST_P(LentMemory, FourSegmentsOfWhichOneIsRecalledAndOneLostUnderLoad) {
   }
   int recalls = 0;
   for (bool gone = false; working > 0; ++recalls) {
-    ASSERT_TRUE(rig_.engine().lending().recall(kHostTier, 2, recalls % 2 * kSegment / 2, Seconds{60}));
-    ASSERT_TRUE(rig_.engine().lending().await_returned(kHostTier, 2, Seconds{60}));
+    ASSERT_TRUE(rig_.engine().leases().recall(kHostTier, 2, recalls % 2 * kSegment / 2, Seconds{60}));
+    ASSERT_TRUE(rig_.engine().leases().await_returned(kHostTier, 2, Seconds{60}));
     if (recalls % 2 == 0) scribble(2);
     if (recalls == 3 && !std::exchange(gone, true)) {
-      rig_.engine().lending().lose(kHostTier, 1);
+      rig_.engine().leases().lose(kHostTier, 1);
       scribble(1);
-      EXPECT_FALSE(rig_.engine().lending().recall(kHostTier, 1, 0));
+      EXPECT_FALSE(rig_.engine().leases().recall(kHostTier, 1, 0));
     }
-    ASSERT_TRUE(rig_.engine().lending().extend(kHostTier, 2, kSegment));
+    ASSERT_TRUE(rig_.engine().leases().extend(kHostTier, 2, kSegment));
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(lost + right, 2 * 4 * kVersions);
   EXPECT_GT(right, 0);
   EXPECT_GT(recalls, 3);
-  EXPECT_FALSE(rig_.engine().lending().extend(kHostTier, 1, kSegment)) << "what was lost is never lent again";
+  EXPECT_FALSE(rig_.engine().leases().extend(kHostTier, 1, kSegment)) << "what was lost is never lent again";
   EXPECT_EQ(store.stats().tiers[1].capacity, 3 * kSegment);
 }
 
@@ -245,11 +245,11 @@ TEST(LostMemory, IsNamedByEveryLaterCall) {
   Rig rig(Backend::gpu, {.device = 0, .host = 64 * kKiB, .disk = 0});
   Store& store = rig.store();
   auto memory = cache::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
-  ASSERT_EQ(rig.engine().lending().lend(0, std::move(memory)).value(), 1u);
+  ASSERT_EQ(rig.engine().leases().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, 64 * kKiB));
   auto loan = store.borrow(1, {.keep = true});
   ASSERT_TRUE(loan) << loan.error().message;
-  rig.engine().lending().lose(0, 1);
+  rig.engine().leases().lose(0, 1);
   const auto released = loan->release(true);
   ASSERT_FALSE(released);
   EXPECT_EQ(released.error().code, Errc::lost);
@@ -269,10 +269,10 @@ TEST(LostMemory, IsNotTouchedAnyMore) {
   Rig rig(Backend::gpu, {.device = 0, .host = 64 * kKiB, .disk = 0});
   auto memory = cache::direct_host_memory(*rig.seams().device, 64 * kKiB).value();
   const std::byte* const segment = memory->data();
-  ASSERT_EQ(rig.engine().lending().lend(0, std::move(memory)).value(), 1u);
+  ASSERT_EQ(rig.engine().leases().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(rig.store(), v, 64 * kKiB));
   const std::vector<std::byte> before = rig.get(segment, 64 * kKiB);
-  rig.engine().lending().lose(0, 1);
+  rig.engine().leases().lose(0, 1);
   EXPECT_TRUE(rig.get(segment, 64 * kKiB) == before);
 }
 
@@ -281,13 +281,13 @@ TEST(LentSegments, WhatIsLentAgainInPartIsReturnedOnceTheRestIsEmpty) {
   Rig rig(Backend::threads, {.device = 0, .host = kSize, .disk = 0});
   Engine& engine = rig.engine();
   auto memory = cache::direct_host_memory(*rig.seams().device, 2 * kSize).value();
-  ASSERT_EQ(engine.lending().lend(0, std::move(memory)).value(), 1u);
+  ASSERT_EQ(engine.leases().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 3; ++v) ASSERT_TRUE(write(rig.store(), v, kSize));
-  ASSERT_TRUE(engine.lending().recall(0, 1, 0));
-  ASSERT_TRUE(engine.lending().extend(0, 1, kSize));
-  EXPECT_FALSE(engine.lending().await_returned(0, 1, Seconds{0})) << "the only copy of version 2 is beyond";
+  ASSERT_TRUE(engine.leases().recall(0, 1, 0));
+  ASSERT_TRUE(engine.leases().extend(0, 1, kSize));
+  EXPECT_FALSE(engine.leases().await_returned(0, 1, Seconds{0})) << "the only copy of version 2 is beyond";
   expect_restored(rig.store(), 2, kSize);
-  EXPECT_TRUE(engine.lending().await_returned(0, 1, Seconds{60}));
+  EXPECT_TRUE(engine.leases().await_returned(0, 1, Seconds{60}));
   for (Version v = 0; v < 2; ++v) expect_restored(rig.store(), v, kSize);
 }
 
@@ -295,13 +295,13 @@ TEST(LentSegments, WhatCannotBeLentIsRefusedByName) {
   Rig rig(Backend::gpu);
   const auto memory = [&] { return cache::direct_host_memory(*rig.seams().device, 4096).value(); };
   for (const int tier : {-1, 2, 3}) {
-    const auto refused = rig.engine().lending().lend(static_cast<planner::TierIndex>(tier), memory());
+    const auto refused = rig.engine().leases().lend(static_cast<planner::TierIndex>(tier), memory());
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::invalid_argument);
     EXPECT_NE(refused.error().message.find("tier " + std::to_string(tier)), std::string::npos);
   }
-  for (std::size_t s = 1; s < cache::MemorySegments::kMost; ++s) ASSERT_TRUE(rig.engine().lending().lend(1, memory()));
-  const auto refused = rig.engine().lending().lend(1, memory());
+  for (std::size_t s = 1; s < cache::MemorySegments::kMost; ++s) ASSERT_TRUE(rig.engine().leases().lend(1, memory()));
+  const auto refused = rig.engine().leases().lend(1, memory());
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("64 segments already"), std::string::npos) << refused.error().message;
 }
@@ -327,13 +327,13 @@ class OnePage final : public share::LeaseSource {
 
 TEST(LentSegments, ALeaseForWhichThereIsNoSegmentIsRefused) {
   Rig rig(Backend::gpu);
-  Lending& lending = rig.engine().lending();
+  Leases& leases = rig.engine().leases();
   for (std::size_t s = 1; s < cache::MemorySegments::kMost; ++s)
-    ASSERT_TRUE(lending.lend(1, cache::direct_host_memory(*rig.seams().device, 4096).value()));
+    ASSERT_TRUE(leases.lend(1, cache::direct_host_memory(*rig.seams().device, 4096).value()));
   OnePage source;
   std::string said;
   const base::Log log([&](std::string_view text) { said = text; });
-  Borrower borrower(source, lending, *rig.seams().device, 1, /*pinned=*/false, "memory of another process", log);
+  Borrower borrower(source, leases, *rig.seams().device, 1, /*pinned=*/false, "memory of another process", log);
   borrower.start();
   EXPECT_EQ(source.end(), "refused");
   borrower.stop();
@@ -368,7 +368,7 @@ TEST(LentSegments, AGpuThatCannotBeOpenedIsNamedOnceAndItsMemoryIsUsed) {
   const base::Log log([&](std::string_view text) { said.emplace_back(text); });
   const auto capacity = [&] { return rig.store().stats().tiers.at(1).capacity; };
   const std::uint64_t before = capacity();
-  Borrower borrower(source, rig.engine().lending(), *rig.seams().device, 1, /*pinned=*/false, "memory of others", log);
+  Borrower borrower(source, rig.engine().leases(), *rig.seams().device, 1, /*pinned=*/false, "memory of others", log);
   borrower.start();
   while (capacity() < before + source.kLeases * source.kPage) std::this_thread::yield();
   borrower.stop();

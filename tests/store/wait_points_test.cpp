@@ -211,11 +211,11 @@ TEST(WaitPoints, ALenderWaitsForWhatItRecalls) {
   Store& store = rig.store();
   Engine& engine = rig.engine();
   auto memory = cache::direct_host_memory(*rig.seams().device, kSize).value();
-  ASSERT_EQ(engine.lending().lend(0, std::move(memory)).value(), 1u);
+  ASSERT_EQ(engine.leases().lend(0, std::move(memory)).value(), 1u);
   for (Version v = 0; v < 2; ++v) ASSERT_TRUE(write(store, v, kSize));
-  ASSERT_TRUE(engine.lending().recall(0, 1, 0));
-  auto returned = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 1, Seconds{60}); });
-  auto ever = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 1, Seconds{1e300}); });
+  ASSERT_TRUE(engine.leases().recall(0, 1, 0));
+  auto returned = std::async(std::launch::async, [&] { return engine.leases().await_returned(0, 1, Seconds{60}); });
+  auto ever = std::async(std::launch::async, [&] { return engine.leases().await_returned(0, 1, Seconds{1e300}); });
   EXPECT_TRUE(still_waits(returned));
   EXPECT_TRUE(still_waits(ever));
   expect_restored(store, 1, kSize);
@@ -227,8 +227,8 @@ TEST(WaitPoints, ALenderWaitsNoLongerThanTheStoreRuns) {
   Rig rig(Backend::threads, {.device = 0, .host = kSize, .disk = 0});
   Engine& engine = rig.engine();
   ASSERT_TRUE(write(rig.store(), 0, kSize));
-  ASSERT_TRUE(engine.lending().recall(0, 0, 0));
-  auto returned = std::async(std::launch::async, [&] { return engine.lending().await_returned(0, 0, Seconds{20}); });
+  ASSERT_TRUE(engine.leases().recall(0, 0, 0));
+  auto returned = std::async(std::launch::async, [&] { return engine.leases().await_returned(0, 0, Seconds{20}); });
   EXPECT_TRUE(still_waits(returned));
   const planner::event::Finished never_ordered{1'000'000};
   EXPECT_THROW(static_cast<void>(engine.histories().hint(0, never_ordered)), std::logic_error);

@@ -15,6 +15,7 @@
 #include "device/peer_memory.hpp"
 #include "ebbtide/checkpoint.hpp"
 #include "os/local_socket.hpp"
+#include "planner/lease_ledger.hpp"
 #include "share/leases/lender_file.hpp"
 #include "share/messages.hpp"
 #include "share/node_storage.hpp"
@@ -33,9 +34,9 @@ struct LenderOptions {
   std::string group;         // lending_group()
   std::uint32_t number = 0;  // of the store in its process
   std::uint64_t bytes = 0;
-  std::uint32_t link = planner::kWholeLink;                          // of its bandwidth, in millionths
-  std::optional<int> gpu = {};                                       // whose memory it is; none: ordinary memory
-  std::chrono::nanoseconds recall_within = std::chrono::seconds(5);  // of what is recalled when it ends
+  std::uint32_t link = planner::kWholeLink;                        // of its bandwidth, in millionths
+  std::optional<int> gpu = {};                                     // whose memory it is; none: ordinary memory
+  std::chrono::nanoseconds recall_within{planner::kRecallWithin};  // of what is recalled when it ends
   /// Told on a thread of the lender's: a borrower has not returned in time what was recalled, or there is less memory
   /// than was offered.
   std::function<void(const std::string&)> warn = [](const std::string&) {};
