@@ -10,6 +10,7 @@
 
 #include "os/clock.hpp"
 #include "os/files.hpp"
+#include "planner/sync_rule.hpp"
 #include "storage/format/record.hpp"
 #include "storage/storage.hpp"
 #include "transfer/file_engine.hpp"
@@ -47,7 +48,7 @@ struct PersistentOptions {
   bool checksums = true;                 // of payloads; off only to measure their cost: none are written or checked
   std::uint32_t block_bytes = 64 << 10;  // of payload per checksum; put() takes multiples of this
   std::uint64_t segment_bytes = 256ull << 20;  // a segment is closed when the next record would exceed this
-  std::chrono::nanoseconds sync_interval = std::chrono::milliseconds(100);  // between syncs, unless commit() is called
+  std::chrono::nanoseconds sync_interval{planner::kSyncInterval};  // between syncs, unless commit() is called
   transfer::FileEngineOptions engine;
 };
 

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/sync_rule.hpp"
 #include "share/pool/description_text.hpp"
 
 namespace ebb::share {
 namespace {
-
-constexpr std::int64_t kTryEvery = 1'000'000'000;
 
 // Another attempt may succeed.
 bool is_of_the_disk(const Error& error) { return error.code == Errc::no_space || error.code == Errc::io_error; }
@@ -44,7 +43,7 @@ void ObjectWriter::report(Report report) {
   wake_();
 }
 
-// Its bytes in the pool, in order: parts that follow each other in memory are one extent.
+// An object's bytes in the pool, in order: parts that follow each other in memory are one extent.
 Result<std::vector<ObjectWriter::Extent>> ObjectWriter::extents_of(const WholeObject& object) const {
   std::vector<Extent> extents;
   for (const HandedOver& part : object.parts) {
@@ -88,14 +87,14 @@ void ObjectWriter::begin(Object object) {
   object.error = {};
   object.delayed = false;
   const auto begun = storage_->begin(id, object.description);
-  if (begun && object.total > 0) turn_of(object.member).objects.push_back(id);
+  if (begun && object.total > 0) turns_.add(bits(object.member), id);
   objects_.emplace(id, std::move(object));
   if (!begun) end(id, begun, failed_);
 }
 
 // In the order in which they were handed over.
 void ObjectWriter::try_again() {
-  if (!try_now_ && clock_.now() - tried_at_ < kTryEvery) return;
+  if (!planner::try_again(try_now_, tried_at_, clock_.now())) return;
   try_now_ = false;
   tried_at_ = clock_.now();
   std::vector<Object> again;
@@ -107,7 +106,8 @@ void ObjectWriter::try_again() {
   for (Object& object : again) begin(std::move(object));
 }
 
-// Its process is told in a later round: by then all was heard that it had said before, and drops among that make room.
+// The process hears of it in a later round: by then all is read that it had sent before, and drops among that make
+// room.
 void ObjectWriter::delay(Object& object, const Error& error, std::vector<Ended>& ended) {
   object.delayed = true;
   object.error = error;
@@ -163,7 +163,7 @@ void ObjectWriter::add_piece(Member member, const message::Piece& piece, const s
   tokens_[token] = {id, piece.offset};
   ++object->puts;
   object->given += piece.bytes;
-  turn_of(member).served += piece.bytes;
+  turns_.serve(bits(member), piece.bytes);
 }
 
 void ObjectWriter::end_pieces(Member member) {
@@ -175,17 +175,8 @@ void ObjectWriter::end_pieces(Member member) {
   }
 }
 
-ObjectWriter::Turn& ObjectWriter::turn_of(Member member) {
-  for (Turn& turn : turns_)
-    if (turn.member == member) return turn;
-  std::uint64_t served = 0;  // who comes late has no claim on the past
-  for (const Turn& turn : turns_) served = turn.objects.empty() ? served : std::max(served, turn.served);
-  turns_.push_back({member, served, false, {}});
-  return turns_.back();
-}
-
 void ObjectWriter::commit(Member member) {
-  turn_of(member).urgent = true;
+  turns_.hurry(bits(member));
   try_now_ = true;
   if (storage_) storage_->commit();
 }
@@ -222,22 +213,11 @@ void ObjectWriter::drop(Member member, const message::Drop& drop) {
 }
 
 void ObjectWriter::forget(Member member) {
-  std::erase_if(turns_, [&](const Turn& turn) { return turn.member == member; });
+  turns_.forget(bits(member));
   known_.erase(known_.lower_bound({bits(member), 0}), known_.upper_bound({bits(member), UINT64_MAX}));
 }
 
-ObjectWriter::Turn* ObjectWriter::next_turn() {
-  Turn* next = nullptr;
-  const auto order = [](const Turn& turn) { return std::pair(!turn.urgent, turn.served); };
-  for (Turn& turn : turns_) {
-    if (turn.objects.empty()) continue;
-    if (next == nullptr || order(turn) < order(*next)) next = &turn;
-  }
-  return next;
-}
-
-void ObjectWriter::give(Turn& turn) {
-  const ObjectId id = turn.objects.front();
+void ObjectWriter::give(ObjectId id) {
   Object& object = objects_.at(id);
   Extent& extent = object.extents.front();
   const std::uint64_t bytes = std::min(extent.bytes, kPutBytes / block_bytes_ * block_bytes_);
@@ -246,7 +226,7 @@ void ObjectWriter::give(Turn& turn) {
   if (put) {
     tokens_[token] = {id, object.given};
     ++object.puts;
-    turn.served += bytes;
+    turns_.serve(bits(object.member), bytes);
     object.given += bytes;
     extent.memory += bytes;
     extent.bytes -= bytes;
@@ -255,7 +235,7 @@ void ObjectWriter::give(Turn& turn) {
     object.error = put.error();
     object.extents.clear();
   }
-  if (object.extents.empty()) turn.objects.pop_front();
+  if (object.extents.empty()) turns_.remove(bits(object.member), id);
   if (!put && object.puts == 0) report({true, id, put});
 }
 
@@ -266,7 +246,7 @@ void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ende
   if (object.puts > 0) {  // its bytes are still being read
     if (!result && object.error.code == Errc::ok) object.error = result.error();
     object.extents.clear();
-    std::erase(turn_of(object.member).objects, id);
+    turns_.remove(bits(object.member), id);
     return;
   }
   if (result && object.error.code == Errc::ok) {
@@ -347,30 +327,29 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
       if (!one.result && object.error.code == Errc::ok) {
         object.error = one.result.error();
         object.extents.clear();
-        std::erase(turn_of(object.member).objects, id);
+        turns_.remove(bits(object.member), id);
       }
       if (object.error.code != Errc::ok && object.puts == 0) end(id, {}, ended);
     }
     while (tokens_.size() < kMostPuts) {
-      Turn* const turn = next_turn();
-      if (turn == nullptr) break;
-      give(*turn);
+      const auto next = turns_.next();
+      if (!next) break;
+      give(*next);
     }
   } while (!reports.empty());
-  // A commit costs a sync, and returns memory to those that wait for it: it is asked for when nothing keeps the disk
-  // busy, and when much of the pool waits for nothing else.
-  std::uint64_t complete = 0;
-  bool any = false;
+  planner::PoolWrites writes{.moving = !tokens_.empty(), .commits = committing_};
   for (const auto& [id, object] : objects_) {
     if (object.delayed || object.given < object.total || object.puts > 0 || held_.contains(id)) continue;
-    complete += object.total;
-    any = true;
+    writes.bytes += object.total;
+    writes.any = true;
   }
-  if (any && !committing_ && (tokens_.empty() || complete >= std::max(shape_.budget / kCommitPart, kCommitLeast))) {
+  if (planner::commit_pool(writes, shape_.budget)) {
     committing_ = true;
     storage_->commit();
   }
-  for (Turn& turn : turns_) turn.urgent = turn.urgent && !idle(turn.member);
+  turns_.end_hurries([this](std::uint64_t member) {
+    return std::ranges::none_of(objects_, [&](const auto& one) { return bits(one.second.member) == member; });
+  });
   for (const auto& [id, object] : objects_) {
     if (!object.delayed || object.told) continue;
     try_now_ = true;

@@ -1,6 +1,5 @@
 #pragma once
 // Writes what the processes of a pool have handed over to the store, in turns by bytes.
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "os/clock.hpp"
 #include "os/files.hpp"
+#include "planner/write_turns.hpp"
 #include "share/messages.hpp"
 #include "share/pool/handover_list.hpp"
 #include "storage/persistent_storage.hpp"
@@ -22,19 +22,17 @@ namespace ebb::share {
 /// Thread safety: one thread, the agent's, calls every method. The storage's threads add to an inbox that mutex_
 /// guards, and then call `wake`.
 /// 1. An object is begun when it is whole, and its bytes in the pool are read until it is durable or has failed.
-/// 2. Of the members that have bytes left to write, the one that was served the fewest comes next; one that has asked
-///    for a commit comes before all that have not.
+/// 2. Members take turns (WriteTurns); one that has asked for a commit is in a hurry until nothing of it is left.
 /// 3. No more than kMostPuts transfers are under way, so that a member that comes late waits for no more than these.
 /// 4. An object in the pool that the disk refuses is delayed, and tried again: when a drop may have made room, when a
-///    commit is asked for, and each second. It ends earlier only if it is dropped, or its version is handed over anew.
+///    commit is asked for, and from time to time (planner::try_again()). It ends earlier only if it is dropped, or its
+///    version is handed over anew.
 /// 5. A version that was handed over anew ends after what it replaces. Otherwise an agent that takes over in between
 ///    would write the older one again, as the newer record.
 class ObjectWriter {
  public:
   static constexpr std::size_t kMostPuts = 16;
   static constexpr std::uint64_t kPutBytes = 4 << 20;
-  // What waits for a commit alone: so much of the pool, and so much that a sync costs little beside its writing.
-  static constexpr std::uint64_t kCommitPart = 8, kCommitLeast = 128 << 20;
 
   /// `slabs`: all slabs of the pool, at one address.
   ObjectWriter(const std::byte* slabs, const PoolShape& shape, os::Clock& clock, std::function<void()> wake)
@@ -106,12 +104,6 @@ class ObjectWriter {
     std::uint64_t round = 0;   // in which it was delayed first
     bool told = false;
   };
-  struct Turn {
-    Member member;
-    std::uint64_t served = 0;  // bytes
-    bool urgent = false;
-    std::deque<ObjectId> objects;  // with bytes to give
-  };
   struct Report {
     bool persisted = false;  // else a transfer
     std::uint64_t which = 0;
@@ -119,9 +111,7 @@ class ObjectWriter {
   };
 
   void report(Report report);
-  Turn& turn_of(Member member);
-  Turn* next_turn();
-  void give(Turn& turn);
+  void give(ObjectId id);
   void begin(Object object);
   void try_again();
   void delay(Object& object, const Error& error, std::vector<Ended>& ended);
@@ -146,7 +136,7 @@ class ObjectWriter {
   };
   Object* find_piecewise(Member member, std::uint64_t number, ObjectId& id);
   std::map<std::uint64_t, Transfer> tokens_;  // of the transfers under way
-  std::vector<Turn> turns_;
+  planner::WriteTurns turns_;                 // of the members, by bits(): their objects with bytes to give
   std::map<std::pair<std::uint64_t, std::uint64_t>, ObjectId> known_;  // by member and its number: durable
   struct Newest {
     ObjectId object = 0;

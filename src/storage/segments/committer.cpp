@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "planner/sync_rule.hpp"
 #include "storage/segments/segment_presence.hpp"
 
 namespace ebb::storage {
@@ -71,26 +72,27 @@ bool Committer::await_drops(Locked& lock) {
   return true;
 }
 
-bool Committer::is_due(const Locked& lock) const {
-  if (ready_.empty() && drops_.empty()) return false;
-  return table_.is_closed(lock) || commit_wanted_ || !context_.options.synced || ready_bytes_ >= kMostWaiting ||
-         context_.clock.now() - last_commit_ >= context_.options.sync_interval.count();
+planner::Time Committer::due(const Locked& lock) const {
+  return planner::sync_at({.any = !ready_.empty() || !drops_.empty(),
+                           .wanted = table_.is_closed(lock) || commit_wanted_ || !context_.options.synced,
+                           .bytes = ready_bytes_},
+                          last_commit_, context_.options.sync_interval.count());
 }
 
 void Committer::work() {
   Locked lock = table_.lock();
   for (;;) {
-    if (is_due(lock)) {
+    const planner::Time due = this->due(lock), now = context_.clock.now();
+    if (due <= now) {
       commit_batch(lock);
       continue;
     }
     if (table_.is_closed(lock)) return;
-    if (ready_.empty() && drops_.empty()) {
+    if (due == planner::kNever) {
       commit_wanted_ = false;
       wake_.wait(lock);
     } else {
-      const std::int64_t left = context_.options.sync_interval.count() - (context_.clock.now() - last_commit_);
-      wake_.wait_for(lock, std::chrono::nanoseconds(std::max<std::int64_t>(left, 1)));
+      wake_.wait_for(lock, std::chrono::nanoseconds(due - now));
     }
   }
 }
@@ -217,7 +219,8 @@ Committer::Objects Committer::refuse(const Locked&, const Objects& objects, cons
   return refused;
 }
 
-// Their headers are withdrawn first. If that sync fails, writes of other objects to the segment may be lost too.
+// Refused objects' headers are withdrawn first. If that sync fails, writes of other objects to the segment may be lost
+// too.
 void Committer::report_refused(const Objects& refused) {
   Groups groups;
   for (const SharedObject& object : refused) groups[object->segment].push_back(object);

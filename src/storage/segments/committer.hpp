@@ -46,9 +46,8 @@ class Committer {
  private:
   using Objects = std::vector<SharedObject>;
   using Groups = std::map<SharedSegment, Objects>;
-  static constexpr std::uint64_t kMostWaiting = 64ull << 20;  // bytes of payload waiting for a sync, at most
 
-  bool is_due(const Locked& lock) const;
+  planner::Time due(const Locked& lock) const;
   void work();
   void commit_batch(Locked& lock);
   void commit_groups(Groups& groups, Objects& drops, Objects& abandoned);
