@@ -11,7 +11,9 @@ struct Unsynced {
   Bytes bytes = 0;      // of what is whole
 };
 
-inline constexpr Time kSyncInterval = 100'000'000;       // many writes share a sync
+inline constexpr Time kSyncInterval = 100'000'000;  // many writes share a sync
+// A slow directory is synced seldom: who waits for it, or for its room, has it synced at once.
+inline constexpr Time kSharedSyncInterval = 1'000'000'000;
 inline constexpr Bytes kMostUnsynced = Bytes{64} << 20;  // so much waits for no interval
 
 /// When they are to be synced; `last`: when that was done last. kNever: there is nothing.

@@ -40,8 +40,7 @@ storage::PersistentOptions persistent_options(const options::EngineSetup& setup,
   options.direct = local ? setup.direct_io : setup.shared->direct_io;
   options.checksums = setup.checksums;
   options.block_bytes = block_of(setup.machine);
-  // A slow directory is synced seldom: who waits for it, or for its room, has it synced at once.
-  if (!local) options.sync_interval = std::chrono::seconds(1);
+  if (!local) options.sync_interval = std::chrono::nanoseconds(planner::kSharedSyncInterval);
   options.engine = {.kind = kind_of(setup.io)};
   return options;
 }
