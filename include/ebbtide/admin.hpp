@@ -121,8 +121,8 @@ class CheckpointReader {
   CheckpointReader(CheckpointReader&&) noexcept;
   CheckpointReader& operator=(CheckpointReader&&) noexcept;
   ~CheckpointReader();
-  /// Its regions, and the metadata that it was written with. Of a snapshot as the store says it: the program's regions,
-  /// which next() gives one after the other, and what it leans on.
+  /// The record's regions, and the metadata that it was written with. Of a snapshot as the store says it: the program's
+  /// regions, which next() gives one after the other, and what it leans on.
   const CheckpointInfo& info() const;
   bool is_snapshot() const;
   /// The payload's next bytes, some MiB; none at the end. Valid until the next call. Errors: damaged; unknown_version
@@ -192,5 +192,8 @@ struct Collected {
 /// leaves all other checkpoints intact. Errors: those of `ls`, in_use (a process has the store open for writing),
 /// no_space.
 Result<Collected> gc(const std::filesystem::path& directory, const GcOptions& options = {});
+
+/// Of a history's intact versions, ascending: those that `keep_last` and `keep_every` keep.
+std::vector<Version> retained(std::span<const Version> versions, std::uint64_t keep_last, std::uint64_t keep_every);
 
 }  // namespace ebb::admin

@@ -768,6 +768,9 @@ def collect(directory: str | os.PathLike[str], keep_last: int = 0, keep_every: i
     Frees the space of checkpoints that can never be restored; see ``ebbtide gc``.
     """
 
+def retained(versions: Sequence[int], keep_last: int, keep_every: int) -> list[int]:
+    """Of a history's intact versions, ascending, those that are kept."""
+
 def build_info() -> dict[str, Any]:
     """
     What the extension was built with: ``version``, ``cuda`` (the toolkit's version, or None), ``io_uring``

@@ -272,6 +272,14 @@ void bind_inspect(nb::module_& module) {
                      "damaged: bool = False, dry_run: bool = False, "
                      "tell: collections.abc.Callable[[int], None] | None = None) -> dict[str, typing.Any]"),
              "Frees the space of checkpoints that can never be restored; see ``ebbtide gc``.");
+  module.def(
+      "retained",
+      [](const std::vector<Version>& versions, std::uint64_t keep_last, std::uint64_t keep_every) {
+        return admin::retained(versions, keep_last, keep_every);
+      },
+      nb::arg("versions"), nb::arg("keep_last"), nb::arg("keep_every"),
+      nb::sig("def retained(versions: collections.abc.Sequence[int], keep_last: int, keep_every: int) -> list[int]"),
+      "Of a history's intact versions, ascending, those that are kept.");
 }
 
 }  // namespace ebb::python

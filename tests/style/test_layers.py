@@ -26,7 +26,7 @@ BELOW = {
     "sim": {"_core", "_models", "_units", "errors"},
     ROOT: {"_core", "_files", "_open", "errors", "sim", "types"},
     "_machine": {ROOT, "_core", "_options"},
-    "_training": {ROOT, "errors"},
+    "_training": {ROOT, "_core", "errors"},
     "torch": {ROOT, "_arrays", "_core", "_training", "_trees", "errors"},
     "jax": {ROOT, "_training", "errors"},
     "seismic": {ROOT, "_training", "errors"},

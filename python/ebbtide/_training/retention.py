@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from ebbtide import _core
 from ebbtide.errors import InvalidArgument
 
 
@@ -41,11 +42,7 @@ def kept(
     durable: Sequence[int], metrics: Mapping[int, float], *, keep_last: int, keep_every: int, best: Best | None
 ) -> set[int]:
     """Those of the durable versions, ascending, that are kept. The newest always is."""
-    if keep_last == 0:
-        return set(durable)
-    keep = set(durable[-keep_last:])
-    if keep_every:
-        keep.update(version for version in durable if version % keep_every == 0)
+    keep = set(_core.retained(durable, keep_last, keep_every))
     if best is not None:
         rated = sorted((best.rank(metrics[v]), -v) for v in durable if v in metrics)
         keep.update(-negative for _, negative in rated[: best.most])

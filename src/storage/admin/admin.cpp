@@ -3,7 +3,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 
+#include "planner/retention.hpp"
 #include "storage/admin/collect.hpp"
 #include "storage/admin/repack.hpp"
 #include "storage/admin/snapshot_pieces.hpp"
@@ -185,6 +187,17 @@ Result<Collected> gc(const std::filesystem::path& directory, const GcOptions& op
   if (!again) return again.error();
   out.allocated_after = again->allocated_after;
   return out;
+}
+
+std::vector<Version> retained(std::span<const Version> versions, std::uint64_t keep_last, std::uint64_t keep_every) {
+  std::vector<planner::Retained> newest_first;
+  for (auto one = versions.rbegin(); one != versions.rend(); ++one) newest_first.push_back({*one, true});
+  std::set<Version> gone;
+  for (const auto& [place, goes] : planner::dispensable({keep_last, keep_every}, newest_first))
+    if (goes) gone.insert(newest_first[place].version);
+  std::vector<Version> kept(versions.begin(), versions.end());
+  std::erase_if(kept, [&](Version one) { return gone.contains(one); });
+  return kept;
 }
 
 }  // namespace ebb::admin
