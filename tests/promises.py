@@ -54,7 +54,7 @@ GUARDS: dict[str, list[str]] = {
         "storage/segment_store_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",
         "store/verify_test.cpp", "store/refused_memory_test.cpp", "store/refused_calls_test.cpp", "os/fork_mark_test.cpp", "python/test_refused_memory.py", "os/memory_guard_test.cpp", "python/test_durability*", "style/test_promises.py", "os/power_loss_test.cpp",
         "os/faulty_files_test.cpp", "os/memory_files_test.cpp",
-        "python/test_window.py",
+        "python/test_window.py", "python/test_exhausted.py",
     ],
     "docs/format.md: The directory": ["storage/store_directory_test.cpp", "os/*files*_test.cpp"],
     "docs/format.md: Records": ["storage/record_test.cpp", "storage/hostile_test.cpp", "fuzz/*", "style/test_fuzz_corpus.py"],

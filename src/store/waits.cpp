@@ -107,6 +107,11 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   if (const Record* const record = catalog_.find(locked, request.answer.checkpoint); failed && record != nullptr) {
     error.message =
         catalog_.key_text(locked, history, record->version) + " could not be written: " + request.answer.detail;
+    if (error.code == Errc::lost && port_.planner(locked).find(history, record->version)) {  // it is still above
+      const Error* const trouble = record->trouble.get();
+      error.code = trouble != nullptr && trouble->code == Errc::no_space ? Errc::no_space : Errc::io_error;
+      if (trouble != nullptr) error.message += " (" + trouble->message + ")";
+    }
   }
   if (error.code == Errc::timed_out) error.message = missing_text(locked, history, version, level, *tier);
   return files_.with_agent(std::move(error));
