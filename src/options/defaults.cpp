@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <span>
+#include <utility>
 
 #include "base/text.hpp"
 #include "options/direct_io.hpp"
@@ -13,6 +14,7 @@
 #include "planner/lease_ledger.hpp"
 #include "planner/topology.hpp"
 #include "storage/scan/segment_scan.hpp"
+#include "storage/scan/store_directory.hpp"
 
 namespace ebb::options {
 namespace {
@@ -52,13 +54,16 @@ Result<os::FileSystem> disk_of(os::Files& files, const std::filesystem::path& di
 
 // Refuses options that do not go with a shared directory, or need one.
 Result<void> check_shared(const Options& options, const EngineSetup& setup) {
-  if (!options.shared) {
-    const char* const expected = "shared with it: the directory that it is about";
-    if (setup.durability == Durability::shared) return base::wrong_value("durability", "shared", expected);
+  if (!options.shared && setup.durability == Durability::shared)
+    return base::wrong_value("durability", "shared", "shared with it: the directory that it is about");
+  if (!options.shared || setup.readonly) {
     for (const auto& [name, value] : {std::pair{"keep_last_shared", options.keep_last_shared},
                                       {"shared_every", options.shared_every},
                                       {"limit_shared", options.limit_shared}})
-      if (value) return base::wrong_value(name, std::to_string(*value), expected);
+      if (value)
+        return base::wrong_value(name, std::to_string(*value),
+                                 setup.readonly ? "none with readonly: it is about what is written"
+                                                : "shared with it: the directory that it is about");
     return {};
   }
   const std::string shown = options.shared->string();
@@ -66,9 +71,6 @@ Result<void> check_shared(const Options& options, const EngineSetup& setup) {
     return Error{Errc::unsupported, "shared=\"" + shown +
                                         "\" is not supported in a node's pool yet: give shared without node_pool, a "
                                         "directory for each process"};
-  if (setup.readonly)
-    return base::wrong_value("shared", shown,
-                             "none with readonly: the shared directory is a store of its own, give it as directory");
   if (setup.durability == Durability::ephemeral)
     return base::wrong_value("durability", "ephemeral", "\"shared\" with shared (the default then), or another one");
   if (options.keep_last_shared.value_or(0) > 0 && options.keep_last.value_or(0) == 0)
@@ -170,6 +172,17 @@ Result<void> choose_leases(const Options& options, std::uint64_t device_cache, E
     return base::wrong_value("borrow", shown, "0 without a device cache: it holds what that cannot");
   }
   return {};
+}
+
+// Who only reads needs no local directory: where the store has none yet, as on another node, the shared one is all.
+Result<Options> without_missing(Options options, os::Files& files) {
+  if (!options.readonly.value_or(false) || !options.shared || !options.directory) return options;
+  const auto local = storage::find_store(files, *options.directory);
+  if (!local) return local.error();
+  if (*local) return options;
+  options.directory = std::exchange(options.shared, {});
+  if (options.durability == Durability::shared) options.durability.reset();
+  return options;
 }
 
 // What the store's checkpoints occupy already; the free space comes on top of that.
@@ -348,8 +361,11 @@ Result<std::uint64_t> rank_in_job(const Environment& environment) {
   return (*found).value_or(0);
 }
 
-Result<EngineSetup> choose_setup(const Options& options, os::Files& files, device::Device& on,
+Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device::Device& on,
                                  const Environment& environment) {
+  const auto chosen = without_missing(given, files);
+  if (!chosen) return chosen.error();
+  const Options& options = *chosen;
   const auto counted = local_ranks(environment);
   if (!counted) return counted.error();
   const std::uint64_t ranks = *counted;
@@ -428,7 +444,7 @@ Result<EngineSetup> choose_setup(const Options& options, os::Files& files, devic
     planner::TierSpec& tier = machine.tiers.back();
     if (options.keep_last_shared)
       tier.retention = planner::Retention{*options.keep_last_shared, options.keep_every.value_or(0)};
-    tier.every = options.shared_every.value_or(0);
+    tier.every = setup.readonly ? planner::kNothingComes : options.shared_every.value_or(0);
     const bool direct = options.tuning.direct_io.value_or(!refuses_direct_io(files, *options.shared));
     setup.shared = {*options.shared, direct};
     on_disk += ", shared in " + options.shared->string() + " (" + found->kind + ")";

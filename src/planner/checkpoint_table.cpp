@@ -106,8 +106,10 @@ bool CheckpointTable::safe_below(const Checkpoint& c, TierIndex t) const {
 }
 
 bool CheckpointTable::sent_to(const Checkpoint& c, TierIndex t) const {
-  const auto every = static_cast<Version>(context_.tier(t).every);
-  return !context_.lower(t) || every <= 1 || c.version % every == 0 || c.flush_to >= t;
+  if (!context_.lower(t)) return true;
+  const std::uint64_t every = context_.tier(t).every;
+  if (every == kNothingComes) return false;
+  return every <= 1 || c.version % static_cast<Version>(every) == 0 || c.flush_to >= t;
 }
 
 bool CheckpointTable::belongs(const Checkpoint& c, TierIndex t) const {

@@ -28,6 +28,8 @@ struct Retention {
   std::uint64_t keep_every = 0;  // multiples of it stay; 0: none for that
 };
 
+inline constexpr std::uint64_t kNothingComes = UINT64_MAX;
+
 struct TierSpec {
   std::string name;  // "device", "peer" (memory of other GPUs, which they lend), "host", "local"
   Medium medium = Medium::host;
@@ -35,7 +37,7 @@ struct TierSpec {
   Bytes granule = 4096;  // sizes and offsets are rounded up to it
   NodeIndex node = -1;
   // Of file tiers that keep (Machine::ephemeral): what stays in this one, if not what Machine::retention says. And, of
-  // those below another: which versions come here, the multiples of `every`. 0 and 1: all.
+  // those below another: which versions come here, the multiples of `every`. 0 and 1: all; kNothingComes: none.
   std::optional<Retention> retention = {};
   std::uint64_t every = 0;
 };

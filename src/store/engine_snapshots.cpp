@@ -50,7 +50,7 @@ Result<std::optional<Version>> Engine::latest(planner::HistoryId history, std::o
     if (!newest) return newest;
     if (!*newest) break;
     const Version version = **newest;
-    const storage::ObjectId before = parts_.recovery.object_of(parts_.port.lock(), history, version);
+    const auto before = parts_.recovery.objects_of_version(parts_.port.lock(), history, version);
     const auto stored = histories_.info(history, version);
     if (!stored || !storage::is_snapshot(*stored)) return newest;
     const auto whole = SnapshotReader(*this, history, version, {.interrupted = interrupted}).check();

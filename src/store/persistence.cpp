@@ -55,7 +55,7 @@ Result<void> Persistence::pair_tiers() {
   const auto seen = [](const FileTier& tier) {
     return storage::PairedDirectory{tier.directory(), tier.persistent()->found().empty()};
   };
-  return storage::pair_directories(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]));
+  return storage::pair_directories(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]), setup_.readonly);
 }
 
 Result<void> Persistence::join_pool(const Reports& reports) {

@@ -50,7 +50,7 @@ auto Reads::until_settled(planner::HistoryId history, Version version, const Res
   RestoreOptions left = options;
   const planner::Time begun = port_.now();
   for (;;) {
-    const storage::ObjectId before = recovery_.object_of(port_.lock(), history, version);
+    const auto before = recovery_.objects_of_version(port_.lock(), history, version);
     auto result = call(left);
     if (result) return result;
     Locked locked = port_.lock();

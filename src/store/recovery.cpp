@@ -67,9 +67,13 @@ void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector
   for (const storage::Found& one : found) {
     const planner::HistoryId history = catalog_.number_of(locked, one.history);
     Record* known = catalog_.find(locked, history, one.version);
-    if (known != nullptr && known->files[tier.number()].object.id != 0) {
-      discard_stale(locked, known->checkpoint, {});  // the other process has dropped it and written it anew
-      known = nullptr;
+    if (known != nullptr && setup_.readonly) {
+      const std::uint64_t sequence = sequence_of(*known);
+      if (one.sequence < sequence) continue;  // what the other process is about to drop there
+      if (one.sequence > sequence || known->files[tier.number()].object.id != 0) {
+        discard_stale(locked, known->checkpoint, {});  // it has dropped that and written it anew
+        known = nullptr;
+      }
     }
     port_.submit(locked, history, planner::event::Recovered{one.version, one.bytes, tier.index()});
     catalog_.mark_used(locked, history);
@@ -141,15 +145,31 @@ void Recovery::refresh(Locked& locked) {
   if (!files_.persistent() || !setup_.readonly || lifetime_.closed(locked)) return;
   const InFlight reading(locked, lifetime_);
   const std::lock_guard turn(looking_);
-  const FileTier& tier = *files_.tiers().front();
-  const std::vector<storage::Found> found = tier.persistent()->refresh();
-  if (found.empty()) return;
+  // The fastest first: what goes on down meanwhile is seen in one of them.
+  std::vector<std::vector<storage::Found>> found;
+  for (const auto& tier : files_.tiers()) found.push_back(tier->persistent()->refresh());
+  if (std::ranges::all_of(found, [](const auto& in_tier) { return in_tier.empty(); })) return;
   struct Held {
     Locked& locked;
     explicit Held(Locked& one) : locked(one) { locked.lock(); }
     ~Held() { locked.unlock(); }
   } const held(locked);
-  if (!lifetime_.closed(locked)) add(locked, tier, found);
+  if (lifetime_.closed(locked)) return;
+  for (std::size_t file = 0; file < found.size(); ++file) add(locked, *files_.tiers()[file], found[file]);
+}
+
+// Of the newest of the checkpoint's records on the disk.
+std::uint64_t Recovery::sequence_of(const Record& record) const {
+  std::uint64_t newest = 0;
+  for (const auto& [file, object] : objects_of(record, [](const InFile& in) { return in.recovered; }))
+    newest = std::max(newest, files_.tiers()[file]->persistent()->sequence(object));
+  return newest;
+}
+
+std::uint64_t Recovery::changes_seen() const {
+  std::uint64_t all = 0;
+  for (const auto& tier : files_.tiers()) all += tier->persistent()->changes_seen();
+  return all;
 }
 
 Result<void> Recovery::load_metadata(Locked& locked, planner::HistoryId history, Version version, bool to_check) {
@@ -207,7 +227,7 @@ std::optional<Error> Recovery::load(Locked& locked, planner::CheckpointRef check
           error = read.error();
       }
       if (found || description) break;
-      if (!unread || unread->code == Errc::damaged) unread = error;
+      if (!unread || unread->code == Errc::damaged || unread->code == Errc::unknown_version) unread = error;
     }
   }
   if (!found && !description) return unread;
@@ -220,19 +240,20 @@ std::optional<Error> Recovery::load(Locked& locked, planner::CheckpointRef check
 }
 
 // Beside a process that writes: what is in a cache may be of a version that is dropped, and perhaps written anew, by
-// now.
+// now. One that has left the fastest directory for the next one was not dropped.
 void Recovery::find_dropped(Locked& locked, planner::HistoryId history, Version version) {
   for (;;) {
     const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
-    storage::PersistentStorage& storage = *files_.tiers().front()->persistent();
-    const std::uint64_t looks = storage.changes_seen();
+    const std::uint64_t looks = changes_seen();
     if (record == nullptr || record->looked == looks) return;
     const planner::CheckpointRef checkpoint = record->checkpoint;
-    const storage::ObjectId object = record->files[0].recovered;
+    const auto objects = objects_of(*record, [](const InFile& file) { return file.recovered; });
     bool gone = false;
     {
       const InFlight reading(locked, lifetime_);
-      gone = storage.was_dropped(object);
+      gone = std::ranges::all_of(objects, [&](const auto& one) {
+        return files_.tiers()[one.first]->persistent()->was_dropped(one.second);
+      });
     }
     if (lifetime_.closed(locked)) return;
     Record* const now = catalog_.find(locked, checkpoint);
@@ -246,19 +267,23 @@ void Recovery::find_dropped(Locked& locked, planner::HistoryId history, Version 
   }
 }
 
-storage::ObjectId Recovery::object_of(const Locked& locked, planner::HistoryId history, Version version) const {
+Recovery::Objects Recovery::objects_of_version(const Locked& locked, planner::HistoryId history,
+                                               Version version) const {
   const Record* const record = lifetime_.closed(locked) ? nullptr : catalog_.find(locked, history, version);
-  return record == nullptr ? 0 : record->files[0].recovered;
+  Objects found{};
+  for (std::size_t file = 0; record != nullptr && file < found.size(); ++file)
+    found[file] = record->files[file].recovered;
+  return found;
 }
 
 std::optional<Error> Recovery::settle(Locked& locked, planner::HistoryId history, Version version, const Error& error,
-                                      storage::ObjectId before) {
+                                      const Objects& before) {
   if (error.code != Errc::unknown_version && error.code != Errc::lost && error.code != Errc::dropped) return error;
   refresh(locked);
   find_dropped(locked, history, version);
   if (lifetime_.closed(locked)) return error;
-  if (const Record* const record = catalog_.find(locked, history, version)) {
-    if (record->files[0].recovered != before) return {};
+  if (catalog_.find(locked, history, version) != nullptr) {
+    if (objects_of_version(locked, history, version) != before) return {};
     return error;
   }
   const Error* const why = catalog_.lost(locked, history, version);

@@ -1,5 +1,6 @@
 #pragma once
 // What an earlier process left, or another one adds: what is in it, and the newest that is intact.
+#include <array>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -41,16 +42,19 @@ class Recovery {
   /// retention and latest() then prefer: what to say, once a history.
   std::optional<std::string> beneath(const Locked& locked, planner::HistoryId history, Version version);
 
-  /// The object of a version in the directory of a store that is read only; 0: there is none.
-  storage::ObjectId object_of(const Locked& locked, planner::HistoryId history, Version version) const;
+  /// The objects of a version in the directories of a store that is read only; 0: there is none.
+  using Objects = std::array<storage::ObjectId, kMostFiles>;
+  Objects objects_of_version(const Locked& locked, planner::HistoryId history, Version version) const;
   /// The error that a call returns which failed with `error`. None: the process that writes has dropped what the call
   /// read (`before`) and written the version anew, so the call is to be made again.
   std::optional<Error> settle(Locked& locked, planner::HistoryId history, Version version, const Error& error,
-                              storage::ObjectId before);
+                              const Objects& before);
 
  private:
   void drop_outdated(std::vector<std::vector<storage::Found>>& found);
   void add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found);
+  std::uint64_t sequence_of(const Record& record) const;
+  std::uint64_t changes_seen() const;
   void find_dropped(Locked& locked, planner::HistoryId history, Version version);
   void discard_stale(const Locked& locked, planner::CheckpointRef checkpoint, const Error& why);
   std::optional<Error> load(Locked& locked, planner::CheckpointRef checkpoint, bool sums);

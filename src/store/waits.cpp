@@ -33,10 +33,11 @@ Result<planner::TierIndex> Waits::level_of(std::string_view level) const {
   if (level == "ephemeral" && !tiers.empty()) return planner::TierIndex{0};  // written: complete on any tier
   if (is_durability(level)) {
     const bool synced = setup_.durability != Durability::ephemeral && setup_.durability != Durability::process;
-    if (level == "shared" && files_.tiers().size() > 1) return files_.tiers()[1]->index();
+    if (level == "shared" && files_.tiers().size() > 1 && !setup_.readonly) return files_.tiers()[1]->index();
     if (level == "shared")
-      return Error{Errc::unsupported,
-                   "level=\"shared\" is not supported: this store has no shared directory (shared=)"};
+      return Error{Errc::unsupported, std::string("level=\"shared\" is not supported: this store ") +
+                                          (setup_.readonly ? "was opened with readonly, and sends nothing there"
+                                                           : "has no shared directory (shared=)")};
     if (level == "node" && files_.pooled() != nullptr) {
       return static_cast<planner::TierIndex>(port_.first_file() - 1);  // the host cache, which is in the pool
     }

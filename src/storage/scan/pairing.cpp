@@ -91,7 +91,8 @@ Result<Uuid> id_of(os::Files& files, const Path& directory) {
 
 }  // namespace
 
-Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared) {
+Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
+                              bool readonly) {
   const auto ours = id_of(files, local.path), theirs = id_of(files, shared.path);
   if (!ours) return ours.error();
   if (!theirs) return theirs.error();
@@ -123,6 +124,7 @@ Result<void> pair_directories(os::Files& files, const PairedDirectory& local, co
       return refused("do not belong together any more: the run was continued in \"" + (*their_mark)->path +
                      "\", and the latter has what was before. Name an empty directory to continue from the shared one");
   }
+  if (readonly) return {};
   if (!knows_us || (*their_mark)->side.empty())
     if (auto marked = write_mark(files, shared.path, *ours, local.path, kShared); !marked) return marked;
   if (!known || (*our_mark)->side.empty()) return write_mark(files, local.path, *theirs, shared.path, kLocal);

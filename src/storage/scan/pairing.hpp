@@ -21,8 +21,9 @@ struct PairedDirectory {
 /// invalid_argument, naming both directories: the local one has checkpoints, and belongs to another shared directory,
 /// or to none though this one has checkpoints, or was left behind: another local directory has continued from the
 /// shared one since, or the latter was made a store by itself; or they are the wrong way round. Errors of the files:
-/// io_error, no_space, not_permitted, damaged.
-Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared);
+/// io_error, no_space, not_permitted, damaged. `readonly`: nothing is marked.
+Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
+                              bool readonly = false);
 
 /// For who writes to a directory alone. Error invalid_argument: it is one of a pair, so what is written would be
 /// missing in the other one, and newer than what that has. Errors of the files: as above.
