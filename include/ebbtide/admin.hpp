@@ -46,6 +46,8 @@ struct Checkpoint {
   std::uint64_t record_bytes = 0;                                ///< in `file`: header, payload and padding
   std::uint64_t sequence = 0;  ///< of the records of one history and version the highest counts
   bool superseded = false;     ///< a record with a higher sequence, live or dropped, takes its place
+  bool shared = false;         ///< it is in Listing::shared, and `file` there
+  bool copy = false;           ///< in Listing::shared, of what Listing::directory has as well
 };
 
 /// The bytes of one segment file. Those from `live` to `unused` add up to `bytes`, except for dropped records past the
@@ -68,25 +70,27 @@ struct Scan;
 
 /// The contents of a store's directory.
 struct Listing {
-  std::filesystem::path directory;  ///< absolute
+  std::filesystem::path directory;  ///< absolute; what follows is about it, unless it says otherwise
+  std::filesystem::path shared;     ///< of which it is a cache, absolute; empty: none was named
   std::array<std::byte, 16> id{};   ///< of the store
   std::uint32_t format = 0;         ///< of its files
   Durability durability = Durability::storage;
   std::uint64_t owner = 0;  ///< the user id of its creator
   std::chrono::sys_time<std::chrono::nanoseconds> created = {};
   bool index = false;                   ///< it has a valid index
-  std::vector<Checkpoint> checkpoints;  ///< ascending by history and version; superseded ones after the valid one
+  std::vector<Checkpoint> checkpoints;  ///< ascending by history and version; superseded ones after the valid one; then
+                                        ///< those of `shared`
   std::vector<SegmentUse> segments;     ///< ascending by number
-  std::vector<Damage> damages;
-  std::vector<std::string> left_over;  ///< files left by a crash; ignored
-  std::vector<std::string> others;     ///< files that do not belong to the store
-  std::shared_ptr<const Scan> scan;    ///< for `verify` and `read`
+  std::vector<Damage> damages;          ///< also of `shared`
+  std::vector<std::string> left_over;   ///< files left by a crash; ignored
+  std::vector<std::string> others;      ///< files that do not belong to the store
+  std::shared_ptr<const Scan> scan;     ///< for `verify` and `read`
 };
 
 /// Reads every header and the index, and compares them; no payload. Writes nothing and takes no lock: another process
 /// may be writing. Errors: not_a_store, unsupported (a newer format), not_permitted, io_error, damaged (the file
-/// `store` itself).
-Result<Listing> ls(const std::filesystem::path& directory);
+/// `store` itself). `shared`: the shared directory of the same store, if it is to be read too.
+Result<Listing> ls(const std::filesystem::path& directory, const std::filesystem::path& shared = {});
 
 /// Called with the number of bytes just read, on any of the reading threads; false makes the reading stop soon.
 using Progress = std::function<bool(std::uint64_t bytes)>;

@@ -731,8 +731,10 @@ class Inspection:
     """
 
     @staticmethod
-    def of(directory: str | os.PathLike[str]) -> Inspection:
-        """Reads all headers and the index; writes nothing."""
+    def of(directory: str | os.PathLike[str], shared: str | os.PathLike[str] | None = None) -> Inspection:
+        """
+        Reads all headers and the index; writes nothing. ``shared``: of the shared directory too.
+        """
 
     def summary(self) -> dict[str, Any]:
         """The store, its segments, damages and other files."""

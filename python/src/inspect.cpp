@@ -64,6 +64,7 @@ nb::dict summary(const InspectionObject& self) {
   const admin::Listing& seen = self.seen;
   nb::dict out;
   out["directory"] = text_of(seen.directory);
+  out["shared"] = text_of(seen.shared);
   out["id"] = bytes_of(seen.id);
   out["format"] = seen.format;
   out["durability"] = nb::str(seen.durability == Durability::process ? "process" : "storage");
@@ -106,6 +107,8 @@ nb::list records(const InspectionObject& self) {
     one["record_bytes"] = record.record_bytes;
     one["sequence"] = record.sequence;
     one["superseded"] = record.superseded;
+    one["shared"] = record.shared;
+    one["copy"] = record.copy;
     out.append(one);
   }
   return out;
@@ -228,16 +231,17 @@ void bind_inspect(nb::module_& module) {
                                "A store's directory, read without opening the store: headers, no payload.")
       .def_static(
           "of",
-          [](const std::filesystem::path& directory) {
+          [](const std::filesystem::path& directory, const std::optional<std::filesystem::path>& shared) {
             auto self = std::make_unique<InspectionObject>();
             std::optional<Result<admin::Listing>> seen;
-            Attended(nb::none()).run([&] { seen = admin::ls(directory); });
+            Attended(nb::none()).run([&] { seen = admin::ls(directory, shared.value_or(std::filesystem::path())); });
             self->seen = check(std::move(*seen));
             return self.release();
           },
-          nb::arg("directory"), nb::rv_policy::take_ownership,
-          nb::sig("def of(directory: str | os.PathLike[str]) -> Inspection"),
-          "Reads all headers and the index; writes nothing.")
+          nb::arg("directory"), nb::arg("shared") = nb::none(), nb::rv_policy::take_ownership,
+          nb::sig("def of(directory: str | os.PathLike[str], shared: str | os.PathLike[str] | None = None) -> "
+                  "Inspection"),
+          "Reads all headers and the index; writes nothing. ``shared``: of the shared directory too.")
       .def("summary", &summary, nb::sig("def summary(self) -> dict[str, typing.Any]"),
            "The store, its segments, damages and other files.")
       .def("records", &records, nb::sig("def records(self) -> list[dict[str, typing.Any]]"),

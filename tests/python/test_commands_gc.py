@@ -321,6 +321,14 @@ def test_pieces_of_a_file_that_was_never_closed_go(place: pathlib.Path) -> None:
     assert run("verify", store).code == OK
 
 
+def test_in_one_of_two_directories_no_piece_is_taken_for_left_over(place: pathlib.Path) -> None:
+    """What needs it may be in the other one."""
+    store = with_files(place)[0].write()
+    (store / "pair").write_text(f"{'0' * 32}\n/elsewhere\nshared\n")
+    done = run("gc", store, "--json")
+    assert (done.code, done.json["removed"]) == (OK, [])
+
+
 def test_while_something_is_damaged_no_piece_is_taken_for_left_over(place: pathlib.Path) -> None:
     """What cannot be read may be the record of the file."""
     writer, records = with_files(place)

@@ -90,7 +90,7 @@ Result<Bytes> restored(MemoryFiles& files, const Inspection& store, Version vers
   const RecordHead* head = nullptr;
   for (const Inspected& one : store.records) {
     if (one.superseded) continue;
-    if (is_snapshot_piece(one)) pieces.emplace(one.history, one.head);
+    if (is_snapshot_piece(one)) pieces.emplace(one.history, PlacedHead{test::kStore, one.head});
     if (one.history.empty() && one.head.version == version) head = &one.head;
   }
   if (head == nullptr) return Error{Errc::unknown_version, "its map is not there"};
@@ -98,7 +98,7 @@ Result<Bytes> restored(MemoryFiles& files, const Inspection& store, Version vers
   if (auto opened = reader.open(); !opened) return opened.error();
   auto snapshot = read_snapshot(reader);
   if (!snapshot) return snapshot.error();
-  SnapshotContent content(files, test::kStore, "", std::move(**snapshot), pieces);
+  SnapshotContent content(files, "", std::move(**snapshot), pieces);
   Bytes out;
   for (;;) {
     const auto next = content.next();

@@ -33,6 +33,7 @@ def export(
     versions: Annotated[str | None, typer.Option(metavar="LIST", help="Only these, such as '3,7,10..20'.")] = None,
     form: Annotated[Form, typer.Option("--format", help="One file per region, or NumPy archives.")] = Form.files,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    shared: outcome.Shared = None,
     json: outcome.Json = False,
 ) -> None:
     """Write checkpoints as plain files, each with a page of JSON that describes it, and files as they were written.
@@ -48,7 +49,7 @@ def export(
     with outcome.exit_codes(json):
         from . import saves
         from .files import export_files, files_named, files_of, is_part, refuse_existing_files
-        from .ranks import Told, each, stores_in
+        from .ranks import Told, each, one_with, stores_in
         from .snapshots import is_piece
         from .store import Store
         from .suspend import is_mark
@@ -56,9 +57,10 @@ def export(
         wanted = Versions.parse(versions)
         if file is not None and history is not None:
             raise outcome.Refused("--file and --history exclude each other: a file has a name of its own")
+        one_with(directory, shared)
         stores = stores_in(directory)
         several = len(stores) > 1
-        steps = saves.listed(stores) if file is None and history is None else {}
+        steps = saves.listed(stores, shared) if file is None and history is None else {}
         never = saves.unfinished(steps, len(stores))
         saved = {step: save for step, save in steps.items() if step in wanted and step not in never}
 
@@ -68,7 +70,7 @@ def export(
             return one.version if step is None else step
 
         def one_store(path: Path) -> Told:
-            store = Store(path)
+            store = Store(path, shared)
             _refuse_inside(directory, to)
             out = to / path.name if several else to
             damages: list[Damage] = []
@@ -163,9 +165,7 @@ def _write(
                 continue  # dropped by a process that writes
             except (ebbtide.Damaged, ebbtide.IOFailed) as error:
                 if reader is None:
-                    damages.append(
-                        Damage(str(store.directory / one.file), one.offset, str(error), one.history, one.version)
-                    )
+                    damages.append(Damage(str(store.place_of(one)), one.offset, str(error), one.history, one.version))
                 else:
                     damages.append(Damage.of(reader.trouble()))
                 out.remove_if_empty(folder_name(one))

@@ -100,7 +100,9 @@ def export_files(
         refuse_existing_files(files, to)
     written = []
     with (
-        ebbtide.open(store.directory, readonly=True, device="cpu", device_cache=0, host_cache=0) as opened,
+        ebbtide.open(
+            store.directory, shared=store.shared, readonly=True, device="cpu", device_cache=0, host_cache=0
+        ) as opened,
         Folder.at(to) as out,
     ):
         for file in files:

@@ -34,13 +34,15 @@ def gc(
         bool, typer.Option("--damaged", help="Read everything, and remove damaged checkpoints.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and change nothing.")] = False,
+    shared: outcome.Shared = None,
     json: outcome.Json = False,
 ) -> None:
     """Free the space of dropped, unfinished and replaced checkpoints, which can never be restored.
 
     Files without live checkpoints are removed, others get holes, and the index is rewritten. What snapshots need of
     dropped ones is packed anew where it is less than half.
-    It takes the writer's lock. Damaged checkpoints stay unless --damaged is given.
+    It takes the writer's lock. Damaged checkpoints stay unless --damaged is given. With --shared, both directories of a store
+    are tidied, each by itself; parts of files and snapshots stay there, which the other directory may need.
 
     Exit code 0; 1: done, but something damaged stays, or could not be packed anew; 2: not done.
     """
@@ -49,7 +51,7 @@ def gc(
 
         from .progress import bar
         from . import saves
-        from .ranks import Told, each, no_summary, stores_in
+        from .ranks import Told, each, no_summary, one_with, stores_in
         from .store import Damage
 
         if keep_every is not None and keep_last is None:
@@ -71,7 +73,8 @@ def gc(
             failed = any(one["failed"] for one in document["repacked"])
             return Told(document, lambda: outcome.say("\n".join(lines)), bool(damages) or failed)
 
-        each(directory, json, one_store, no_summary)
+        one_with(directory, shared)
+        each(directory, json, one_store, no_summary, shared)
 
 
 def _document(directory: Path, done: dict[str, Any], damages: list[Any], dry_run: bool) -> dict[str, Any]:

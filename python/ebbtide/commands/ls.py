@@ -23,6 +23,7 @@ def ls(
         bool, typer.Option("--verbose", "-v", help="Regions, places, and the use of each file.")
     ] = False,
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
+    shared: outcome.Shared = None,
     json: outcome.Json = False,
 ) -> None:
     """List a store's checkpoints (history, version, size and when each was written) and its files.
@@ -33,11 +34,13 @@ def ls(
     """
     with outcome.exit_codes(json):
         from . import saves
-        from .ranks import Told, each
+        from .ranks import Told, each, one_with
         from .store import Store
 
+        one_with(directory, shared)
+
         def one_store(path: Path) -> Told:
-            store = Store(path)
+            store = Store(path, shared)
             chosen = [one for one in store.checkpoints if history is None or one.history == history]
             regions = _regions(store, chosen) if verbose else {}
             document = _document(store, chosen, regions, verbose)
@@ -60,7 +63,7 @@ def _regions(store: Store, chosen: list[Checkpoint]) -> dict[int, list[dict[str,
         except ebbtide.UnknownVersion:
             continue
         except (ebbtide.Damaged, ebbtide.IOFailed) as error:
-            file = str(store.directory / one.file)
+            file = str(store.place_of(one))
             store.damages.append(Damage(file, one.offset, str(error), one.history, one.version))
     return out
 
@@ -114,7 +117,8 @@ def _show(store: Store, chosen: list[Checkpoint], regions: dict[int, Any], verbo
             _core.format_bytes(sizes[one.index]),
             time_text(one.written_ns) or "?",
         ]
-        rows.append(row + ([one.file, str(one.offset)] if verbose else []))
+        file = str(store.place_of(one)) if one.shared else one.file
+        rows.append(row + ([file, str(one.offset)] if verbose else []))
     widths = [max(map(len, column)) for column in zip(*rows)]
     right = {1, 2, 5}
     lines = []

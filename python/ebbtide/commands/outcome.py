@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
@@ -22,6 +23,9 @@ OK, DAMAGED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 MOST = 2**63 - 1  # of any count
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Shared = Annotated[
+    Path | None, typer.Option("--shared", metavar="DIR2", help="The store's shared directory, to be looked at as well.")
+]
 
 
 class Refused(Exception):

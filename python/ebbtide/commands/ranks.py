@@ -39,11 +39,26 @@ def stores_in(directory: Path) -> list[Path]:
     return sorted(by_number, key=lambda one: re.sub(r"\d+", "", one.name))
 
 
+def one_with(directory: Path, shared: Path | None) -> None:
+    """Refuses a shared directory beside several stores: it is one store's."""
+    if shared is not None and len(stores_in(directory)) > 1:
+        raise outcome.Refused(
+            f"--shared names the shared directory of one store, and {directory} has several: name one"
+        )
+
+
 def each(
-    directory: Path, json: bool, command: Callable[[Path], Told], summary: Callable[[list[Any]], list[str]]
+    directory: Path,
+    json: bool,
+    command: Callable[[Path], Told],
+    summary: Callable[[list[Any]], list[str]],
+    beside: Path | None = None,
 ) -> None:
-    """Runs it on each store, and ends as the worst of them does. `summary`: lines about all documents."""
-    stores = stores_in(directory)
+    """Runs it on each store, and ends as the worst of them does. `summary`: lines about all documents.
+
+    beside: on this one too.
+    """
+    stores = stores_in(directory) + ([] if beside is None else stores_in(beside))
     documents, damaged = [], False
     for store in stores:
         told = command(store)

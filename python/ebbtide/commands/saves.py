@@ -44,11 +44,13 @@ def steps_of(checkpoints: Iterable[tuple[str, str, int, bool]]) -> dict[int, Sav
     return steps
 
 
-def listed(stores: list[Path]) -> dict[int, Save]:
-    """The steps of all ranks, and what is listed of each."""
+def listed(stores: list[Path], shared: Path | None = None) -> dict[int, Save]:
+    """The steps of all ranks, and what is listed of each. shared: the shared directory of the one store."""
     from .store import Store
 
-    return steps_of((str(path), one.history, one.bytes, True) for path in stores for one in Store(path).checkpoints)
+    return steps_of(
+        (str(path), one.history, one.bytes, True) for path in stores for one in Store(path, shared).checkpoints
+    )
 
 
 def unfinished(steps: dict[int, Save], stores: int) -> set[int]:

@@ -71,6 +71,8 @@ class Checkpoint:
     offset: int
     record_bytes: int
     superseded: bool
+    shared: bool  # in the shared directory
+    copy: bool  # there, of one that is in the directory itself
 
     def as_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -83,14 +85,18 @@ class Checkpoint:
             "file": self.file,
             "offset": self.offset,
             "record_bytes": self.record_bytes,
-        }
+        } | ({"shared": True} if self.shared else {})
 
 
 class Store:
-    """A store's directory. Nothing is written to it, and another process may be writing."""
+    """A store's directory. Nothing is written to it, and another process may be writing.
 
-    def __init__(self, directory: Path) -> None:
-        self.inspection = _core.Inspection.of(directory)
+    shared: the store's shared directory; what only that one has is there too.
+    """
+
+    def __init__(self, directory: Path, shared: Path | None = None) -> None:
+        self.inspection = _core.Inspection.of(directory, shared)
+        self.shared = shared
         self.about: dict[str, Any] = self.inspection.summary()
         self.directory = Path(self.about["directory"])
         self.damages = [Damage.of(raw) for raw in self.about["damages"]]
@@ -106,10 +112,17 @@ class Store:
                 raw["offset"],
                 raw["record_bytes"],
                 raw["superseded"],
+                raw["shared"],
+                raw["copy"],
             )
             for index, raw in enumerate(self.inspection.records())
         ]
-        self.checkpoints = [record for record in self.records if not record.superseded]
+        here = [record for record in self.records if not record.superseded and not record.copy]
+        self.checkpoints = sorted(here, key=lambda one: (names.bytes_of(one.history), one.version)) if shared else here
+
+    def place_of(self, checkpoint: Checkpoint) -> Path:
+        """Its file."""
+        return Path(self.about["shared"] if checkpoint.shared else self.directory) / checkpoint.file
 
     def head(self) -> dict[str, Any]:
         """The beginning of every command's JSON document."""

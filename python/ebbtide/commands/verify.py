@@ -17,6 +17,7 @@ def verify(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The store's directory, or one with a store for each rank.")
     ],
+    shared: outcome.Shared = None,
     json: outcome.Json = False,
 ) -> None:
     """Read all of a store and check it: headers, payloads, the index, and that they agree.
@@ -28,20 +29,21 @@ def verify(
     """
     with outcome.exit_codes(json):
         from . import saves
-        from .ranks import each, stores_in
+        from .ranks import each, one_with, stores_in
 
+        one_with(directory, shared)
         several = len(stores_in(directory)) > 1
-        each(directory, json, lambda path: _one(path, json or several), saves.damaged_lines)
+        each(directory, json, lambda path: _one(path, shared, json or several), saves.damaged_lines)
 
 
-def _one(directory: Path, goes_on: bool) -> Told:
+def _one(directory: Path, shared: Path | None, goes_on: bool) -> Told:
     from ebbtide import Damaged
 
     from .ranks import Told
     from .store import Damage, Store
 
     try:
-        store = Store(directory)
+        store = Store(directory, shared)
     except Damaged as error:  # the file `store`: without it, nothing else can be read
         if not goes_on:
             raise
@@ -71,7 +73,7 @@ def _read(store: Any) -> dict[str, int]:
         verdicts = store.inspection.verify(advance)
     told = {(damage.file, damage.offset) for damage in store.damages}
     whole = [one for one, verdict in zip(store.records, verdicts) if verdict["verdict"] == "intact"]
-    intact = [one for one in whole if not one.superseded]
+    intact = [one for one in whole if not one.superseded and not one.copy]
     pieces = sum(is_part(one) or is_piece(one) or is_mark(one) for one in intact)
     for verdict in verdicts:
         if verdict["verdict"] not in ("damaged", "unreadable"):
@@ -83,7 +85,7 @@ def _read(store: Any) -> dict[str, int]:
         "checkpoints": len(intact) - pieces,
         "pieces": pieces,
         "bytes": sum(one.bytes for one in intact),
-        "superseded": len(whole) - len(intact),
+        "superseded": sum(one.superseded for one in whole),
         "dropped_meanwhile": sum(verdict["verdict"] == "gone" for verdict in verdicts),
     }
 

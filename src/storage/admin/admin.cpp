@@ -10,12 +10,14 @@
 #include "storage/admin/repack.hpp"
 #include "storage/admin/snapshot_pieces.hpp"
 #include "storage/admin/snapshot_record.hpp"
+#include "storage/scan/pairing.hpp"
 #include "storage/scan/record_reader.hpp"
 
 namespace ebb::admin {
 
 struct Scan {
   std::vector<storage::RecordHead> heads;          // of Listing::checkpoints
+  std::size_t local = 0;                           // so many of them, the first, are not in Listing::shared
   storage::HeadsByHistory pieces;                  // of snapshots
   std::map<std::string, std::size_t> piece_index;  // in Listing::checkpoints
 };
@@ -58,22 +60,54 @@ Checkpoint public_checkpoint(const storage::Inspected& record) {
           .superseded = record.superseded};
 }
 
+const std::filesystem::path& directory_of(const Listing& listing, std::size_t index) {
+  return index < listing.scan->local ? listing.directory : listing.shared;
+}
+
+void add_records(Listing& out, Scan& scan, const std::vector<storage::Inspected>& records,
+                 const std::filesystem::path& directory) {
+  for (const storage::Inspected& record : records) {
+    out.checkpoints.push_back(public_checkpoint(record));
+    out.checkpoints.back().shared = !out.shared.empty();
+    scan.heads.push_back(record.head);
+    if (record.superseded || !storage::is_snapshot_piece(record)) continue;
+    if (scan.pieces.try_emplace(record.history, storage::PlacedHead{directory, record.head}).second)
+      scan.piece_index.emplace(record.history, scan.heads.size() - 1);
+  }
+}
+
+// Of a version that both directories have, the shared one's is a copy, or one of them was written before the other.
+void mark_copies(Listing& listing, const Scan& scan) {
+  std::map<std::pair<std::string_view, Version>, std::size_t> local;
+  for (std::size_t i = 0; i < listing.checkpoints.size(); ++i) {
+    Checkpoint& one = listing.checkpoints[i];
+    if (one.superseded) continue;
+    const auto [at, first] = local.try_emplace({one.history, one.version}, i);
+    if (first) continue;
+    Checkpoint& other = listing.checkpoints[at->second];
+    one.copy = scan.heads[i].body == scan.heads[at->second].body;
+    if (!one.copy) (one.sequence < other.sequence ? one : other).superseded = true;
+  }
+}
+
 // A snapshot is damaged if a piece that it needs is.
 void find_lost_pieces(os::Files& files, const Listing& listing, std::vector<Verdict>& verdicts) {
   using Kind = Verdict::Kind;
+  // What is not here may be in the other directory.
+  const bool paired = listing.shared.empty() && storage::is_paired(files, listing.directory);
   for (std::size_t i = 0; i < verdicts.size() && !listing.scan->pieces.empty(); ++i) {
     const Checkpoint& checkpoint = listing.checkpoints.at(i);
     if (checkpoint.superseded || checkpoint.regions != 2 || verdicts[i].kind != Kind::intact) continue;
-    storage::RecordReader reader(files, listing.directory, listing.scan->heads.at(i));
+    storage::RecordReader reader(files, directory_of(listing, i), listing.scan->heads.at(i));
     if (!reader.open()) continue;
     const auto snapshot = storage::read_snapshot(reader);
     if (!snapshot || !*snapshot) continue;
     for (const std::string& name : storage::needed_pieces(checkpoint.history, **snapshot)) {
       const auto found = listing.scan->piece_index.find(name);
       const Kind kind = found == listing.scan->piece_index.end() ? Kind::gone : verdicts.at(found->second).kind;
-      if (kind == Kind::intact || kind == Kind::unknown) continue;
+      if (kind == Kind::intact || kind == Kind::unknown || (kind == Kind::gone && paired)) continue;
       verdicts[i].kind = kind == Kind::unreadable ? Kind::unreadable : Kind::damaged;
-      verdicts[i].damage.file = listing.directory / checkpoint.file;
+      verdicts[i].damage.file = directory_of(listing, i) / checkpoint.file;
       verdicts[i].damage.offset = checkpoint.offset;
       verdicts[i].damage.what =
           "it needs piece \"" + name + "\", which is " + (kind == Kind::gone ? "not there" : "damaged");
@@ -84,11 +118,12 @@ void find_lost_pieces(os::Files& files, const Listing& listing, std::vector<Verd
 
 }  // namespace
 
-Result<Listing> ls(const std::filesystem::path& directory) {
+Result<Listing> ls(const std::filesystem::path& directory, const std::filesystem::path& shared) {
   os::PosixFiles files;
   auto seen = storage::inspect(files, directory);
   if (!seen) return seen.error();
   Listing out{.directory = seen->directory,
+              .shared = {},
               .id = seen->head.store,
               .format = storage::kFormat,
               .durability = seen->head.level,
@@ -102,12 +137,15 @@ Result<Listing> ls(const std::filesystem::path& directory) {
               .others = std::move(seen->others),
               .scan = {}};
   Scan scan;
-  for (const storage::Inspected& record : seen->records) {
-    out.checkpoints.push_back(public_checkpoint(record));
-    scan.heads.push_back(record.head);
-    if (record.superseded || !storage::is_snapshot_piece(record)) continue;
-    scan.pieces.emplace(record.history, record.head);
-    scan.piece_index.emplace(record.history, scan.heads.size() - 1);
+  add_records(out, scan, seen->records, out.directory);
+  scan.local = scan.heads.size();
+  if (!shared.empty()) {
+    auto below = storage::inspect(files, shared);
+    if (!below) return below.error();
+    out.shared = below->directory;
+    add_records(out, scan, below->records, out.shared);
+    mark_copies(out, scan);
+    for (Damage& damage : public_damages(below->damages)) out.damages.push_back(std::move(damage));
   }
   out.scan = std::make_shared<const Scan>(std::move(scan));
   return out;
@@ -115,8 +153,13 @@ Result<Listing> ls(const std::filesystem::path& directory) {
 
 std::vector<Verdict> verify(const Listing& listing, const ReadOptions& options) {
   os::PosixFiles files;
-  const auto verified =
-      storage::verify_all(files, listing.directory, listing.scan->heads, options.threads, options.progress);
+  const std::vector<storage::RecordHead>& heads = listing.scan->heads;
+  const auto border = heads.begin() + static_cast<std::ptrdiff_t>(listing.scan->local);
+  auto verified =
+      storage::verify_all(files, listing.directory, {heads.begin(), border}, options.threads, options.progress);
+  for (const storage::Verified& one :
+       storage::verify_all(files, listing.shared, {border, heads.end()}, options.threads, options.progress))
+    verified.push_back(one);
   std::vector<Verdict> out;
   for (std::size_t i = 0; i < verified.size(); ++i) {
     const Checkpoint& checkpoint = listing.checkpoints.at(i);
@@ -149,14 +192,14 @@ Damage CheckpointReader::trouble() const {
 
 Result<CheckpointReader> read(const Listing& listing, std::size_t index) {
   if (index >= listing.checkpoints.size()) return Error{Errc::invalid_argument, "there is no such record"};
-  auto state = std::make_unique<CheckpointReader::State>(listing.directory, listing.scan->heads.at(index));
+  auto state = std::make_unique<CheckpointReader::State>(directory_of(listing, index), listing.scan->heads.at(index));
   if (auto opened = state->reader.open(); !opened) return opened.error();
   auto snapshot = storage::read_snapshot(state->reader);
   if (!snapshot) return snapshot.error();
   if (*snapshot) {
     state->scan = listing.scan;
-    state->snapshot.emplace(state->files, listing.directory, listing.checkpoints.at(index).history,
-                            std::move(**snapshot), listing.scan->pieces);
+    state->snapshot.emplace(state->files, listing.checkpoints.at(index).history, std::move(**snapshot),
+                            listing.scan->pieces);
   }
   return CheckpointReader(std::move(state));
 }
@@ -176,7 +219,7 @@ Result<Collected> gc(const std::filesystem::path& directory, const GcOptions& op
                 .allocated_before = done->allocated_before,
                 .allocated_after = done->allocated_after,
                 .ended = done->ended};
-  if (out.ended) return out;
+  if (out.ended || storage::is_paired(files, directory)) return out;  // maps in the other directory may need all of it
   auto repacked = storage::repack_snapshots(files, clock, directory, options.dry_run);
   if (!repacked && repacked.error().code == Errc::in_use) return out;
   if (!repacked) return repacked.error();

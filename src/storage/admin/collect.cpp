@@ -8,6 +8,7 @@
 #include "storage/admin/collect_plan.hpp"
 #include "storage/admin/snapshot_pieces.hpp"
 #include "storage/file_io.hpp"
+#include "storage/scan/pairing.hpp"
 #include "storage/scan/store_directory.hpp"
 
 namespace ebb::storage {
@@ -119,8 +120,10 @@ class Collector {
   }
 
   // Pieces of files that were never closed, and of snapshots that no map names: the lock is held, so no process is
-  // writing them. What is damaged may be the record of a file, or a map, so then nothing is taken for unfinished.
+  // writing them. What is damaged may be the record of a file, or a map, so then nothing is taken for unfinished; nor
+  // is anything in one of two directories, where those may be in the other one.
   void find_unfinished(const Inspection& store) {
+    if (is_paired(files_, directory_)) return;
     if (!store.damages.empty() && !options_.damaged) return;
     const auto file_of = [](const std::string& history) {
       return std::string_view(history).substr(0, history.rfind('/') + 1);

@@ -68,10 +68,9 @@ std::vector<std::string> needed_pieces(const std::string& history, const StoredS
   return names;
 }
 
-SnapshotContent::SnapshotContent(os::Files& files, const std::filesystem::path& directory, std::string history,
-                                 StoredSnapshot snapshot, const HeadsByHistory& pieces)
+SnapshotContent::SnapshotContent(os::Files& files, std::string history, StoredSnapshot snapshot,
+                                 const HeadsByHistory& pieces)
     : files_(files),
-      directory_(directory),
       history_(std::move(history)),
       snapshot_(std::move(snapshot)),
       pieces_(pieces),
@@ -81,9 +80,10 @@ SnapshotContent::SnapshotContent(os::Files& files, const std::filesystem::path& 
   divide(chunks_, snapshot_.map);
 }
 
-Error SnapshotContent::fail(Errc code, const RecordHead* piece, const std::string& what) {
+Error SnapshotContent::fail(Errc code, const PlacedHead* piece, const std::string& what) {
   trouble_ = {};
-  if (piece != nullptr) trouble_ = {segment_path(directory_, piece->place.segment), piece->place.offset, what};
+  if (piece != nullptr)
+    trouble_ = {segment_path(piece->directory, piece->head.place.segment), piece->head.place.offset, what};
   trouble_.what = what;
   return {code, what};
 }
@@ -96,14 +96,15 @@ Result<std::span<const std::byte>> SnapshotContent::next() {
                             std::to_string(snapshot_.map.sources[chunk.source].version) + ", ";
   const auto found = pieces_.find(name);
   if (found == pieces_.end()) return fail(Errc::damaged, nullptr, needs + "in a piece that is not there: " + name);
-  const RecordHead& head = found->second;
+  const PlacedHead& piece = found->second;
+  const RecordHead& head = piece.head;
   if (chunk.zones.offset + chunk.zones.bytes > head.payload_bytes)
-    return fail(Errc::damaged, &head, needs + "in a piece that is too short");
-  const std::filesystem::path path = segment_path(directory_, head.place.segment);
+    return fail(Errc::damaged, &piece, needs + "in a piece that is too short");
+  const std::filesystem::path path = segment_path(piece.directory, head.place.segment);
   const auto opened = files_.open(path, os::Open::read, false);
   if (!opened && opened.error != ENOENT) {
     const Error error = file_error(path, "opening it", opened.error);
-    return fail(error.code, &head, needs + "which cannot be read: " + error.message);
+    return fail(error.code, &piece, needs + "which cannot be read: " + error.message);
   }
   bytes_.resize(chunk.zones.bytes);
   if (opened) {
@@ -111,7 +112,7 @@ Result<std::span<const std::byte>> SnapshotContent::next() {
     const auto got = read_whole(files_, file.fd(), bytes_, head.place.offset + head.header_bytes + chunk.zones.offset);
     if (!got) {
       const Error error = file_error(path, "reading it", got.error);
-      return fail(error.code, &head, needs + "which cannot be read: " + error.message);
+      return fail(error.code, &piece, needs + "which cannot be read: " + error.message);
     }
     const bool whole = static_cast<std::size_t>(got.value) == bytes_.size();
     if (whole && !first_mismatch(snapshot_.map, chunk.zones, bytes_)) {
@@ -119,9 +120,9 @@ Result<std::span<const std::byte>> SnapshotContent::next() {
       return std::span<const std::byte>(bytes_);
     }
   }
-  if (!opened || is_dropped(files_, directory_, head))
-    return fail(Errc::unknown_version, &head, needs + "in a piece that was dropped");
-  return fail(Errc::damaged, &head, needs + "and does not match its checksum");
+  if (!opened || is_dropped(files_, piece.directory, head))
+    return fail(Errc::unknown_version, &piece, needs + "in a piece that was dropped");
+  return fail(Errc::damaged, &piece, needs + "and does not match its checksum");
 }
 
 }  // namespace ebb::storage

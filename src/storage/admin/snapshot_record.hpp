@@ -15,8 +15,12 @@ namespace ebb::storage {
 /// The snapshot whose map this record has; none: it has no map. Errors: those of RecordReader.
 Result<std::optional<StoredSnapshot>> read_snapshot(RecordReader& opened);
 
-/// Pieces by their history, and that of the snapshots: all heads of a store.
-using HeadsByHistory = std::map<std::string, RecordHead, std::less<>>;
+/// Pieces by their history, and that of the snapshots: all heads of a store, each with the directory that has it.
+struct PlacedHead {
+  std::filesystem::path directory;
+  RecordHead head;
+};
+using HeadsByHistory = std::map<std::string, PlacedHead, std::less<>>;
 
 /// The memory that a snapshot restores, region by region, from the pieces that its map names; no byte is returned
 /// before its checksum was checked.
@@ -24,8 +28,7 @@ using HeadsByHistory = std::map<std::string, RecordHead, std::less<>>;
 /// Thread safety: used by one thread at a time. `files` and `pieces` must outlive it.
 class SnapshotContent {
  public:
-  SnapshotContent(os::Files& files, const std::filesystem::path& directory, std::string history,
-                  StoredSnapshot snapshot, const HeadsByHistory& pieces);
+  SnapshotContent(os::Files& files, std::string history, StoredSnapshot snapshot, const HeadsByHistory& pieces);
 
   const CheckpointInfo& info() const { return snapshot_.info; }
   /// The next bytes, valid until the next call; empty at the end. Errors: damaged (also: a piece is not there),
@@ -35,10 +38,9 @@ class SnapshotContent {
   const Damage& trouble() const { return trouble_; }
 
  private:
-  Error fail(Errc code, const RecordHead* piece, const std::string& what);
+  Error fail(Errc code, const PlacedHead* piece, const std::string& what);
 
   os::Files& files_;
-  const std::filesystem::path directory_;
   const std::string history_;
   const StoredSnapshot snapshot_;
   const HeadsByHistory& pieces_;
