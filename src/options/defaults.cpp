@@ -66,11 +66,6 @@ Result<void> check_shared(const Options& options, const EngineSetup& setup) {
                                                 : "shared with it: the directory that it is about");
     return {};
   }
-  const std::string shown = options.shared->string();
-  if (options.node_pool && *options.node_pool > 0)
-    return Error{Errc::unsupported, "shared=\"" + shown +
-                                        "\" is not supported in a node's pool yet: give shared without node_pool, a "
-                                        "directory for each process"};
   if (setup.durability == Durability::ephemeral)
     return base::wrong_value("durability", "ephemeral", "\"shared\" with shared (the default then), or another one");
   if (options.keep_last_shared.value_or(0) > 0 && options.keep_last.value_or(0) == 0)
@@ -262,7 +257,7 @@ void tune(const planner::Machine& machine, planner::LinkSpec& link, bool host_me
 // What is in a node's pool is handed over with a message: its agent decides when it is written.
 void hand_over(planner::Machine& machine) {
   for (planner::LinkSpec& link : machine.links) {
-    if (!planner::on_file(machine, link.to)) continue;
+    if (machine.nodes[static_cast<std::size_t>(link.to)].name != "local") continue;
     link.depth = planner::kTakesAll;
     link.window = 0;
     link.resources.clear();
@@ -439,15 +434,18 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
   if (options.shared) {
     const auto found = disk_of_store(files, "shared", *options.shared);
     if (!found) return found.error();
-    const std::uint64_t held = held_in_store(files, *options.shared);
+    // Of a pool, each rank's versions have a directory of their own there, which any node finds.
+    const auto directory =
+        setup.pool ? *options.shared / ("rank-" + std::to_string(setup.pool->rank)) : *options.shared;
+    const std::uint64_t held = held_in_store(files, directory);
     add("shared", planner::Medium::file, (found->free_bytes / 5 * 4 + held) / kGranule * kGranule);
     planner::TierSpec& tier = machine.tiers.back();
     if (options.keep_last_shared)
       tier.retention = planner::Retention{*options.keep_last_shared, options.keep_every.value_or(0)};
     tier.every = setup.readonly ? planner::kNothingComes : options.shared_every.value_or(0);
     const bool direct = options.tuning.direct_io.value_or(!refuses_direct_io(files, *options.shared));
-    setup.shared = {*options.shared, direct};
-    on_disk += ", shared in " + options.shared->string() + " (" + found->kind + ")";
+    setup.shared = {directory, direct};
+    on_disk += ", shared in " + directory.string() + " (" + found->kind + ")";
   }
   if (machine.tiers.empty()) {
     return Error{Errc::invalid_argument,

@@ -32,9 +32,11 @@ std::uint64_t capacity_of(const options::EngineSetup& setup, const FileTier& tie
 
 storage::PersistentOptions persistent_options(const options::EngineSetup& setup, const FileTier& tier) {
   storage::PersistentOptions options;
-  options.directory = tier.directory();
-  options.capacity = capacity_of(setup, tier);
   const bool local = tier.number() == 0;
+  options.directory = tier.directory();
+  // As the pool's agent names them, so that a record is the same in both directories.
+  if (!local && setup.pool) options.prefix = std::to_string(setup.pool->rank) + "/";
+  options.capacity = capacity_of(setup, tier);
   options.synced = !local || setup.durability != Durability::process;
   options.readonly = setup.readonly;
   options.direct = local ? setup.direct_io : setup.shared->direct_io;

@@ -91,6 +91,64 @@ TEST_F(StoreInAPool, a_history_goes_through_the_pool_to_the_store_and_back) {
   for (Version version = 0; version <= kLast; version += 7) EXPECT_TRUE(reads(history, version));
 }
 
+TEST_F(StoreInAPool, each_rank_finds_its_versions_in_the_shared_directory_on_another_node) {
+  constexpr int kRanks = 2;
+  const OwnDirectory shared;
+  Options options;
+  options.shared = shared.path();
+  options.durability = Durability::shared;
+  {
+    std::vector<Store> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) ranks.push_back(open(rank, kRanks, options).value());
+    for (int rank = 0; rank < kRanks; ++rank) {
+      History history = ranks[static_cast<std::size_t>(rank)].history("forward");
+      for (Version version = 0; version < 5; ++version) write(history, version, rank);
+      const auto sent = history.wait("shared", Seconds(60));
+      ASSERT_TRUE(sent) << sent.error().message;
+      ASSERT_TRUE(history.drop(4));
+      write(history, 4, rank + 10);
+      ASSERT_TRUE(history.wait(4, "shared", Seconds(60)));
+    }
+    for (Store& store : ranks) store.close().value();
+  }
+  const auto look = [&] {
+    std::vector<Store> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) ranks.push_back(open(rank, kRanks, options).value());
+    for (int rank = 0; rank < kRanks; ++rank) {
+      History history = ranks[static_cast<std::size_t>(rank)].history("forward");
+      EXPECT_EQ(history.versions().value(), (std::vector<Version>{0, 1, 2, 3, 4}));
+      EXPECT_EQ(history.latest().value(), 4);
+      for (Version version = 0; version < 5; ++version)
+        EXPECT_TRUE(reads(history, version, version == 4 ? rank + 10 : rank)) << version << " of rank " << rank;
+    }
+    for (Store& store : ranks) store.close().value();
+  };
+  look();
+  std::filesystem::remove_all(directory_.path());
+  look();
+}
+
+TEST_F(StoreInAPool, a_run_that_went_on_elsewhere_is_not_continued_from_what_was_left_behind) {
+  const OwnDirectory shared, behind;
+  Options options;
+  options.shared = shared.path();
+  options.durability = Durability::shared;
+  const auto run = [&](Version version) -> Result<void> {
+    auto store = open(0, 1, options);
+    if (!store) return store.error();
+    write(*store, version);
+    return store->close();
+  };
+  ASSERT_TRUE(run(1));
+  std::filesystem::rename(directory_.path(), behind.path());
+  ASSERT_TRUE(run(2));
+  std::filesystem::remove_all(directory_.path());
+  std::filesystem::rename(behind.path(), directory_.path());
+  const auto refused = run(3);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+}
+
 TEST_F(StoreInAPool, what_was_reserved_is_timed_like_what_was_copied) {
   Options small;
   small.device_cache = 0;

@@ -10,7 +10,8 @@ RankRecords::RankRecords(std::uint64_t rank, std::unique_ptr<storage::Persistent
     add(found);
     highest_sequence_ = std::max(highest_sequence_, found.sequence);
     if (!found.history.starts_with(prefix_)) continue;
-    found_.push_back({found.object, without_rank(found.history), found.version, found.bytes, found.sequence});
+    found_.push_back(
+        {found.object, without_rank(found.history), found.version, found.bytes, found.sequence, found.body});
   }
 }
 

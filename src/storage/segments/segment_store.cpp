@@ -55,7 +55,7 @@ Result<void> SegmentStore::start() {
   auto opened = recovery_.open();
   if (!opened) return opened.error();
   damages_ = opened->scanned.damages;
-  found_ = std::move(opened->found);
+  found_ = without_prefix(std::move(opened->found));
   if (auto started = context_.transfers.start(context_.files, context_.options.engine); !started) return started;
   if (context_.options.readonly) return {};
   RecordRemover& remover = committer_.remover();
@@ -65,6 +65,30 @@ Result<void> SegmentStore::start() {
   damages_.insert(damages_.end(), repaired->begin(), repaired->end());
   committer_.start();
   return {};
+}
+
+Result<void> SegmentStore::begin(ObjectId object, std::shared_ptr<const Description> description) {
+  if (context_.options.prefix.empty()) return writer_.begin(object, std::move(description));
+  auto named = std::make_shared<Description>(*description);
+  named->history = context_.options.prefix + named->history;
+  return writer_.begin(object, std::move(named));
+}
+
+Result<std::shared_ptr<const Description>> SegmentStore::load_description(ObjectId object) {
+  auto loaded = reader_.load_description(object);
+  if (!loaded || context_.options.prefix.empty()) return loaded;
+  auto named = std::make_shared<Description>(**loaded);
+  named->history.erase(0, context_.options.prefix.size());
+  return std::shared_ptr<const Description>(std::move(named));
+}
+
+// What another program has written under other names is left as it is.
+std::vector<Found> SegmentStore::without_prefix(std::vector<Found> found) const {
+  const std::string& prefix = context_.options.prefix;
+  if (prefix.empty()) return found;
+  std::erase_if(found, [&](const Found& one) { return !one.history.starts_with(prefix); });
+  for (Found& one : found) one.history.erase(0, prefix.size());
+  return found;
 }
 
 void SegmentStore::drop(ObjectId id) {

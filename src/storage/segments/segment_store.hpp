@@ -27,9 +27,7 @@ class SegmentStore final : public PersistentStorage {
   // Second half of construction, because it can fail: reads the store and, unless read only, repairs it.
   Result<void> start();
 
-  Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) override {
-    return writer_.begin(object, std::move(description));
-  }
+  Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) override;
   Result<void> put(Token token, ObjectId object, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
                    std::size_t bytes) override {
     return writer_.put(token, object, total, offset, memory, bytes);
@@ -45,15 +43,13 @@ class SegmentStore final : public PersistentStorage {
   std::uint64_t unreleased() const override { return committer_.unreleased(table_.lock()); }
   Durability level() const override { return context_.directory.head().level; }
   std::vector<Found> found() const override { return found_; }
-  std::vector<Found> refresh() override { return recovery_.refresh(); }
+  std::vector<Found> refresh() override { return without_prefix(recovery_.refresh()); }
   std::uint64_t changes_seen() const override { return recovery_.changes_seen(); }
   bool was_dropped(ObjectId object) override { return reader_.was_dropped(object); }
   std::uint64_t sequence(ObjectId object) override { return reader_.sequence(object); }
   std::uint64_t next_sequence() override { return table_.next(table_.lock()).sequence; }
   Result<void> check_files_exist() override { return check_presence(context_, table_); }
-  Result<std::shared_ptr<const Description>> load_description(ObjectId object) override {
-    return reader_.load_description(object);
-  }
+  Result<std::shared_ptr<const Description>> load_description(ObjectId object) override;
   Result<void> verify(ObjectId object, const std::function<bool()>& ended) override {
     return reader_.verify(object, ended);
   }
@@ -66,6 +62,8 @@ class SegmentStore final : public PersistentStorage {
   void stop() override;
 
  private:
+  std::vector<Found> without_prefix(std::vector<Found> found) const;
+
   StoreContext context_;
   ObjectTable table_;
   Committer committer_;
