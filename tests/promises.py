@@ -49,7 +49,14 @@ GUARDS: dict[str, list[str]] = {
         "store/suspend_test.cpp", "os/signal_wake_test.cpp", "python/test_suspend.py",
     ],
     # --- persistent stores
-    "docs/durability.md: A shared directory": ["store/fourth_tier_test.cpp", "store/shared_pairs_test.cpp", "store/shared_test.cpp", "python/test_shared.py"],
+    "docs/durability.md: A shared directory": [
+        "store/fourth_tier_test.cpp",
+        "store/shared_pairs_test.cpp",
+        "store/shared_parts_test.cpp",
+        "store/shared_readonly_test.cpp",
+        "store/shared_test.cpp",
+        "python/test_shared.py",
+    ],
     "docs/durability.md: What is promised, fault by fault": [
         "storage/segment_store_*", "storage/storage_contract_test.cpp", "storage/unreadable_test.cpp", "store/kept_*",
         "store/verify_test.cpp", "store/refused_memory_test.cpp", "store/refused_calls_test.cpp", "os/fork_mark_test.cpp", "python/test_refused_memory.py", "os/memory_guard_test.cpp", "python/test_durability*", "style/test_promises.py", "os/power_loss_test.cpp",

@@ -81,7 +81,8 @@ def open(
     keep_last_shared: as keep_last, there (default: keep_last).
     shared_every: only versions that are multiples of it go there; 0 (default): all.
     limit_shared: how much may be written there in a second (``"200MB/s"``); 0 (default): no limit.
-    readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written.
+    readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written. With
+    ``shared``, a version is found in either directory; the local one may be missing.
     keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except
     multiples of keep_every. 0 (default): none is dropped. A version is dropped only when a newer one is durable. ``disk``
     must hold the versions kept and one checkpoint more; the first checkpoint that does not fit raises NoSpace.

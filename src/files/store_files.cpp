@@ -14,7 +14,7 @@ constexpr std::size_t kMaxName = 65'000;
 
 Result<File> Store::create_file(std::string name, Version version, Seconds timeout) {
   if (auto refused = refusal()) return *refused;
-  if (auto taken = engine_->check_not_shared("files"); !taken) return taken.error();
+  if (auto taken = engine_->check_files_sent(); !taken) return taken.error();
   if (name.empty() || name.size() > kMaxName)
     return Error{Errc::invalid_argument, "a file's name has 1 to " + std::to_string(kMaxName) +
                                              " bytes, and this one has " + std::to_string(name.size())};

@@ -88,6 +88,8 @@ constexpr Seconds kLook{0.2};
 // goes on with the next drop.
 Result<void> Archive::wait_for_pieces(Engine& engine, const Cut& cut, const InFlight& in_flight) {
   const bool pooled = engine.durability() == Durability::node;
+  // Pieces go on to a shared directory in the background, and the store holds the map back there until they are in it.
+  const Durability level = engine.durability() == Durability::shared ? Durability::storage : engine.durability();
   for (const StoredPiece& piece : cut.pieces) {
     for (bool again = false;; again = true) {
       const std::uint64_t ask = [&] {
@@ -96,7 +98,7 @@ Result<void> Archive::wait_for_pieces(Engine& engine, const Cut& cut, const InFl
       }();
       if (again) tidy(in_flight());
       const auto safe = engine.view(storage::PieceName{"", cut.id, piece.piece}.text())
-                            .wait(storage::kPieceVersion, options::name_of(engine.durability()), kLook);
+                            .wait(storage::kPieceVersion, options::name_of(level), kLook);
       if (safe) break;
       const bool full = pooled && safe.error().code == Errc::no_space;
       if ((!full && safe.error().code != Errc::timed_out) || stopping_) return safe;

@@ -18,15 +18,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 bool is_level(std::string_view level) {
-  constexpr std::array<std::string_view, 8> kLevels = {"copied",    "device",  "host", "local",
-                                                       "ephemeral", "process", "node", "storage"};
+  constexpr std::array<std::string_view, 9> kLevels = {"copied",  "device", "host",    "local", "ephemeral",
+                                                       "process", "node",   "storage", "shared"};
   return std::ranges::find(kLevels, level) != kLevels.end();
 }
 
 Error unknown_level(std::string_view level) {
   return {Errc::invalid_argument, "level=\"" + std::string(level) +
                                       "\" is not valid: expected one of \"copied\", \"device\", \"host\", \"local\", "
-                                      "\"ephemeral\", \"process\", \"node\", \"storage\""};
+                                      "\"ephemeral\", \"process\", \"node\", \"storage\", \"shared\""};
 }
 
 std::string text_of(const Cut& cut) { return "the snapshot of version " + std::to_string(cut.version); }

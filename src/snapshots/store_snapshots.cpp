@@ -12,7 +12,6 @@ Result<void> Store::protect(std::uint32_t region, void* memory, std::size_t byte
 
 Result<void> Store::protect(std::span<const Target> memory, const ProtectOptions& options) {
   if (auto refused = refusal()) return *refused;
-  if (auto taken = engine_->check_not_shared("snapshots"); !taken) return taken;
   auto snapshotter =
       Snapshotter::make_for(engine_, options.zone, {.hints = options.hints, .duplicate = options.duplicate});
   if (!snapshotter) return snapshotter.error();

@@ -72,18 +72,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// all is and the store closes. It may not wait, nor keep the engine: the threads are those of the storage.
   using OnFilesDurable = void (*)(Engine& engine, const std::optional<std::string>& history);
   void on_files_durable(OnFilesDurable act);
-  const planner::Retention& retention() const { return parts_.setup.machine.retention; }
+  /// Of what is stored in several checkpoints, as a file is: they leave all file tiers together, the local one also
+  /// when others need the room.
+  planner::Retention retention() const;
   /// The first cache's, without what others lend to it.
   std::uint64_t first_cache_bytes() const { return parts_.setup.machine.tiers.front().capacity; }
   Durability durability() const { return parts_.setup.durability; }
   bool read_only() const { return parts_.setup.readonly; }
-  /// Error unsupported for a store with a shared directory: `what` is not taken there yet.
-  Result<void> check_not_shared(const char* what) const {
-    if (!parts_.setup.shared) return {};
-    return Error{Errc::unsupported, std::string(what) +
-                                        " are not supported with shared= yet: give them a store of "
-                                        "their own, without shared"};
-  }
+  /// Error unsupported: only some versions go on to the shared directory, and those of a file's pieces say nothing.
+  Result<void> check_files_sent() const;
   planner::Time now() const { return parts_.port.now(); }
   const std::shared_ptr<device::Device>& device() const { return parts_.seams.device; }
   const Streams& streams() const { return parts_.streams; }

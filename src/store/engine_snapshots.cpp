@@ -32,6 +32,22 @@ Result<CheckpointInfo> Engine::info(planner::HistoryId history, Version version)
   });
 }
 
+planner::Retention Engine::retention() const {
+  planner::Retention longest = parts_.setup.machine.retention;
+  for (const planner::TierSpec& tier : parts_.setup.machine.tiers)
+    if (tier.retention && longest.keep_last != 0 &&
+        (tier.retention->keep_last == 0 || tier.retention->keep_last > longest.keep_last))
+      longest = *tier.retention;
+  return longest;
+}
+
+Result<void> Engine::check_files_sent() const {
+  const planner::TierSpec& last = parts_.setup.machine.tiers.back();
+  if (!parts_.setup.shared || parts_.setup.readonly || last.every <= 1) return {};
+  return Error{Errc::unsupported, "files are not supported with shared_every=" + std::to_string(last.every) +
+                                      ": give them a store that sends every version on to the shared directory"};
+}
+
 void Engine::on_files_durable(OnFilesDurable act) {
   const Locked locked = parts_.port.lock();
   if (std::exchange(on_files_durable_, act) != act)

@@ -128,13 +128,14 @@ Histories::Standing Histories::standing(std::span<const std::string> names) {
 Histories::Standing Histories::standing(const Locked& locked, std::span<const std::string> names) {
   if (!lifetime_.running(locked)) return {};
   Standing found{.safe = true};
+  const std::size_t last = files_.tiers().size() - 1;  // what is not there yet makes up for nothing that is
   for (const std::string& name : names) {
     catalog_.for_each_written(locked, catalog_.number_of(locked, name),
                               [&](Version, planner::CheckpointRef checkpoint) {
                                 const Record* const record = catalog_.find(locked, checkpoint);
                                 if (record == nullptr) return;
                                 const bool ours = !record->recovered_in();
-                                const auto file = record->durable_in();
+                                const auto file = record->durable_in(last);
                                 found.safe = found.safe && file && (ours || record->files[*file].checked);
                                 found.ours = found.ours || ours;
                                 found.order = std::max(found.order, record->order);

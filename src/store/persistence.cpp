@@ -1,6 +1,7 @@
 #include "store/persistence.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <stdexcept>
 
 #include "base/wait_points.hpp"
@@ -55,7 +56,9 @@ Result<void> Persistence::pair_tiers() {
   const auto seen = [](const FileTier& tier) {
     return storage::PairedDirectory{tier.directory(), tier.persistent()->found().empty()};
   };
-  return storage::pair_directories(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]), setup_.readonly);
+  using How = storage::Pairing;
+  const How how = setup_.readonly ? How::readonly : pooled_ != nullptr ? How::of_several : How::of_two;
+  return storage::pair_directories(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]), how);
 }
 
 Result<void> Persistence::join_pool(const Reports& reports) {
@@ -73,6 +76,7 @@ Result<void> Persistence::join_pool(const Reports& reports) {
     return {};
   }
   make_tiers();
+  if (auto made = make_shared_parent(); !made) return made;
   FileTier& tier = *tiers_.front();
   if (auto refused = storage::refuse_half_a_pair(*seams_.files, tier.directory()); !refused) return refused;
   auto storage = share::open_node_storage(
@@ -86,6 +90,15 @@ Result<void> Persistence::join_pool(const Reports& reports) {
   tier.take(std::move(*storage));
   use(pooled_->memory());
   return {};
+}
+
+// Of a pool: the directory that has one for each rank.
+Result<void> Persistence::make_shared_parent() {
+  if (!setup_.shared) return {};
+  const std::filesystem::path parent = std::filesystem::absolute(setup_.shared->directory).parent_path();
+  const os::SysResult made = seams_.files->make_directory(parent);
+  if (made || made.error == EEXIST) return {};
+  return Error{Errc::io_error, "shared=\"" + parent.string() + "\" cannot be made: " + os::describe_errno(made.error)};
 }
 
 void Persistence::use(share::NodeMemory& memory) {
@@ -205,6 +218,12 @@ void Persistence::withdraw_dropped(const Locked& locked, planner::HistoryId hist
 void Persistence::release(const Locked& locked, const planner::Freed& freed) {
   FileTier& tier = at(freed.tier);
   tier.release(catalog_.take_object(locked, freed.checkpoint, tier.number()), freed.failed);
+  if (held_back_.empty() || !lifetime_.running(locked)) return;  // what is gone is not waited for
+  lifetime_.begin(locked, 1);
+  tiers_.back()->apart()->post([this] {
+    settle_held_back(tiers_.size() - 1, {});
+    lifetime_.end(port_.lock());
+  });
 }
 
 // The planner counts all that was freed; the storage says how much of that is on the disk still.
@@ -380,6 +399,46 @@ std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const
 }
 
 void Persistence::on_durable(std::size_t file, storage::ObjectId object, const Result<void>& result) {
+  if (file > 0 && result) {
+    const Locked locked = port_.lock();
+    if (awaits_pieces(locked, file, object)) return held_back_.push_back(object);
+  }
+  set_durable(file, object, result);
+  if (file > 0) settle_held_back(file, result);
+}
+
+// Where a piece could not be written, what needs it is written again as well.
+void Persistence::settle_held_back(std::size_t file, const Result<void>& result) {
+  const auto next = [&]() -> storage::ObjectId {
+    const Locked locked = port_.lock();
+    const auto ready = std::ranges::find_if(
+        held_back_, [&](storage::ObjectId one) { return !result || !awaits_pieces(locked, file, one); });
+    if (ready == held_back_.end()) return 0;
+    const storage::ObjectId found = *ready;
+    held_back_.erase(ready);
+    return found;
+  };
+  while (const storage::ObjectId held = next()) set_durable(file, held, result);
+}
+
+// Whether pieces of snapshots that the checkpoint may need, as their map, have yet to become durable in that file. In
+// the fastest one, a map is written after its pieces are durable.
+bool Persistence::awaits_pieces(const Locked& locked, std::size_t file, storage::ObjectId object) {
+  const auto checkpoint = catalog_.find_pending(locked, object);
+  const Record* const map = checkpoint ? catalog_.find(locked, *checkpoint) : nullptr;
+  if (map == nullptr) return false;
+  bool awaits = false;
+  for (const std::string& name :
+       catalog_.names(locked, catalog_.name_of(locked, map->history) + std::string(kReservedForSnapshots)))
+    catalog_.for_each_written(locked, catalog_.number_of(locked, name), [&](Version, planner::CheckpointRef one) {
+      const Record* const piece = catalog_.find(locked, one);
+      const bool needed = piece != nullptr && (piece->order < map->order || piece->recovered_in());
+      awaits = awaits || (needed && !piece->durable_in(file));
+    });
+  return awaits;
+}
+
+void Persistence::set_durable(std::size_t file, storage::ObjectId object, const Result<void>& result) {
   Locked locked = port_.lock();
   const auto checkpoint = catalog_.take_pending(locked, object);
   if (!checkpoint) return;  // dropped

@@ -116,6 +116,7 @@ class Persistence {
   Result<void> check_names(Locked& locked, std::size_t file);
 
  private:
+  Result<void> make_shared_parent();
   void use(share::NodeMemory& memory);
   std::optional<share::NodeCounters> node_counters() const;
   void make_tiers();
@@ -130,6 +131,9 @@ class Persistence {
   void on_delayed(storage::ObjectId object, const Error& error);
   void set_not_durable(const Locked& locked, Record& record, std::size_t file, const Error& error);
   void on_durable(std::size_t file, storage::ObjectId object, const Result<void>& result);
+  bool awaits_pieces(const Locked& locked, std::size_t file, storage::ObjectId object);
+  void settle_held_back(std::size_t file, const Result<void>& result);
+  void set_durable(std::size_t file, storage::ObjectId object, const Result<void>& result);
   void store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version, FileTier& tier);
   std::string waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version,
                          std::size_t file);
@@ -142,7 +146,7 @@ class Persistence {
   options::EngineSetup& setup_;                       // constant after open()
   std::vector<std::unique_ptr<FileTier>> tiers_;      // fastest first
   bool persistent_ = false;                           // all of them outlive the process
-  share::NodeStorage* pooled_ = nullptr;              // that of the one tier of a store in a node's pool
+  share::NodeStorage* pooled_ = nullptr;              // that of the fastest tier of a store in a node's pool
   std::unique_ptr<share::NodeMemory> memory_alone_;   // of a pool, for a store that does not outlive the process
   share::NodeMemory* pool_memory_ = nullptr;          // that of either
   std::optional<share::NodeCounters> last_counters_;  // once it was stopped
@@ -153,6 +157,7 @@ class Persistence {
   } burst_;                                                  // by the port's mutex
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
   std::string trouble_;                                      // by the port's mutex: to be logged
+  std::vector<storage::ObjectId> held_back_;                 // by the port's mutex: maps whose pieces are not there
   bool troubled_ = false;                                    // by the port's mutex: the shared directory fails
   std::atomic<std::uint32_t> silent_{0};                     // written with the port's mutex held
   std::uint64_t next_sequence_ = 1;                          // by the port's mutex

@@ -43,17 +43,18 @@ void Recovery::register_recovered(const Locked& locked) {
   for (const auto& tier : files_.tiers()) found.push_back(tier->persistent()->found());
   if (found.size() > 1) drop_outdated(found);
   // The slowest first: the planner knows of each version where it need not be sent any more.
-  for (std::size_t file = found.size(); file-- > 0;) add(locked, *files_.tiers()[file], found[file]);
+  for (std::size_t file = found.size(); file-- > 0;) add(locked, *files_.tiers()[file], found[file], false);
 }
 
 // A version of which the directories differ was dropped and written anew, and the process or the machine ended before
-// all of them had dropped it. The sequences tell what was written last, in either directory.
+// all of them had dropped it. The sequences tell what was written last, in either directory. In a pool, the agent
+// counts by itself, and nothing is in the slower one that is not durable in the faster one.
 void Recovery::drop_outdated(std::vector<std::vector<storage::Found>>& found) {
   std::map<std::pair<std::string, Version>, std::pair<std::uint64_t, storage::Checksum>> newest;
-  for (const auto& in_tier : found)
-    for (const storage::Found& one : in_tier) {
+  for (std::size_t file = 0; file < found.size(); ++file)
+    for (const storage::Found& one : found[file]) {
       auto& last = newest[{one.history, one.version}];
-      last = std::max(last, {one.sequence, one.body});
+      last = std::max(last, {files_.pooled() != nullptr ? found.size() - file : one.sequence, one.body});
     }
   for (std::size_t file = 0; file < found.size(); ++file)
     std::erase_if(found[file], [&](const storage::Found& one) {
@@ -63,11 +64,11 @@ void Recovery::drop_outdated(std::vector<std::vector<storage::Found>>& found) {
     });
 }
 
-void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found) {
+void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found, bool beside) {
   for (const storage::Found& one : found) {
     const planner::HistoryId history = catalog_.number_of(locked, one.history);
     Record* known = catalog_.find(locked, history, one.version);
-    if (known != nullptr && setup_.readonly) {
+    if (known != nullptr && beside) {
       const std::uint64_t sequence = sequence_of(*known);
       if (one.sequence < sequence) continue;  // what the other process is about to drop there
       if (one.sequence > sequence || known->files[tier.number()].object.id != 0) {
@@ -155,7 +156,7 @@ void Recovery::refresh(Locked& locked) {
     ~Held() { locked.unlock(); }
   } const held(locked);
   if (lifetime_.closed(locked)) return;
-  for (std::size_t file = 0; file < found.size(); ++file) add(locked, *files_.tiers()[file], found[file]);
+  for (std::size_t file = 0; file < found.size(); ++file) add(locked, *files_.tiers()[file], found[file], true);
 }
 
 // Of the newest of the checkpoint's records on the disk.
@@ -251,9 +252,8 @@ void Recovery::find_dropped(Locked& locked, planner::HistoryId history, Version 
     bool gone = false;
     {
       const InFlight reading(locked, lifetime_);
-      gone = std::ranges::all_of(objects, [&](const auto& one) {
-        return files_.tiers()[one.first]->persistent()->was_dropped(one.second);
-      });
+      gone = std::ranges::all_of(
+          objects, [&](const auto& one) { return files_.tiers()[one.first]->persistent()->was_dropped(one.second); });
     }
     if (lifetime_.closed(locked)) return;
     Record* const now = catalog_.find(locked, checkpoint);

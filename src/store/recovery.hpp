@@ -52,7 +52,8 @@ class Recovery {
 
  private:
   void drop_outdated(std::vector<std::vector<storage::Found>>& found);
-  void add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found);
+  // `beside`: another process has added these since.
+  void add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found, bool beside);
   std::uint64_t sequence_of(const Record& record) const;
   std::uint64_t changes_seen() const;
   void find_dropped(Locked& locked, planner::HistoryId history, Version version);

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+import uuid
 
 import ebbtide
 import numpy as np
@@ -50,6 +53,31 @@ def test_each_directory_is_a_store_of_its_own(disk):
         assert "pair" not in said.stdout + said.stderr
 
 
+def test_a_reader_sees_both_directories(disk):
+    local, shared = disk / "local", disk / "shared"
+    options = SMALL | {"disk": "1MiB"}
+    with ebbtide.open(local, shared=shared, **options) as store:
+        for version in range(1, 21):
+            store.checkpoint(version, field(version)).wait("shared", timeout=60)
+        with ebbtide.open(local, shared=shared, readonly=True, **SMALL) as reader:
+            assert reader.versions() == store.versions() == list(range(1, 21))
+            store.checkpoint(21, field(21)).wait("storage", timeout=60)
+            assert reader.latest() == 21
+            for version in range(21, 0, -1):
+                assert np.array_equal(reader.restore(version), field(version))
+            with pytest.raises(ebbtide.Unsupported, match="readonly"):
+                reader.wait("shared")
+
+
+def test_a_reader_on_another_node_needs_no_local_directory(disk):
+    with ebbtide.open(disk / "local", shared=disk / "shared", **SMALL) as store:
+        store.checkpoint(1, field(1))
+    before = sorted(disk.rglob("*"))
+    with ebbtide.open(disk / "elsewhere", shared=disk / "shared", readonly=True, **SMALL) as reader:
+        assert np.array_equal(reader.restore(reader.latest()), field(1))
+    assert sorted(disk.rglob("*")) == before
+
+
 def test_the_levels_have_their_own_retention(disk):
     local, shared = disk / "local", disk / "shared"
     options = {"keep_last": 2, "keep_last_shared": 3, "shared_every": 2}
@@ -70,25 +98,190 @@ def test_the_levels_have_their_own_retention(disk):
         ({"shared_every": 10}, ebbtide.InvalidArgument, "shared with it"),
         ({"limit_shared": "200MB/s"}, ebbtide.InvalidArgument, "shared with it"),
         ({"shared": "s", "durability": "ephemeral"}, ebbtide.InvalidArgument, "durability"),
-        ({"shared": "s", "readonly": True}, ebbtide.InvalidArgument, "readonly"),
-        ({"shared": "s", "node_pool": "64MiB"}, ebbtide.Unsupported, "not supported in a node's pool yet"),
+        ({"shared": "s", "readonly": True, "shared_every": 2}, ebbtide.InvalidArgument, "readonly"),
         ({"shared": "s", "keep_last_shared": 3}, ebbtide.InvalidArgument, "keep_last"),
         ({"shared": "s", "limit_shared": "fast"}, ebbtide.InvalidArgument, "200MB/s"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(disk, options, error, words):
     options = {**options, **({"shared": disk / "shared"} if "shared" in options else {})}
-    sizes = {key: value for key, value in SMALL.items() if key != "host_cache" or "node_pool" not in options}
     with pytest.raises(error, match=words):
-        ebbtide.open(disk / "local", **options, **sizes)
+        ebbtide.open(disk / "local", **options, **SMALL)
 
 
-def test_files_and_snapshots_are_refused_by_name(disk):
-    with ebbtide.open(disk / "local", shared=disk / "shared", **SMALL) as store:
-        with pytest.raises(ebbtide.Unsupported, match="files are not supported with shared="):
-            store.create_file("model", 1)
-        with pytest.raises(ebbtide.Unsupported, match="snapshots are not supported with shared="):
-            store.protect(np.zeros(1 << 16, np.uint8))
+def test_a_file_is_read_on_another_node(disk):
+    local, shared = disk / "local", disk / "shared"
+    contents = {version: field(version).tobytes() * 20 for version in (1, 2)}
+    with ebbtide.open(local, shared=shared, **(SMALL | {"disk": "3MiB"})) as store:
+        for version, content in contents.items():
+            with store.create_file("model", version) as file:
+                file.write(content)
+            file.wait("shared", timeout=60)
+        for version, content in contents.items():
+            with store.open_file("model", version) as file:
+                assert file.read() == content
+    shutil.rmtree(local)
+    with ebbtide.open(disk / "elsewhere", shared=shared, **SMALL) as store:
+        assert [version for _, version, _ in store.files("model")] == [1, 2]
+        for version, content in contents.items():
+            with store.open_file("model", version) as file:
+                assert file.read() == content
+
+
+def test_snapshots_are_restored_on_another_node(disk):
+    local, shared = disk / "local", disk / "shared"
+    array = np.zeros(1 << 20, np.uint8)
+    contents = {}
+    options = {"keep_last": 1, "keep_last_shared": 3} | SMALL | {"disk": "6MiB"}
+    with ebbtide.open(local, shared=shared, **options) as store:
+        store.protect(array)
+        for version in range(1, 7):
+            array[version << 16 : (version + 1) << 16] = field(version)[: 1 << 16]
+            contents[version] = array.copy()
+            future = store.snapshot(version)
+            future.wait("storage", timeout=60)
+        future.wait("shared", timeout=60)
+        assert future.done("shared")
+    shutil.rmtree(local)
+    with ebbtide.open(disk / "elsewhere", shared=shared, **options) as store:
+        assert store.latest() == 6
+        assert set(store.versions()) >= {4, 5, 6}
+        for version in store.versions():
+            assert np.array_equal(store.restore(version), contents[version])
+
+
+def run(*arguments) -> tuple[int, str]:
+    command = [sys.executable, "-c", "from ebbtide.cli import main; main()", *map(str, arguments)]
+    said = subprocess.run(command, capture_output=True, text=True)
+    return said.returncode, said.stdout + said.stderr
+
+
+def test_the_commands_look_at_both_directories(disk):
+    local, shared, out = disk / "local", disk / "shared", disk / "out"
+    array = np.zeros(1 << 20, np.uint8)
+    with ebbtide.open(local, shared=shared, **(SMALL | {"disk": "2MiB"})) as store:
+        store.protect(array)
+        for version in range(1, 5):  # more than the local directory has room for
+            array[:] = version
+            store.snapshot(version).wait("shared", timeout=60)
+        with store.create_file("model", 1) as file:
+            file.write(field(1).tobytes() * 10)
+        file.wait("shared", timeout=60)
+        for version in range(10, 30):
+            store.checkpoint(version, field(version)).wait("shared", timeout=60)
+        versions = store.versions()
+    code, said = run("ls", local, "--shared", shared, "--json")
+    assert code == 0
+    found = [one for one in json.loads(said)["checkpoints"] if not one["history"]]
+    assert [one["version"] for one in found] == versions
+    assert {one.get("shared", False) for one in found} == {True, False}
+    for directories in ([local], [shared], [local, "--shared", shared]):
+        code, said = run("verify", *directories)
+        assert code == 0, said
+    for directories in ([local, "--shared", shared], [shared], [local]):
+        code, said = run("gc", *directories)
+        assert code == 0, said
+    code, said = run("export", local, "--shared", shared, "--to", out, "--format", "npz")
+    assert code == 0, said
+    assert (out / "file-model" / "version-1").read_bytes() == field(1).tobytes() * 10
+    shutil.rmtree(local)
+    with ebbtide.open(disk / "elsewhere", shared=shared, **SMALL) as store:
+        for version in range(1, 5):
+            assert (store.restore(version) == version).all()
+        for version in range(10, 30):
+            assert np.array_equal(store.restore(version), field(version))
+
+
+WRITER = """
+import sys
+import numpy as np
+import ebbtide
+
+local, shared, first = sys.argv[1], sys.argv[2], int(sys.argv[3])
+array = np.zeros(1 << 18, np.uint8)
+with ebbtide.open(local, shared=shared, keep_last=2, keep_last_shared=3, device_cache="1MiB", host_cache="2MiB",
+                  disk="6MiB") as store:
+    store.protect(array)
+    for version in range(first, first + 10000):
+        array[(version % 4) << 16 :] = version % 251
+        snapshot = store.snapshot(version)
+        fields = store.history("fields").checkpoint(version, np.full(50_000, version))
+        with store.create_file("model", version) as file:
+            file.write(version.to_bytes(8, "little") * 10_000)
+        for part in (snapshot, fields, file):
+            part.wait("shared", timeout=60)
+        print(version, *array[:: 1 << 16], flush=True)
+"""
+
+
+def test_kill_9_and_a_lost_node_lose_nothing_that_was_reported_shared(disk):
+    local, shared, said = disk / "local", disk / "shared", {}
+    random = np.random.default_rng(7)
+    for turn in range(6):
+        first = max(said, default=0) + 10
+        command = [sys.executable, "-c", WRITER, local, shared, str(first)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            for _ in range(random.integers(1, 6)):
+                version, *array = map(int, writer.stdout.readline().split())
+                said[version] = array
+            writer.kill()
+        if turn % 2 == 1:
+            shutil.rmtree(local)
+        last = max(said)
+        with ebbtide.open(local, shared=shared, keep_last=2, keep_last_shared=3, **(SMALL | {"disk": "6MiB"})) as store:
+            assert store.latest() >= last
+            for version in store.versions():
+                if version in said:
+                    assert list(store.restore(version, keep=True)[:: 1 << 16]) == said[version]
+            assert store.history("fields").latest() >= last
+            for version in store.history("fields").versions():
+                assert (store.history("fields").restore(version, keep=True) == version).all()
+            files = [version for _, version, _ in store.files("model")]
+            assert max(files) >= last
+            for version in files:
+                with store.open_file("model", version) as file:
+                    assert file.read() == version.to_bytes(8, "little") * 10_000
+
+
+RANK = """
+import sys
+import numpy as np
+import ebbtide
+
+local, shared, rank, what = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+with ebbtide.open(local, shared=shared, node_pool="32MiB", device="cpu", device_cache="4MiB", disk="256MiB",
+                  tuning={"node_chunk": "1MiB"}) as store:
+    assert store.durability == "shared"
+    if what == "write":
+        for version in range(5):
+            future = store.checkpoint(version, np.full(1 << 17, 1000.0 * rank + version))
+        future.wait("node", timeout=60)
+        store.wait("shared", timeout=60)
+        assert future.done("shared")
+    assert store.versions() == list(range(5))
+    for version in range(5):
+        assert (store.restore(version) == 1000.0 * rank + version).all(), version
+"""
+
+
+def test_each_rank_of_a_pool_is_found_on_another_node(disk):
+    def run(local: str, what: str) -> None:
+        job = f"test-{uuid.uuid4().hex}"
+        environment = os.environ | {"EBBTIDE_JOB": job, "LOCAL_WORLD_SIZE": "2"}
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", RANK, disk / local, disk / "shared", str(rank), what],
+                env=environment | {"EBBTIDE_RANK": str(rank)},
+            )
+            for rank in range(2)
+        ]
+        assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
+
+    run("local", "write")
+    assert sorted(place.name for place in (disk / "shared").iterdir()) == ["rank-0", "rank-1"]
+    run("local", "read")
+    shutil.rmtree(disk / "local")
+    run("elsewhere", "read")
 
 
 def test_the_environment_names_the_shared_directory(disk, monkeypatch):

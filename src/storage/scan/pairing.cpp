@@ -92,15 +92,15 @@ Result<Uuid> id_of(os::Files& files, const Path& directory) {
 }  // namespace
 
 Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
-                              bool readonly) {
+                              Pairing how) {
   const auto ours = id_of(files, local.path), theirs = id_of(files, shared.path);
   if (!ours) return ours.error();
   if (!theirs) return theirs.error();
   const auto our_mark = read_mark(files, local.path), their_mark = read_mark(files, shared.path);
   if (!our_mark) return our_mark.error();
   if (!their_mark) return their_mark.error();
-  const bool known = *our_mark && (*our_mark)->store == text_of(*theirs);
   const bool knows_us = *their_mark && (*their_mark)->store == text_of(*ours);
+  const bool known = *our_mark ? (*our_mark)->store == text_of(*theirs) : how != Pairing::of_two && knows_us;
   const auto refused = [&](const std::string& why) {
     return Error{Errc::invalid_argument,
                  "shared=\"" + shared.path.string() + "\" and directory=\"" + local.path.string() + "\" " + why};
@@ -124,11 +124,17 @@ Result<void> pair_directories(os::Files& files, const PairedDirectory& local, co
       return refused("do not belong together any more: the run was continued in \"" + (*their_mark)->path +
                      "\", and the latter has what was before. Name an empty directory to continue from the shared one");
   }
-  if (readonly) return {};
+  if (how == Pairing::readonly) return {};
   if (!knows_us || (*their_mark)->side.empty())
     if (auto marked = write_mark(files, shared.path, *ours, local.path, kShared); !marked) return marked;
+  if (how == Pairing::of_several) return {};
   if (!known || (*our_mark)->side.empty()) return write_mark(files, local.path, *theirs, shared.path, kLocal);
   return {};
+}
+
+bool is_paired(os::Files& files, const Path& directory) {
+  os::FileStatus there;
+  return static_cast<bool>(files.status(directory / kPairFile, there));
 }
 
 Result<void> refuse_half_a_pair(os::Files& files, const Path& directory) {

@@ -1,5 +1,6 @@
 #pragma once
 // Two directories of one store: a local one, and a shared one below it that the local one is a cache of.
+#include <cstdint>
 #include <filesystem>
 
 #include "ebbtide/error.hpp"
@@ -16,14 +17,23 @@ struct PairedDirectory {
   bool empty = false;  // it has no checkpoint
 };
 
+enum class Pairing : std::uint8_t {
+  of_two,
+  readonly,    // nothing is marked
+  of_several,  // the local one has those of several shared ones, as the ranks of a node's pool have: it is not marked
+};
+
 /// Marks the directories as belonging together, in a file `pair` of each that names the other's store and its own side.
 /// A local directory without a checkpoint continues what the shared one has, and from then on is its partner. Error
 /// invalid_argument, naming both directories: the local one has checkpoints, and belongs to another shared directory,
 /// or to none though this one has checkpoints, or was left behind: another local directory has continued from the
 /// shared one since, or the latter was made a store by itself; or they are the wrong way round. Errors of the files:
-/// io_error, no_space, not_permitted, damaged. `readonly`: nothing is marked.
+/// io_error, no_space, not_permitted, damaged.
 Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
-                              bool readonly = false);
+                              Pairing how = Pairing::of_two);
+
+/// Whether a directory is one of two: what is stored in it may need what is in the other one.
+bool is_paired(os::Files& files, const std::filesystem::path& directory);
 
 /// For who writes to a directory alone. Error invalid_argument: it is one of a pair, so what is written would be
 /// missing in the other one, and newer than what that has. Errors of the files: as above.
