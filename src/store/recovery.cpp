@@ -364,7 +364,7 @@ Result<std::size_t> Recovery::verify(Locked& locked, const Record& record, const
     const Result<void> intact = files_.tiers()[file]->persistent()->verify(
         object, [&]() noexcept { return stop = stop || (interrupted && interrupted()); });
     if (intact) return file;
-    if (!unread || unread->code == Errc::damaged) unread = intact.error();
+    if (!unread || unread->code == Errc::damaged || unread->code == Errc::unknown_version) unread = intact.error();
     if (stop) break;
     if (intact.error().code == Errc::unknown_version || !setup_.log) continue;
     const bool more = file != objects.back().first;
