@@ -221,7 +221,7 @@ void Persistence::release(const Locked& locked, const planner::Freed& freed) {
   if (held_back_.empty() || !lifetime_.running(locked)) return;  // what is gone is not waited for
   lifetime_.begin(locked, 1);
   tiers_.back()->apart()->post([this] {
-    settle_held_back(tiers_.size() - 1, {});
+    for (std::size_t file = 1; file < tiers_.size(); ++file) settle_held_back(file, {});
     lifetime_.end(port_.lock());
   });
 }
@@ -401,7 +401,10 @@ std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const
 void Persistence::on_durable(std::size_t file, storage::ObjectId object, const Result<void>& result) {
   if (file > 0 && result) {
     const Locked locked = port_.lock();
-    if (awaits_pieces(locked, file, object)) return held_back_.push_back(object);
+    if (awaits_pieces(locked, file, object)) {
+      held_back_.emplace_back(file, object);
+      return;
+    }
   }
   set_durable(file, object, result);
   if (file > 0) settle_held_back(file, result);
@@ -411,10 +414,11 @@ void Persistence::on_durable(std::size_t file, storage::ObjectId object, const R
 void Persistence::settle_held_back(std::size_t file, const Result<void>& result) {
   const auto next = [&]() -> storage::ObjectId {
     const Locked locked = port_.lock();
-    const auto ready = std::ranges::find_if(
-        held_back_, [&](storage::ObjectId one) { return !result || !awaits_pieces(locked, file, one); });
+    const auto ready = std::ranges::find_if(held_back_, [&](const auto& one) {
+      return one.first == file && (!result || !awaits_pieces(locked, file, one.second));
+    });
     if (ready == held_back_.end()) return 0;
-    const storage::ObjectId found = *ready;
+    const storage::ObjectId found = ready->second;
     held_back_.erase(ready);
     return found;
   };

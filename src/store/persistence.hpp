@@ -157,10 +157,11 @@ class Persistence {
   } burst_;                                                  // by the port's mutex
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
   std::string trouble_;                                      // by the port's mutex: to be logged
-  std::vector<storage::ObjectId> held_back_;                 // by the port's mutex: maps whose pieces are not there
-  bool troubled_ = false;                                    // by the port's mutex: the shared directory fails
-  std::atomic<std::uint32_t> silent_{0};                     // written with the port's mutex held
-  std::uint64_t next_sequence_ = 1;                          // by the port's mutex
+  // By the port's mutex: maps that are durable in a file, of which pieces are not.
+  std::vector<std::pair<std::size_t, storage::ObjectId>> held_back_;
+  bool troubled_ = false;                 // by the port's mutex: the shared directory fails
+  std::atomic<std::uint32_t> silent_{0};  // written with the port's mutex held
+  std::uint64_t next_sequence_ = 1;       // by the port's mutex
 };
 
 }  // namespace ebb::store

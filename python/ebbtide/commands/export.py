@@ -69,6 +69,10 @@ def export(
             step = saves.step_of(one.history) if history is None else None
             return one.version if step is None else step
 
+        def is_wanted(one: Checkpoint) -> bool:
+            named = number(one)
+            return named is not None and named in wanted
+
         def one_store(path: Path) -> Told:
             store = Store(path, shared)
             _refuse_inside(directory, to)
@@ -77,14 +81,15 @@ def export(
             if file is not None:
                 written = export_files(store, files_named(store, file, wanted), out, force)
             else:
-                chosen = [one for one in store.checkpoints if history in (None, one.history) and number(one) in wanted]
+                chosen = [one for one in store.checkpoints if history in (None, one.history) and is_wanted(one)]
                 files = []
                 if history is None:  # pieces are in the snapshots and files that need them
                     chosen = [one for one in chosen if not is_piece(one) and not is_mark(one) and not is_part(one)]
                     chosen = [one for one in chosen if saves.step_of(one.history) not in never]
                     files = [one for one in files_of(store) if one.whole and one.version in wanted]
                 damages = [damage for damage in store.damages if _concerns(damage, number(damage), history, wanted)]
-                there = {one.version for one in files} | set(saved) | set(map(number, [*chosen, *damages]))
+                there = {one.version for one in files} | set(saved) | {number(one) for one in chosen}
+                there |= {number(damage) for damage in damages}
                 _require(store, there, damages, history, wanted)
                 if files and not force:
                     refuse_existing_files(files, out)
