@@ -142,6 +142,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/views.md: Ordinary memory: the program gets pages of its own": [
         "python/test_views.py", "os/lent_pages_test.cpp",
     ],
+    "docs/design/views.md: Memory that the program lends": ["python/test_adopt.py", "store/adopted_test.cpp"],
     "docs/design/views.md: On a GPU: writes cannot be prevented, but can be detected": [
         "store/commit_check_test.cpp", "device/digest_test.cpp", "device/zones_test.cpp",
     ],

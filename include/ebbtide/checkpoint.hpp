@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -68,6 +69,15 @@ struct CheckpointOptions {
                                ///< 0, also how long to wait for the agent of a node's pool if that is stopped
   Interrupt interrupted = {};  ///< see Interrupt
   std::optional<StreamHandle> stream = {};
+  /// Of a checkpoint of one region, in a store with `Options::adopted`: keeps the region's memory alive. The store need
+  /// not copy it then: the memory itself is the replica in the device cache, until it is evicted (which takes a copy on
+  /// a lower tier) or the version is consumed or dropped. The program must not write to it meanwhile. The store lets go
+  /// of this once nothing of its own reads the memory any more, so that later work on `stream` may write to it: on any
+  /// thread, without a lock, and before the call returns if the memory was copied after all: beyond `Options::adopted`,
+  /// or if it is not on the store's device. A pointer with a deleter of its own makes that a callback.
+  std::shared_ptr<const void> adopt = {};
+  /// With `adopt`: as HandBack::check, for memory that is adopted.
+  bool check = false;
 };
 
 /// With a `stream`, later work on it finds the bytes in the targets, and the targets are overwritten only after what is

@@ -133,6 +133,8 @@ typedef struct ebb_options {
   uint64_t keep_last_shared; /* as keep_last, there */
   uint64_t shared_every;     /* only multiples of this go there; 0: all */
   const char* limit_shared;  /* "200MB/s": no more is written there; NULL: unset */
+  uint64_t adopted; /* bytes of the program's memory that may be replicas (ebb_checkpoint_options.released), beside
+                     * device_cache; 0: unset */
 } ebb_options;
 
 /* Marks every field as left out. */
@@ -218,6 +220,9 @@ typedef struct ebb_target {
 /* Called about every 50 ms by the calling thread while a call waits; not 0 ends the call like a timeout. */
 typedef int (*ebb_interrupt)(void* context);
 
+/* See ebb_checkpoint_options.released. */
+typedef void (*ebb_release)(void* context);
+
 /* A stream of the application on the store's GPU: `(ebb_stream)stream` of a cudaStream_t, 0 or 1 for the legacy
  * default stream, 2 for the calling thread's default stream. In options, EBB_NO_STREAM leaves `stream` out. A call
  * with a stream returns EBB_UNSUPPORTED, and changes nothing, when the store has no GPU or the stream is being
@@ -236,8 +241,16 @@ typedef struct ebb_checkpoint_options {
   ebb_interrupt interrupted; /* may be NULL */
   void* context;             /* given to `interrupted` */
   ebb_stream stream;
+  /* Not NULL: the program lends the memory of the one region, and does not write to it before this is called, in a
+   * store with `adopted` bytes. The store need not copy it then: it is the replica in the device cache until that is
+   * evicted, or the version is consumed or dropped. Called once, whatever the call returns, on any thread, when nothing
+   * of the store's reads the memory any more: later work on `stream` may write to it. That is before the call returns
+   * if the memory was copied after all: beyond `adopted`, or if it is not on the store's device. */
+  ebb_release released;
+  void* released_context; /* given to `released` */
+  int check;              /* with `released`, not 0: as ebb_hand_back_options.check, for memory that is adopted */
 } ebb_checkpoint_options;
-#define EBB_CHECKPOINT_OPTIONS_INIT {NULL, 0, 0.0, NULL, NULL, EBB_NO_STREAM}
+#define EBB_CHECKPOINT_OPTIONS_INIT {NULL, 0, 0.0, NULL, NULL, EBB_NO_STREAM, NULL, NULL, 0}
 
 /* With a `stream`, later work on it finds the bytes in the targets, and the targets are overwritten only after what
  * is on it already; the host waits only until every copy is enqueued. */

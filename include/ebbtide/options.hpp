@@ -61,6 +61,9 @@ struct Options {
   std::optional<std::filesystem::path> directory = {};  ///< else `$EBBTIDE_DIR`, `$TMPDIR`, `/tmp`; a tmpfs is refused
   /// Bytes; default: the lesser of 4 GiB and 10% of free device memory.
   std::optional<std::uint64_t> device_cache = {};
+  /// Bytes of the program's own memory that may be replicas in the device cache, beside `device_cache`, in place of
+  /// copies there (CheckpointOptions::adopt). 0 (default): none is; else there must be a device cache.
+  std::optional<std::uint64_t> adopted = {};
   /// Bytes; default: 25% of available memory, or of what the control group has left of its limit if that is less.
   std::optional<std::uint64_t> host_cache = {};
   /// Bytes of host memory for the whole store, its staging ring included; at least 1 MiB. It sizes the host cache, in

@@ -224,7 +224,7 @@ class History:
     def name(self) -> str:
         """Its name; the store itself is ``""``."""
 
-    def checkpoint(self, version: int, arrays: ebbtide.types.Tree, timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None) -> Future:
+    def checkpoint(self, version: int, arrays: ebbtide.types.Tree, timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, adopt: bool = False, check: bool = False) -> Future:
         """
         Write ``arrays`` as ``version`` and return once they may be overwritten.
 
@@ -242,6 +242,11 @@ class History:
         arrays of PyTorch and CuPy are ordered on their library's current stream, and an array that names a stream (``"stream"``
         of its ``__cuda_array_interface__``) on that one; for any other, and when some array is in host memory or on another GPU,
         the call blocks until the arrays are copied.
+        adopt: ``arrays`` is one array, which the program promises not to write to. In a store with ``adopted`` bytes it is not
+        copied: it is itself the replica in the device cache. The store keeps a reference to it until that replica is evicted, or
+        the version is consumed or dropped. Beyond ``adopted``, and if it is not on the store's device, it is copied.
+        check: with ``adopt``, a digest of the array is computed at the call and compared at each flush, restore and borrow from
+        it, as by :meth:`Reservation.commit`: one that was written to raises :class:`ebbtide.Damaged` there.
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
         :class:`ebbtide.InvalidArgument` (what is neither array nor value, by its path; a tree that contains itself; Python
@@ -252,6 +257,8 @@ class History:
 
         >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
         >>> f.wait("local")          # until it is in a file
+        >>> store.checkpoint(8, activation, adopt=True)     # no copy: ``activation`` is not written to again
+        >>> del activation
         """
 
     def reserve(self, version: int, shape: int | Iterable[int], dtype: Any = 'float64', timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, like: Literal['torch', 'cupy'] | None = None) -> Reservation:
@@ -267,7 +274,7 @@ class History:
         ...     a[...] = 0.25 * previous    # committed when the block ends, abandoned when it ends by an exception
         """
 
-    def restore(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None, have: int | None = None) -> Any:
+    def restore(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None, have: int | None = None, adopt: bool = False) -> Any:
         """
         Read ``version`` and return when the bytes are usable.
 
@@ -285,6 +292,9 @@ class History:
         CuPy's must live until the stream gets there.
         have: ``out`` has the bytes of this version: of a snapshot, only the zones in which both differ are read and written. If
         either is no snapshot, or their memory differs in size, all is restored.
+        adopt: the arrays returned are the cache's own memory, or that of the array that it adopted, as those of :meth:`borrow`:
+        nothing is copied, they must not be written to, and the memory is given back with the last of them. If the device cache
+        has no room for it, they are new arrays. In host memory they are NumPy's.
 
         Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
         :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``

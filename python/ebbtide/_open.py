@@ -31,6 +31,7 @@ def open(
     *,
     device: str | None = None,
     device_cache: Size | None = None,
+    adopted: Size | None = None,
     host_cache: Size | None = None,
     memory: Size | None = None,
     warm: bool | None = None,
@@ -64,6 +65,8 @@ def open(
     device: the device of the device cache: ``"cuda"`` (the calling thread's current GPU), ``"cuda:N"``, ``"cpu"`` (ordinary
     memory), or ``"auto"``: a GPU if there is one, else ordinary memory.
     device_cache, host_cache, disk: bytes of each tier, as an int or as text (``"4GiB"``); 0 leaves the tier out.
+    adopted: bytes of the program's own memory that may be replicas in the device cache, beside ``device_cache``, in place of
+    copies there (``checkpoint(adopt=True)``); 0 (default): none.
     memory: bytes of host memory for the whole store, its staging ring included, at least 1 MiB (``memory="200MB"``). It sizes
     the host cache, in place of host_cache; without a GPU there is no device cache beside it, since both would be the same
     memory. A checkpoint of half of it still fits. Without a GPU, a shot of checkpoints makes the process grow by at most

@@ -185,7 +185,7 @@ void LoanObject::last_view_gone() {
   }
 }
 
-nb::object LoanObject::arrays(nb::handle self) {
+nb::object LoanObject::arrays(nb::handle self, bool like_written) {
   require_open("the loan");
   nb::object whole;
   if (!on_gpu()) whole = array_over(self, "|u1", {static_cast<std::int64_t>(bytes())});
@@ -201,6 +201,8 @@ nb::object LoanObject::arrays(nb::handle self) {
                           regions_[i].bytes, false};
       Leaf leaf;
       leaf.array = nb::cast(new DeviceArray(nb::borrow(self), grip_, std::move(memory)), nb::rv_policy::take_ownership);
+      if (like_written && has_streams(type.library))
+        leaf.array = as_like(std::move(leaf.array), nb::str(type.library == Library::torch ? "torch" : "cupy"));
       bundle.leaves.push_back(std::move(leaf));
       continue;
     }

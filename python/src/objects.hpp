@@ -101,7 +101,8 @@ class LoanObject : public Lent {
   void last_view_gone() override;
   void release(bool keep, nb::handle stream);
   /// The arrays in the structure in which they were written, read-only.
-  nb::object arrays(nb::handle self);
+  /// `like_written`: those on a GPU are of the library that wrote them, if that takes them.
+  nb::object arrays(nb::handle self, bool like_written = false);
 
  private:
   Layout layout_;

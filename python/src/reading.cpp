@@ -26,11 +26,59 @@ Reading prepare(const CheckpointInfo& info, Version version, nb::handle out, con
   return reading;
 }
 
+nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optional<double> timeout,
+                  nb::handle stream) {
+  self.state->admit();
+  const Version number = to_version(version);
+  const Reach reach = reach_of(*self.state, stream);
+  refuse_stream(reach);
+  Signals signals;
+  auto options = restore_options(keep, timeout, signals);
+  options.stream = reach.stream;
+  for (;;) {
+    CheckpointInfo info = info_of(self, number, signals, timeout);
+    auto loan = waiting(*self.state, signals, [&] {
+      auto borrowed = self.history.borrow(number, options);
+      // If a signal handler's exception replaces the result, the loan must not be consumed unseen; if the store is
+      // closed, there is nothing to keep.
+      if (borrowed && signals.raised()) static_cast<void>(borrowed->release(true));
+      return borrowed;
+    });
+    if (!is_still(self, number, info)) continue;  // gives the loan back
+    const Layout layout = layout_of(info);
+    return nb::cast(
+        new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan), keep),
+        nb::rv_policy::take_ownership);
+  }
+}
+
+// The arrays of a loan that has ended, and holds its memory until the last of them is gone. Empty: there is no room.
+nb::object restore_lent(HistoryObject& self, nb::handle version, bool keep, std::optional<double> timeout,
+                        nb::handle stream) {
+  nb::object loan;
+  try {
+    loan = borrow(self, version, keep, timeout, stream);
+  } catch (const nb::python_error& failed) {
+    const nb::module_ errors = nb::module_::import_("ebbtide.errors");
+    if (!failed.matches(errors.attr("TooLarge")) && !failed.matches(errors.attr("NoSpace"))) throw;
+    return {};
+  }
+  auto& lent = nb::cast<LoanObject&>(loan);
+  nb::object arrays = lent.arrays(loan, /*like_written=*/true);
+  lent.release(keep, stream);
+  return arrays;
+}
+
 nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool keep, std::optional<double> timeout,
-                   nb::handle stream, nb::handle have) {
+                   nb::handle stream, nb::handle have, bool adopt) {
   self.state->admit();
   self.state->sweep();
   const Version number = to_version(version);
+  if (adopt) {
+    if (!out.is_none() || !have.is_none())
+      raise(Errc::invalid_argument, "adopt= returns memory of the cache: it takes neither out= nor have=");
+    if (nb::object arrays = restore_lent(self, version, keep, timeout, stream); arrays.is_valid()) return arrays;
+  }
   Signals signals;
   auto options = restore_options(keep, timeout, signals);
   if (!have.is_none()) {
@@ -95,41 +143,16 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
   }
 }
 
-nb::object borrow(HistoryObject& self, nb::handle version, bool keep, std::optional<double> timeout,
-                  nb::handle stream) {
-  self.state->admit();
-  const Version number = to_version(version);
-  const Reach reach = reach_of(*self.state, stream);
-  refuse_stream(reach);
-  Signals signals;
-  auto options = restore_options(keep, timeout, signals);
-  options.stream = reach.stream;
-  for (;;) {
-    CheckpointInfo info = info_of(self, number, signals, timeout);
-    auto loan = waiting(*self.state, signals, [&] {
-      auto borrowed = self.history.borrow(number, options);
-      // If a signal handler's exception replaces the result, the loan must not be consumed unseen; if the store is
-      // closed, there is nothing to keep.
-      if (borrowed && signals.raised()) static_cast<void>(borrowed->release(true));
-      return borrowed;
-    });
-    if (!is_still(self, number, info)) continue;  // gives the loan back
-    const Layout layout = layout_of(info);
-    return nb::cast(
-        new LoanObject(self.state, number, layout, std::move(info.regions), reach.stream, std::move(loan), keep),
-        nb::rv_policy::take_ownership);
-  }
-}
-
 }  // namespace
 
 void bind_reading(nb::class_<HistoryObject>& history) {
   history
       .def("restore", &restore, nb::arg("version").none(), nb::arg("out") = nb::none(), nb::arg("keep") = false,
            nb::arg("timeout") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("have") = nb::none(),
+           nb::arg("adopt") = false,
            nb::sig("def restore(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False, "
                    "timeout: float | None = None, stream: ebbtide.types.Stream | None = None, "
-                   "have: int | None = None) -> typing.Any"),
+                   "have: int | None = None, adopt: bool = False) -> typing.Any"),
            R"(Read ``version`` and return when the bytes are usable.
 
 out: arrays to fill, in the structure, shapes and element types that were written (a list may stand for a tuple);
@@ -146,6 +169,9 @@ it finds the bytes in them. The host waits only until every copy is enqueued; ar
 CuPy's must live until the stream gets there.
 have: ``out`` has the bytes of this version: of a snapshot, only the zones in which both differ are read and written. If
 either is no snapshot, or their memory differs in size, all is restored.
+adopt: the arrays returned are the cache's own memory, or that of the array that it adopted, as those of :meth:`borrow`:
+nothing is copied, they must not be written to, and the memory is given back with the last of them. If the device cache
+has no room for it, they are new arrays. In host memory they are NumPy's.
 
 Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
 :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``

@@ -2,11 +2,58 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <unistd.h>
 
 #include "errors.hpp"
 
 namespace ebb::python {
+
+namespace {
+
+// What was lent and has ended. Never destroyed: stores may end after it.
+struct Ended {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Held>> held;
+  bool asked = false;  // the main thread will sweep
+};
+Ended& ended_lent() {
+  static Ended* const ended = new Ended;
+  return *ended;
+}
+
+}  // namespace
+
+std::shared_ptr<const void> lend(std::shared_ptr<Held> held) {
+  const void* const memory = held.get();
+  return {memory, [held = std::move(held)](const void*) mutable {
+            Ended& ended = ended_lent();
+            bool ask = false;
+            {
+              std::lock_guard lock(ended.mutex);
+              ended.held.push_back(std::move(held));
+              ask = !std::exchange(ended.asked, true);
+            }
+            const auto sweep = [](void*) {
+              sweep_lent();
+              return 0;
+            };
+            if (ask && Py_AddPendingCall(sweep, nullptr) != 0) {
+              std::lock_guard lock(ended.mutex);
+              ended.asked = false;
+            }
+          }};
+}
+
+void sweep_lent() {
+  Ended& ended = ended_lent();
+  std::vector<std::shared_ptr<Held>> gone;  // destroyed without the mutex: that may run any Python code
+  {
+    std::lock_guard lock(ended.mutex);
+    ended.asked = false;
+    gone.swap(ended.held);
+  }
+}
 
 State::State(ebb::Store store, std::string_view durability)
     : store_(std::make_unique<ebb::Store>(std::move(store))),
@@ -26,6 +73,7 @@ State::~State() {
     store_.reset();
   }
   pending_.clear();
+  sweep_lent();
 }
 
 bool State::foreign() const { return getpid() != pid_; }
@@ -69,6 +117,7 @@ void State::keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<c
 }
 
 void State::sweep() {
+  sweep_lent();
   if (pending_.empty()) return;
   // Releasing arrays may run any Python code, which may come back here: complete the list first.
   std::vector<Pending> ended;

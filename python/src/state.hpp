@@ -18,6 +18,12 @@ struct Held {
   nb::object arrays;  ///< what `result()` gives
 };
 
+/// Keeps `held` alive until the last copy of what this returns is gone. That may end on any thread, with the GIL or
+/// without; `held` is destroyed with it, in the main thread or in the next call of a store.
+std::shared_ptr<const void> lend(std::shared_ptr<Held> held);
+/// Destroys what was lent and has ended. Needs the GIL.
+void sweep_lent();
+
 /// Thread safety: every member is used under the GIL, except `inside`, an atomic.
 /// 1. A forked child touches nothing: `check` refuses, destructors leak.
 /// 2. `pending` holds each background restore that may still write into arrays, and each checkpoint that may still read

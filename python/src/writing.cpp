@@ -12,7 +12,7 @@ namespace ebb::python {
 namespace {
 
 nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout,
-                      nb::handle stream) {
+                      nb::handle stream, bool adopt, bool compare) {
   self.state->admit();
   self.state->sweep();
   const Version number = to_version(version);
@@ -23,6 +23,20 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
   auto options = checkpoint_options(encode(bundle), timeout, signals);
   options.stream = stream_for(*self.state, bundle, reach);
   const auto call = [&] { return self.history.checkpoint(number, sources, options); };
+  if (adopt) {
+    tell_allocators(bundle, reach);
+    const bool lent = lends(bundle);
+    auto held = std::make_shared<Held>(Held{std::move(bundle), {}});
+    options.adopt = lend(held);
+    options.check = compare;
+    auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
+      options.adopt.reset();
+      if (!begun(result) || !options.stream || !lent) return;  // it may have been copied in stream order
+      if (result == nullptr || !*result) return get_past(*self.state, *options.stream);
+      self.state->keep(**result, std::move(held), "device");
+    });
+    return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
+  }
   auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
     if (!begun(result)) return;
     tell_allocators(bundle, reach);
@@ -66,14 +80,35 @@ nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb
                   nb::rv_policy::take_ownership);
 }
 
+// For ebbtide.torch: memory that `owner` keeps alive, as one array of bytes of a tensor. Whether it was adopted, and
+// not copied; None: it is not on the store's device, and nothing was written.
+nb::object adopt(HistoryObject& self, Version version, std::uintptr_t data, std::size_t bytes, int gpu,
+                 std::optional<StreamHandle> stream, nb::object owner) {
+  self.state->check();
+  if (gpu != self.state->gpu()) return nb::none();
+  Layout layout;
+  layout.leaves.push_back({Library::torch, "|u1", {static_cast<std::int64_t>(bytes)}, gpu});
+  Signals signals;
+  auto options = checkpoint_options(encode(layout), 0.0, signals);
+  options.stream = stream;
+  options.adopt = lend(std::make_shared<Held>(Held{{}, std::move(owner)}));
+  const std::weak_ptr<const void> lent = options.adopt;
+  const Source source{0, reinterpret_cast<const void*>(data), bytes};
+  waiting(
+      *self.state, signals, [&] { return self.history.checkpoint(version, {&source, 1}, options); },
+      [&](auto*) { options.adopt.reset(); });
+  sweep_lent();
+  return nb::bool_(!lent.expired());
+}
+
 }  // namespace
 
 void bind_writing(nb::class_<HistoryObject>& history) {
   history
       .def("checkpoint", &checkpoint, nb::arg("version").none(), nb::arg("arrays").none(), nb::arg("timeout") = 0.0,
-           nb::arg("stream") = nb::none(),
+           nb::arg("stream") = nb::none(), nb::arg("adopt") = false, nb::arg("check") = false,
            nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Tree, timeout: float | None = 0.0, "
-                   "stream: ebbtide.types.Stream | None = None) -> Future"),
+                   "stream: ebbtide.types.Stream | None = None, adopt: bool = False, check: bool = False) -> Future"),
            R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
 
 Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1). Arrays with gaps between
@@ -90,6 +125,11 @@ host does not wait when the device cache has room, and work on that stream may o
 arrays of PyTorch and CuPy are ordered on their library's current stream, and an array that names a stream (``"stream"``
 of its ``__cuda_array_interface__``) on that one; for any other, and when some array is in host memory or on another GPU,
 the call blocks until the arrays are copied.
+adopt: ``arrays`` is one array, which the program promises not to write to. In a store with ``adopted`` bytes it is not
+copied: it is itself the replica in the device cache. The store keeps a reference to it until that replica is evicted, or
+the version is consumed or dropped. Beyond ``adopted``, and if it is not on the store's device, it is copied.
+check: with ``adopt``, a digest of the array is computed at the call and compared at each flush, restore and borrow from
+it, as by :meth:`Reservation.commit`: one that was written to raises :class:`ebbtide.Damaged` there.
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
 :class:`ebbtide.InvalidArgument` (what is neither array nor value, by its path; a tree that contains itself; Python
@@ -99,7 +139,11 @@ read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, a
 raise.
 
 >>> f = store.checkpoint(7, {"p": pressure, "v": velocity})
->>> f.wait("local")          # until it is in a file)")
+>>> f.wait("local")          # until it is in a file
+>>> store.checkpoint(8, activation, adopt=True)     # no copy: ``activation`` is not written to again
+>>> del activation)")
+      .def("_adopt", &adopt, nb::arg("version"), nb::arg("data"), nb::arg("bytes"), nb::arg("gpu"),
+           nb::arg("stream").none(), nb::arg("owner"))
       .def("reserve", &reserve, nb::arg("version").none(), nb::arg("shape").none(), nb::arg("dtype") = "float64",
            nb::arg("timeout") = 0.0, nb::arg("stream") = nb::none(), nb::arg("like") = nb::none(),
            nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "

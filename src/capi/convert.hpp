@@ -64,6 +64,12 @@ inline CheckpointOptions options_of(const ebb_checkpoint_options* given) {
   options.timeout = given->timeout < 0 ? Seconds(std::numeric_limits<double>::infinity()) : Seconds(given->timeout);
   options.interrupted = interrupt_of(given->interrupted, given->context);
   options.stream = stream_of(given->stream);
+  options.check = given->check != 0;
+  if (given->released) {
+    // A pointer to nothing, for its deleter.
+    const auto released = [call = given->released, context = given->released_context](const void*) { call(context); };
+    options.adopt = std::shared_ptr<const void>(static_cast<const void*>(given), released);
+  }
   return options;
 }
 

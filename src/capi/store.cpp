@@ -51,6 +51,7 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
       if (given->device_cache != EBB_UNSET) options.device_cache = given->device_cache;
       if (given->host_cache != EBB_UNSET) options.host_cache = given->host_cache;
       if (given->disk != EBB_UNSET) options.disk = given->disk;
+      if (given->adopted != 0 && given->adopted != EBB_UNSET) options.adopted = given->adopted;
       if (given->memory != 0) options.memory = given->memory;
       if (given->prefetch) set(options, "prefetch", given->prefetch);
       if (given->eviction) set(options, "eviction", given->eviction);

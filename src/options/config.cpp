@@ -228,6 +228,7 @@ constexpr std::array kOptions = {
     row<&Options::device, DeviceName>("device"),
     row<&Options::directory, Path>("directory"),
     row<&Options::device_cache, Size>("device_cache"),
+    row<&Options::adopted, Size>("adopted"),
     row<&Options::host_cache, Size>("host_cache"),
     row<&Options::memory, Size>("memory"),
     row<&Options::warm, Flag>("warm"),

@@ -427,7 +427,12 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
     if (bytes > 0) machine.tiers.push_back({name, medium, bytes, kGranule});
   };
   if (auto refused = choose_leases(options, device, setup); !refused) return refused.error();
+  const std::uint64_t adopted = options.adopted.value_or(0);
+  if (adopted > 0 && device == 0) {
+    return base::wrong_value("adopted", std::to_string(adopted), "0 without a device cache: it holds what comes back");
+  }
   add("device", planner::Medium::device, device);
+  if (adopted > 0) machine.tiers.front().adopted = adopted / kGranule * kGranule;
   if (setup.borrow > 0) machine.tiers.push_back({std::string(kPeerTier), planner::Medium::device, 0, kGranule});
   add("host", planner::Medium::host, host);
   add("local", planner::Medium::file, disk);

@@ -23,6 +23,7 @@ struct Request {
   bool ordered = false, ready = false;
   std::uint32_t excluded = 0;  // tiers (bits) that failed it
   Bytes restored = 0;          // bytes that earlier sources delivered
+  Bytes adopt = 0;             // event::Adopt: its place
   TierIndex found_on = kNoTier;
   std::uint32_t distance = 0;
   MoveIndex move = kNoMove;

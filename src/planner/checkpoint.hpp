@@ -36,11 +36,12 @@ struct Replica {
   bool leaving = false;        // another file tier has it or will have it: it goes with its last reader
   Spare spare = Spare::no;     // counted in spare_bytes if it is
   std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
-  Bytes offset = 0;            // in its tier
+  Bytes offset = 0;            // in its tier; from kAdopted on it is in memory of the program
   Bytes watermark = 0;         // bytes valid from the first on
   MoveIndex filler = kNoMove;  // the move that writes it
 };
 
+inline bool adopted(const Replica& r) { return r.offset >= kAdopted; }
 // Whether all bytes of the replica can be read.
 inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 

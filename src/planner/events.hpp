@@ -31,6 +31,16 @@ struct Reserve {
   Time timeout = 0;
 };
 
+// A Reserve of bytes that are, or come to be, in the program's own memory at `place` (from kAdopted on). The answer's
+// place is that one if TierSpec::adopted has room for it, else as a Reserve's. A Freed says when it is used no more.
+struct Adopt {
+  RequestId request = 0;
+  Version version = 0;
+  Bytes bytes = 0;
+  Time timeout = 0;
+  Bytes place = 0;
+};
+
 struct Restore {
   RequestId request = 0;
   Version version = 0;
@@ -220,9 +230,9 @@ struct Lost {
 struct Tick {};
 
 using Any =
-    std::variant<Tick, Checkpoint, Reserve, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release, Cancel,
-                 Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Drop, DropAll, Forget, Recovered,
-                 Durable, NotDurable, Unreleased, Carried, Finished, Failed, Lend, Limit, Recall, Lost>;
+    std::variant<Tick, Checkpoint, Reserve, Adopt, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,
+                 Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Drop, DropAll, Forget,
+                 Recovered, Durable, NotDurable, Unreleased, Carried, Finished, Failed, Lend, Limit, Recall, Lost>;
 
 }  // namespace ebb::planner::event
 

@@ -149,6 +149,16 @@ void FlushPlanner::urge(TierIndex tier, const Room& room, const Rights& rights, 
   }
 }
 
+void FlushPlanner::urge_adopted(const Rights& rights, Time since) {
+  for (const bool forced : {true, false})
+    for (const FlushKey* key = queue_.next(0, forced, nullptr, {}); key != nullptr;
+         key = queue_.next(0, forced, key, {})) {
+      const Checkpoint& c = table_[key->slot];
+      if (adopted(c.at[0]) && c.flush_retry <= context_.now)
+        return static_cast<void>(start(key->slot, 0, rights, since, 0));
+    }
+}
+
 void FlushPlanner::hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
   MoveIndex flush = kNoMove;
   for (MoveIndex i : table_[slot].moves)
@@ -176,13 +186,13 @@ bool FlushPlanner::speculate() const {
 // Whether all that is hinted, written or not, fits the fastest tier: then nothing has to leave it. Of what is not
 // written the size is not known: as what was written so far, on average.
 bool FlushPlanner::all_fits() const {
-  Bytes all = space_.map(0).capacity() - space_.free_bytes(0);
+  Bytes all = space_.map(0).capacity() - space_.free_bytes(0) + space_.adopted(0);
   for (const History& h : table_.histories()) {
     if (h.live_checkpoints == 0 && h.unwritten == 0) continue;
     if (!h.foreseen) return false;
     all += h.unwritten * space_.footprint(0, h.written_bytes / h.writes);
   }
-  return all <= space_.map(0).capacity();
+  return all <= space_.map(0).capacity() + space_.adoptable(0);
 }
 
 // What the next writes find on a memory tier: what is free, what may go at no cost, and what is on its way down.

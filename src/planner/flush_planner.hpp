@@ -13,6 +13,8 @@ class FlushPlanner : Part {
   void schedule();
   // Starts, or hastens, whatever makes this window evictable.
   void urge(TierIndex tier, const Room& room, const Rights& rights, Time since, int depth = 0);
+  // The same for what goes first of the memory that the program has lent.
+  void urge_adopted(const Rights& rights, Time since);
 
  private:
   // none_so_large: nor would another of the same kind that is as large or larger.

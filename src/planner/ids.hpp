@@ -16,6 +16,9 @@ using NodeIndex = std::int8_t;    // 0 is the application
 using PartyId = std::uint32_t;    // a lender or a borrower, chosen by the driver and never used again; 0: none
 inline constexpr TierIndex kNoTier = -1;
 inline constexpr Time kNever = INT64_MAX;
+// From here on an offset in a memory tier is none: the rest is where the program's own memory is, which it lends for
+// one replica (event::Adopt).
+inline constexpr Bytes kAdopted = Bytes{1} << 63;
 inline constexpr std::uint32_t kWholeLink = 1'000'000;  // millionths of a lender's bandwidth
 inline constexpr double share_of(std::uint32_t link) { return static_cast<double>(link) / kWholeLink; }
 

@@ -83,7 +83,7 @@ void Invariants::check_commands() const {
 }
 
 void Invariants::check_replicas(const Uses& uses) const {
-  PerTier<Bytes> used{};
+  PerTier<Bytes> used{}, lent{};
   PerTier<std::uint32_t> count{};
   for (Slot s = 0; s < table_.size(); ++s) {
     const Checkpoint& c = table_[s];
@@ -94,7 +94,7 @@ void Invariants::check_replicas(const Uses& uses) const {
     for (TierIndex t = 0; t < context_.tiers(); ++t) {
       check_replica(c, t);
       if (c.at[t].state == ReplicaState::gone) continue;
-      used[t] += space_.footprint(t, c.bytes);
+      (adopted(c.at[t]) ? lent : used)[t] += space_.footprint(t, c.bytes);
       ++count[t];
       require(c.at[t].uses >= uses[s][t], "every move out of a replica is a use");
     }
@@ -105,6 +105,7 @@ void Invariants::check_replicas(const Uses& uses) const {
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     const TierUse use = space_.use(t);
     require(count[t] == use.replicas, "replicas are counted");
+    require(lent[t] == use.adopted && lent[t] <= space_.adoptable(t), "what is adopted is counted, and within bounds");
     if (!context_.memory(t)) {
       require(used[t] == use.used, "a file tier's bytes are counted");
       continue;

@@ -92,6 +92,12 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   const bool reserve = r.kind == Request::Kind::reserve;
   const Rights rights{.who = Rights::demand, .self = slot};
   if (context_.counts_files() && durability_.short_of_file(table_[slot])) return false;
+  if (r.adopt > 0 && !fastest_taken && rooms_.adopt(slot, r.adopt)) {
+    calls_.end_wait(r);
+    table_[slot].at[0].uses = 1;
+    calls_.answer(r, Reason::ok);
+    return true;
+  }
   TierIndex best = kNoTier, ready = kNoTier;
   Room best_room, ready_room;
   Time best_cost = kNever, ready_cost = kNever;
@@ -112,7 +118,10 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
     if (cost < best_cost) best = t, best_cost = cost, best_room = room;
     if (room.wait == 0 && cost < ready_cost) ready = t, ready_cost = cost, ready_room = room;
   }
-  if (best == kNoTier) return false;
+  if (best == kNoTier) {
+    if (r.adopt > 0) flush_planner_.urge_adopted(rights, r.since);
+    return false;
+  }
   if (ready != kNoTier && (best == ready || context_.now >= r.fallback || at_any_cost)) {
     if (ready > 0) ++context_.counters.direct_writes;
     rooms_.take(ready, slot, ready_room, reserve ? ReplicaState::reserved : ReplicaState::writing);
@@ -160,7 +169,8 @@ bool Placing::try_file_again(Request& r) {
 bool Placing::outgrown(const Request& r) const {
   const Checkpoint& c = table_[r.checkpoint];
   if (r.kind == Request::Kind::checkpoint) return !space_.fits_somewhere(c.bytes, r.excluded);
-  return c.bytes > 0 && !space_.fits(0, c.bytes) && c.at[0].state == ReplicaState::gone;
+  const bool fits = space_.fits(0, c.bytes) || (r.adopt > 0 && space_.may_adopt(0, c.bytes));
+  return c.bytes > 0 && !fits && c.at[0].state == ReplicaState::gone;
 }
 
 }  // namespace ebb::planner

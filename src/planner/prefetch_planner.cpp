@@ -53,7 +53,7 @@ bool PrefetchPlanner::prefetching(const History& h) {
 void PrefetchPlanner::prefetch(History& h) {
   Bytes reach = 0;  // of this tier and those above
   for (TierIndex t = 0; t < context_.tiers() && context_.memory(t); ++t) {
-    reach += space_.map(t).capacity();
+    reach += space_.map(t).capacity() + space_.adoptable(t);
     Cursor at = h.served[t];
     if (at.next < h.order.head()) at = Cursor{h.order.head(), 0};
     for (bool blocked = false; !blocked && at.next < h.order.tail();) {

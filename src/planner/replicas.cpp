@@ -57,6 +57,14 @@ void Replicas::enter(Slot slot, TierIndex tier, ReplicaState as) {
   table_.set_state(slot, tier, as);
 }
 
+void Replicas::adopt(Slot slot, Bytes place) {
+  Checkpoint& c = table_[slot];
+  space_.adopt(0, c.bytes);
+  c.at[0].offset = place;
+  table_.set_state(slot, 0, ReplicaState::init);
+  table_.set_state(slot, 0, ReplicaState::reserved);
+}
+
 void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
   Checkpoint& c = table_[slot];
   Replica& r = c.at[tier];

@@ -23,6 +23,7 @@ class Replicas {
 
   void refresh(Slot slot);  // states from facts, flush lists
   void enter(Slot slot, TierIndex tier, ReplicaState as);
+  void adopt(Slot slot, Bytes place);  // memory of the program, reserved on the fastest tier
   void remove(Slot slot, TierIndex tier, bool evicted);
   void release_use(Slot slot, TierIndex tier);
   void complete_in_file(Slot slot, TierIndex tier);

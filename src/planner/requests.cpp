@@ -1,12 +1,13 @@
 #include "planner/requests.hpp"
 
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 namespace ebb::planner {
 
-// `e`: a Checkpoint or a Reserve. nullptr: it was refused.
+// `e`: a Checkpoint, a Reserve or an Adopt. nullptr: it was refused.
 template <class Write>
 Request* Requests::begin_write(HistoryId client, const Write& e) {
   const Slot found = table_.lookup(client, e.version);
@@ -14,12 +15,14 @@ Request* Requests::begin_write(HistoryId client, const Write& e) {
     context_.answer(e.request, Reason::version_exists, key_text(table_[found]) + " was written already");
     return nullptr;
   }
-  constexpr bool reserve = std::is_same_v<Write, event::Reserve>;
+  constexpr bool adopt = std::is_same_v<Write, event::Adopt>, reserve = adopt || std::is_same_v<Write, event::Reserve>;
   if (reserve && !context_.memory(0)) {
     context_.answer(e.request, Reason::no_such_tier, "the fastest tier is not memory");
     return nullptr;
   }
-  if (e.bytes > 0 && (reserve ? !space_.fits(0, e.bytes) : !space_.fits_somewhere(e.bytes))) {
+  bool fits = reserve ? space_.fits(0, e.bytes) : space_.fits_somewhere(e.bytes);
+  if constexpr (adopt) fits = fits || space_.may_adopt(0, e.bytes);
+  if (e.bytes > 0 && !fits) {
     context_.answer(e.request, Reason::too_large, std::to_string(e.bytes) + " bytes; " + space_.describe());
     return nullptr;
   }
@@ -49,6 +52,7 @@ Request* Requests::begin_write(HistoryId client, const Write& e) {
             .checkpoint = slot,
             .since = context_.now,
             .deadline = context_.after(e.timeout)};
+  if constexpr (adopt) r.adopt = e.place;
   if constexpr (!reserve) r.ordered = e.ordered;
   context_.dirty = true;
   return &calls_.add(r);
@@ -75,6 +79,11 @@ void Requests::on(HistoryId client, const event::Reserve& e) {
   if (r == nullptr) return;
   if (e.bytes > 0) return place_or_wait(*r);
   calls_.answer(*r, Reason::ok);
+}
+
+void Requests::on(HistoryId client, const event::Adopt& e) {
+  if (e.place < kAdopted || e.bytes == 0) throw std::logic_error("memory was adopted that is none of the program's");
+  if (Request* const r = begin_write(client, e)) place_or_wait(*r);
 }
 
 Request& Requests::begin_read(HistoryId client, Request r) {
@@ -111,7 +120,7 @@ void Requests::on(HistoryId client, const event::Borrow& e) {
   if (!table_.readable(slot)) return calls_.refuse_missing(e.request, client, e.version);
   const Checkpoint& c = table_[slot];
   if (!context_.memory(0)) return context_.answer(e.request, Reason::no_such_tier, "the fastest tier is not memory");
-  if (c.bytes > 0 && !space_.fits(0, c.bytes))
+  if (c.bytes > 0 && !space_.fits(0, c.bytes) && !adopted(c.at[0]))
     return context_.answer(e.request, Reason::too_large, std::to_string(c.bytes) + " bytes; " + space_.describe());
   place_or_wait(begin_read(
       client,

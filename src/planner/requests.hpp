@@ -15,6 +15,7 @@ class Requests : Part {
 
   void on(HistoryId client, const event::Checkpoint& e);
   void on(HistoryId client, const event::Reserve& e);
+  void on(HistoryId client, const event::Adopt& e);
   void on(HistoryId client, const event::Restore& e);
   void on(HistoryId client, const event::Borrow& e);
   void on(HistoryId client, const event::Commit& e);

@@ -38,19 +38,38 @@ void RoomFinder::take(TierIndex tier, Slot slot, const Room& room, ReplicaState 
   const Bytes size = space_.footprint(tier, table_[slot].bytes);
   if (context_.memory(tier)) {
     Bytes at = room.begin;
-    for (Slot s; (s = space_.map(tier).next_owner(at, room.end)) != kNoSlot;) {
-      const Checkpoint& c = table_[s];
-      int copies = 0;
-      for (const Replica& other : c.at) copies += complete(other.state);
-      if (copies < 2) throw std::logic_error("eviction of the only copy");
-      replicas_.remove(s, tier, true);
-      replicas_.try_release(s);
-    }
+    for (Slot s; (s = space_.map(tier).next_owner(at, room.end)) != kNoSlot;) evict(s, tier);
   } else if (space_.free_bytes(tier) < size) {
     for (Slot s : spare_in_file(tier, size, slot)) replicas_.remove(s, tier, true);
   }
   replicas_.enter(slot, tier, as);
   context_.dirty = true;
+}
+
+bool RoomFinder::adopt(Slot slot, Bytes place) {
+  const Bytes size = space_.footprint(0, table_[slot].bytes);
+  if (size > space_.adoptable(0)) return false;
+  Bytes left = space_.adoptable(0) - space_.adopted(0);
+  std::vector<Slot> leaving;
+  for (const SpareKey& key : space_.adopted_spares(0)) {
+    if (left >= size) break;
+    if (table_[key.slot].at[0].uses > 0) continue;
+    leaving.push_back(key.slot);
+    left += space_.footprint(0, table_[key.slot].bytes);
+  }
+  if (left < size) return false;
+  for (const Slot s : leaving) evict(s, 0);
+  replicas_.adopt(slot, place);
+  context_.dirty = true;
+  return true;
+}
+
+void RoomFinder::evict(Slot slot, TierIndex tier) {
+  int copies = 0;
+  for (const Replica& other : table_[slot].at) copies += complete(other.state);
+  if (copies < 2) throw std::logic_error("eviction of the only copy");
+  replicas_.remove(slot, tier, true);
+  replicas_.try_release(slot);
 }
 
 // The time until this replica's bytes are complete below; kNever: they cannot be.
@@ -187,7 +206,7 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
       const Move& m = transfers_[i];
       if (m.kind != MoveKind::flush || m.from != tier || m.cancelled) continue;
       const Checkpoint& c = table_[m.checkpoint];
-      if (c.at[tier].uses != 1 || room_of(c, tier) < size) continue;
+      if (c.at[tier].uses != 1 || adopted(c.at[tier]) || room_of(c, tier) < size) continue;
       const Time wait = transfers_.time_left(m);
       if (wait < soonest) soonest = wait, slot = m.checkpoint;
     }
@@ -243,6 +262,7 @@ std::optional<Room> RoomFinder::near_flushes(TierIndex tier, Bytes size, const R
   scores_.clear(), places_.clear();
   std::vector<std::pair<Bytes, Bytes>> runs;
   const auto look_around = [&](Slot slot) {
+    if (adopted(table_[slot].at[tier])) return;
     const Place at = map.find(table_[slot].at[tier].offset);
     const auto has = [&](const auto& run) { return run.first <= at->first && at->first < run.second; };
     if (scores_.size() >= kSearched || std::ranges::any_of(runs, has)) return;

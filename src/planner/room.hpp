@@ -40,8 +40,11 @@ class RoomFinder : Part {
   std::optional<Room> search(TierIndex tier, Bytes size, const Rights& rights);
   // Room that has been found, and has not to be waited for.
   void take(TierIndex tier, Slot slot, const Room& room, ReplicaState as);
+  // Makes the program's memory at `place` a replica on the fastest tier, if what is adopted leaves or can make room.
+  bool adopt(Slot slot, Bytes place);
 
  private:
+  void evict(Slot slot, TierIndex tier);
   Time flush_wait(const Checkpoint& c, TierIndex tier) const;
   FragmentScore score(const FragmentMap::Fragment& f, TierIndex tier, const Rights& rights) const;
   bool may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const;

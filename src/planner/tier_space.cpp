@@ -35,6 +35,8 @@ std::string TierSpace::describe() const {
     const TierUse now = use(t);
     text += (t ? "; " : "") + context_.tier(t).name + ": " + std::to_string(now.used) + " of " +
             std::to_string(now.capacity) + " bytes used";
+    if (adoptable(t) > 0)
+      text += ", " + std::to_string(now.adopted) + " of " + std::to_string(adoptable(t)) + " adopted";
     if (context_.memory(t)) text += ", largest gap " + std::to_string(now.largest_gap);
   }
   return text;
@@ -48,6 +50,7 @@ TierUse TierSpace::use(TierIndex t) const {
           .largest_gap = memory ? tier.map.largest_gap() : free_bytes(t),
           .replicas = tier.replicas,
           .evictions = tier.evictions,
+          .adopted = tier.adopted,
           .unreleased = tier.unreleased};
 }
 
@@ -66,7 +69,9 @@ Bytes TierSpace::enter(TierIndex t, Slot slot, Bytes bytes) {
 
 void TierSpace::leave(TierIndex t, Bytes offset, Bytes size, bool evicted) {
   Tier& tier = at(t);
-  if (context_.memory(t)) {
+  if (offset >= kAdopted) {
+    tier.adopted -= size;
+  } else if (context_.memory(t)) {
     tier.map.erase(offset);
   } else {
     tier.file_used -= size;
@@ -102,13 +107,15 @@ void TierSpace::count_spare(Slot slot, Checkpoint& c) {
     if (r.spare == spare[t] && (r.spare == Spare::no || key == was)) continue;
     const Bytes size = footprint(t, c.bytes);
     Tier& tier = at(t);
+    const bool own = !planner::adopted(r);
+    RecycledSet<SpareKey>& spares = own ? tier.spares : tier.adopted_spares;
     if (r.spare != Spare::no) {
-      tier.spare_bytes -= size;
-      tier.spares.erase(was);
+      tier.spare_bytes -= own ? size : 0;
+      spares.erase(was);
     }
     if (spare[t] != Spare::no) {
-      tier.spare_bytes += size;
-      tier.spares.insert(key);
+      tier.spare_bytes += own ? size : 0;
+      spares.insert(key);
     }
     r.spare = spare[t];
   }

@@ -29,6 +29,11 @@ class TierSpace {
 
   // A new replica's offset; there must be room.
   Bytes enter(TierIndex t, Slot slot, Bytes bytes);
+  // In memory of the program, of which the tier takes `adoptable` bytes in all.
+  Bytes adoptable(TierIndex t) const { return context_.tier(t).adopted; }
+  bool may_adopt(TierIndex t, Bytes bytes) const { return footprint(t, bytes) <= adoptable(t); }
+  Bytes adopted(TierIndex t) const { return at(t).adopted; }
+  void adopt(TierIndex t, Bytes bytes) { at(t).adopted += footprint(t, bytes), ++at(t).replicas; }
   void leave(TierIndex t, Bytes offset, Bytes size, bool evicted);
   // What has left a tier's file, and is on the disk still.
   Bytes unreleased(TierIndex t) const { return at(t).unreleased; }
@@ -38,6 +43,7 @@ class TierSpace {
   void count_spare(Slot slot, Checkpoint& c);
   const RecycledSet<SpareKey>& spares(TierIndex t) const { return at(t).spares; }
   Bytes spare_bytes(TierIndex t) const { return at(t).spare_bytes; }
+  const RecycledSet<SpareKey>& adopted_spares(TierIndex t) const { return at(t).adopted_spares; }
 
   // Segments of memory tiers. lend() returns the checkpoints that stay, though they were to leave.
   std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender = 0, bool relays = false);
@@ -55,7 +61,8 @@ class TierSpace {
   std::vector<PartyId> lenders_of(TierIndex t) const;
   // Whether the checkpoint's place reaches beyond the end of its segment.
   bool beyond(const Checkpoint& c, TierIndex t) const {
-    return context_.memory(t) && map(t).shortened() && map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
+    return context_.memory(t) && map(t).shortened() && !planner::adopted(c.at[t]) &&
+           map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
   }
   bool in_lost_memory(const Checkpoint& c, TierIndex t) const { return lease_of(c, t).lost; }
   // Whether the lender takes the checkpoint's place back by a deadline.
@@ -82,13 +89,16 @@ class TierSpace {
     std::uint64_t evictions = 0;
     RecycledSet<SpareKey> spares;
     Bytes spare_bytes = 0;  // of replicas that may go at no cost, once unused
+    Bytes adopted = 0;
+    RecycledSet<SpareKey> adopted_spares;  // not among the others: they leave no gap
   };
   Tier& at(TierIndex t) { return tiers_[static_cast<std::size_t>(t)]; }
   const Tier& at(TierIndex t) const { return tiers_[static_cast<std::size_t>(t)]; }
   Tier& with_segments(TierIndex t);
   static Lease& lease_of(Tier& tier, SegmentId segment);
   const Lease& lease_of(const Checkpoint& c, TierIndex t) const {
-    return at(t).leases[map(t).segment_of(offset_of(c, t))];
+    static const Lease of_program;
+    return planner::adopted(c.at[t]) ? of_program : at(t).leases[map(t).segment_of(offset_of(c, t))];
   }
   static Bytes offset_of(const Checkpoint& c, TierIndex t) { return c.at[t].offset; }
 

@@ -40,6 +40,7 @@ struct TierSpec {
   // those below another: which versions come here, the multiples of `every`. 0 and 1: all; kNothingComes: none.
   std::optional<Retention> retention = {};
   std::uint64_t every = 0;
+  Bytes adopted = 0;  // of the program's own memory, so much may be replicas here (the fastest tier, in memory)
 };
 
 // A file tier below another one that has something to end, and has ended nothing for so long, does not answer.

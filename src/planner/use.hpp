@@ -10,6 +10,7 @@ struct TierUse {
   Bytes capacity = 0, used = 0, largest_gap = 0;
   std::uint32_t replicas = 0;
   std::uint64_t evictions = 0;
+  Bytes adopted = 0;     // beside what is used, in memory of the program
   Bytes unreleased = 0;  // a file tier: beside what is used, of what was freed (event::Unreleased)
 };
 

@@ -94,7 +94,8 @@ Content::Memory* Content::memory(const Place& place, planner::CheckpointRef ref,
 }
 
 void Content::use(Memory& memory, const Use& use, const char* what) {
-  if (use.begin + use.length > memory.capacity) throw std::logic_error(std::string("content: beyond the end, ") + what);
+  if (use.begin < planner::kAdopted && use.begin + use.length > memory.capacity)
+    throw std::logic_error(std::string("content: beyond the end, ") + what);
   for (const Use& other : memory.uses)
     if ((use.writes || other.writes) && use.begin < other.begin + other.length && other.begin < use.begin + use.length)
       throw std::logic_error(std::string("content: two live uses overlap, one of them a write: ") + what);

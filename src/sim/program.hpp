@@ -9,7 +9,7 @@ namespace ebb::sim {
 struct Op {
   enum class Kind : std::uint8_t {
     checkpoint,  // version, bytes, time = timeout
-    reserve,     // version, bytes, time = timeout; then commit or abandon
+    reserve,     // version, bytes, time = timeout, flag = in memory of the program; then commit or abandon
     commit,
     abandon,     // version; nothing if there is no open reservation
     restore,     // version, flag = keep
@@ -60,6 +60,9 @@ inline Op checkpoint(Version v, Bytes bytes, Time timeout = 0) {
 }
 inline Op reserve(Version v, Bytes bytes, Time timeout = 0) {
   return {.kind = Op::Kind::reserve, .version = v, .bytes = bytes, .time = timeout, .versions = {}};
+}
+inline Op adopt(Version v, Bytes bytes, Time timeout = 0) {
+  return {.kind = Op::Kind::reserve, .version = v, .bytes = bytes, .time = timeout, .flag = true, .versions = {}};
 }
 inline Op commit(Version v) { return {.kind = Op::Kind::commit, .version = v, .versions = {}}; }
 inline Op abandon(Version v) { return {.kind = Op::Kind::abandon, .version = v, .versions = {}}; }

@@ -138,7 +138,10 @@ Event Simulation::State::event_for(const Client& client, const Op& op, RequestId
   const auto what = [&]() -> event::Any {
     switch (op.kind) {
       case Op::Kind::checkpoint: return event::Checkpoint{request, op.version, op.bytes, op.time, op.ordered};
-      case Op::Kind::reserve: return event::Reserve{request, op.version, op.bytes, op.time};
+      case Op::Kind::reserve:
+        if (op.flag && op.bytes > 0)
+          return event::Adopt{request, op.version, op.bytes, op.time, planner::kAdopted + (request << 32)};
+        return event::Reserve{request, op.version, op.bytes, op.time};
       case Op::Kind::commit: return event::Commit{.request = request};
       case Op::Kind::abandon: return event::Abandon{request};
       case Op::Kind::restore: return event::Restore{request, op.version, op.flag, op.ordered};

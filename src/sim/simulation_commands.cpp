@@ -50,6 +50,7 @@ void Simulation::State::give(int r, const Event& event) {
 std::optional<Version> Simulation::State::version_of(const Event& e) const {
   if (const auto* checkpoint = std::get_if<event::Checkpoint>(&e.what)) return checkpoint->version;
   if (const auto* reserve = std::get_if<event::Reserve>(&e.what)) return reserve->version;
+  if (const auto* adopt = std::get_if<event::Adopt>(&e.what)) return adopt->version;
   if (const auto* commit = std::get_if<event::Commit>(&e.what)) return calls.of(commit->request).version;
   if (const auto* recovered = std::get_if<event::Recovered>(&e.what)) return recovered->version;
   return {};

@@ -23,7 +23,7 @@ Lenders::Lenders(const planner::Machine& machine, std::size_t ranks) : machine_(
 const Lenders::Segment* Lenders::find(int rank, const planner::Place& place) const {
   if (place.at.kind != planner::Endpoint::tier) return nullptr;
   const auto t = static_cast<std::size_t>(place.at.index);
-  if (machine_.tiers[t].medium == planner::Medium::file) return nullptr;
+  if (machine_.tiers[t].medium == planner::Medium::file || place.offset >= planner::kAdopted) return nullptr;
   const auto& segments = segments_[static_cast<std::size_t>(rank)][t];
   const auto after = std::ranges::upper_bound(segments, place.offset, {}, &Segment::first);
   return &*std::prev(after);

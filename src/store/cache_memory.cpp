@@ -24,7 +24,9 @@ void CacheMemory::stop() {
   if (tiers_) tiers_->stop();
 }
 
-void CacheMemory::free(const Locked& /*locked*/) {
+void CacheMemory::free(const Locked& locked) {
+  for (auto& [key, owner] : adopted_) port_.let_go(locked, std::move(owner));
+  adopted_.clear();
   if (tiers_) tiers_->keep_what_is_lent();
   tiers_.reset();
 }
@@ -82,7 +84,8 @@ bool CacheMemory::extend(const Locked& locked, planner::TierIndex tier, planner:
 }
 
 device::Device* CacheMemory::owner(const Locked& /*locked*/, const planner::Place& place) const {
-  if (place.at.kind != planner::Endpoint::tier || !port_.in_memory(place.at.index)) return nullptr;
+  if (place.at.kind != planner::Endpoint::tier || !port_.in_memory(place.at.index) || Tiers::adopted(place))
+    return nullptr;
   return segments_[static_cast<std::size_t>(place.at.index)][tiers_->segment_of(place)].owner;
 }
 
@@ -175,7 +178,17 @@ void CacheMemory::discard(const Locked& locked, const planner::Freed& freed) {
   const planner::Place place{{planner::Endpoint::tier, freed.tier}, freed.offset};
   Record* const record = catalog_.find(locked, freed.checkpoint);
   if (record != nullptr && record->check && tiers_->at(place) == record->check->data) record->check.reset();
+  if (Tiers::adopted(place)) {
+    if (auto owner = adopted_.extract(key_of(freed.checkpoint))) port_.let_go(locked, std::move(owner.mapped()));
+    return;
+  }
   tiers_->discard(place, freed.length);
+}
+
+std::shared_ptr<const void> CacheMemory::owner_of_adopted(const Locked& /*locked*/,
+                                                          planner::CheckpointRef checkpoint) const {
+  const auto found = adopted_.find(key_of(checkpoint));
+  return found == adopted_.end() ? nullptr : found->second;
 }
 
 }  // namespace ebb::store

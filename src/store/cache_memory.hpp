@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "ebbtide/store.hpp"
@@ -25,6 +26,9 @@ struct LentBy {
 /// 1. The planner learns where a segment ends before it learns that a command failed for lack of memory there.
 /// 2. Memory is freed when nothing moves any more, also that of a segment that was returned or lost; what is lent out
 ///    stays mapped (Tiers).
+/// 3. Memory that is adopted is let go of without the mutex (PlannerPort::let_go()), and only after the last command
+/// that
+///    reads it.
 class CacheMemory {
  public:
   CacheMemory(PlannerPort& port, Lifetime& lifetime, Catalog& catalog)
@@ -77,6 +81,13 @@ class CacheMemory {
   Result<void> await(Locked& locked, Request& request, const Interrupt& interrupted);
   /// The planner has given a command: its target's memory will be used.
   void want(const planner::Command& command);
+  /// `owner` keeps the memory alive in which the checkpoint is adopted. Until that replica is gone.
+  void adopt(const Locked& locked, planner::CheckpointRef checkpoint, std::shared_ptr<const void> owner) {
+    if (tiers_) adopted_.emplace(key_of(checkpoint), std::move(owner));  // else the store has closed meanwhile
+    static_cast<void>(locked);
+  }
+  /// Empty: its replica in the first tier is in memory of the store.
+  std::shared_ptr<const void> owner_of_adopted(const Locked& locked, planner::CheckpointRef checkpoint) const;
   /// A replica is gone.
   void discard(const Locked& locked, const planner::Freed& freed);
 
@@ -87,14 +98,16 @@ class CacheMemory {
     bool lost = false;
     device::Device* owner = nullptr;
   };
+  static std::uint64_t key_of(planner::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
   Segment* segment_of(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
   Catalog& catalog_;
-  std::shared_ptr<Tiers> tiers_;                // constant between create() and free()
-  std::vector<std::vector<Segment>> segments_;  // by tier; by the port's mutex
-  std::condition_variable returned_;            // with the port's mutex
+  std::shared_ptr<Tiers> tiers_;                                            // constant between create() and free()
+  std::vector<std::vector<Segment>> segments_;                              // by tier; by the port's mutex
+  std::unordered_map<std::uint64_t, std::shared_ptr<const void>> adopted_;  // by the port's mutex
+  std::condition_variable returned_;                                        // with the port's mutex
 };
 
 }  // namespace ebb::store

@@ -41,8 +41,9 @@ struct Hold {
   planner::RequestId request = 0;  // of the call that was granted it
   planner::Place place;            // where that is
   std::byte* data = nullptr;
-  bool ended = false;             // committed or released, and held on to
-  std::uint64_t handed_back = 0;  // with `hold`, and not let go of yet: its key there
+  std::shared_ptr<const void> adopted;  // the program's, in which it is
+  bool ended = false;                   // committed or released, and held on to
+  std::uint64_t handed_back = 0;        // with `hold`, and not let go of yet: its key there
 };
 
 }  // namespace ebb::store

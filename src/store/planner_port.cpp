@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "trace/event_text.hpp"
 
@@ -41,12 +42,21 @@ void PlannerPort::poison(Locked& locked, const std::exception& error) {
 
 void PlannerPort::Locked::unlock(Wake wake) {
   const bool wanted = wake == Wake::pump && port_.receiver_.pump_wanted(*this);
-  lock_.unlock();
+  release();
   if (wanted) port_.receiver_.wake_pump();
+}
+
+void PlannerPort::Locked::release() {
+  if (port_.let_go_.empty()) return lock_.unlock();
+  const auto gone = std::exchange(port_.let_go_, {});
+  lock_.unlock();
 }
 
 void PlannerPort::Locked::wake_pump() {
   if (port_.receiver_.pump_wanted(*this)) port_.receiver_.wake_pump();
+  if (port_.let_go_.empty()) return;
+  release();
+  lock();
 }
 
 void PlannerPort::begin_log(std::unique_ptr<trace::EventLog> log, std::shared_ptr<trace::ProvisionLog> memory) {

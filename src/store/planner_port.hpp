@@ -7,6 +7,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/lock_soon.hpp"
 #include "os/clock.hpp"
@@ -41,7 +42,7 @@ class PlannerPort {
     void lock() { lock_ = base::lock_soon(port_.mutex_); }
     enum class Wake { pump, nothing };
     void unlock(Wake wake = Wake::pump);
-    /// Before a wait: wakes the pump thread if that has work.
+    /// Before a wait: wakes the pump thread if that has work. May release the mutex meanwhile.
     void wake_pump();
     /// For waits.
     std::unique_lock<std::mutex>& native() { return lock_; }
@@ -50,6 +51,7 @@ class PlannerPort {
     friend class PlannerPort;
     explicit Locked(PlannerPort& port) : port_(port), lock_(base::lock_soon(port.mutex_)) {}
     PlannerPort& port_;
+    void release();
     std::unique_lock<std::mutex> lock_;
   };
 
@@ -87,6 +89,9 @@ class PlannerPort {
     if (poisoned_) throw std::logic_error(*poisoned_);
   }
 
+  /// Destroys it once the mutex is released: the end of what the program lent is the program's code.
+  void let_go(const Locked& /*locked*/, std::shared_ptr<const void> what) { let_go_.push_back(std::move(what)); }
+
   /// Notified when a Future has ended, something became durable or never will, a timer fired.
   std::condition_variable& ended() { return ended_; }
 
@@ -101,13 +106,14 @@ class PlannerPort {
   std::mutex mutex_;
   std::condition_variable ended_;
   const std::shared_ptr<os::Clock> clock_;
-  planner::Planner planner_;                // by mutex_, but for its machine, which is constant
-  planner::TierIndex first_file_ = 0;       // constant
-  planner::Output output_;                  // by mutex_
-  planner::Time last_event_ = 0;            // by mutex_
-  planner::Time wakeup_ = planner::kNever;  // by mutex_
-  std::optional<std::string> poisoned_;     // by mutex_: what broke the contract
-  std::unique_ptr<trace::EventLog> log_;    // its text by mutex_; the pump thread writes
+  planner::Planner planner_;                         // by mutex_, but for its machine, which is constant
+  planner::TierIndex first_file_ = 0;                // constant
+  planner::Output output_;                           // by mutex_
+  planner::Time last_event_ = 0;                     // by mutex_
+  planner::Time wakeup_ = planner::kNever;           // by mutex_
+  std::vector<std::shared_ptr<const void>> let_go_;  // by mutex_
+  std::optional<std::string> poisoned_;              // by mutex_: what broke the contract
+  std::unique_ptr<trace::EventLog> log_;             // its text by mutex_; the pump thread writes
   // With log_. The memory writes to it without mutex_.
   std::shared_ptr<trace::ProvisionLog> memory_log_;
   Receiver& receiver_;

@@ -182,6 +182,8 @@ Result<Loan> Reads::borrow_once(std::shared_ptr<Engine> engine, planner::History
   hold->place = request.answer.place;
   hold->request = request.id;
   if (request.bytes > 0) hold->data = hold->tiers->at(hold->place);
+  if (request.bytes > 0 && Tiers::adopted(hold->place))
+    hold->adopted = memory_.owner_of_adopted(locked, request.answer.checkpoint);
   Loan loan(std::move(hold));
   Result<void> right = verifier_.check_lent(locked, request);
   if (right && request.sums) {  // it is not mended: others may be reading that memory

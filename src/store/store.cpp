@@ -76,6 +76,7 @@ Result<Future> History::checkpoint(Version version, std::span<const Source> sour
   if (read_only_) return reserved(name_);
   if (auto error = like_a_map(sources)) return *error;
   if (auto error = in_flight(*engine_, id_, version)) return *error;
+  if (options.adopt) return engine_->writes().adopt(engine_, id_, version, sources, options);
   return engine_->writes().checkpoint(engine_, id_, version, sources, options);
 }
 Result<Future> History::checkpoint(Version version, std::initializer_list<Source> sources,

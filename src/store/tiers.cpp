@@ -159,6 +159,7 @@ void Tiers::lose(planner::TierIndex tier, planner::SegmentId segment) {
 }
 
 bool Tiers::lost(const planner::Place& place) const {
+  if (adopted(place)) return false;
   return rows_.at(static_cast<std::size_t>(place.at.index)).holding(place.offset).lost.load(std::memory_order_acquire);
 }
 
@@ -168,7 +169,7 @@ Tiers::Where Tiers::where(const planner::Place& place, std::uint64_t bytes) cons
       if (node == place.at.index) return {&ring.memory(), ring.end_of(place.offset, bytes) - bytes, true};
     throw std::logic_error("a place is in the staging ring of a node that nothing passes through");
   }
-  if (place.at.kind == planner::Endpoint::application) return {};
+  if (place.at.kind == planner::Endpoint::application || adopted(place)) return {};
   const cache::MemorySegments& row = rows_.at(static_cast<std::size_t>(place.at.index));
   if (row.count() == 0) return {};
   const cache::MemorySegment& segment = row.holding(place.offset);
@@ -176,6 +177,7 @@ Tiers::Where Tiers::where(const planner::Place& place, std::uint64_t bytes) cons
 }
 
 std::byte* Tiers::at(const planner::Place& place) const {
+  if (adopted(place)) return reinterpret_cast<std::byte*>(place.offset - planner::kAdopted);
   const Where there = where(place, 0);
   if (there.memory == nullptr) throw std::logic_error("a place that is not memory was asked for its address");
   return there.memory->data() + there.offset;

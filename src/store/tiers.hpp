@@ -49,6 +49,11 @@ class Tiers {
   void lose(planner::TierIndex tier, planner::SegmentId segment);
   /// Whether a place in a memory tier is in a segment that was lost.
   bool lost(const planner::Place& place) const;
+  /// Whether a place is in memory of the program (event::Adopt).
+  static bool adopted(const planner::Place& place) {
+    return place.at.kind == planner::Endpoint::tier && place.offset >= planner::kAdopted;
+  }
+  /// None that is adopted.
   std::size_t segment_of(const planner::Place& place) const {
     return rows_.at(static_cast<std::size_t>(place.at.index)).number_of(place.offset);
   }

@@ -93,7 +93,8 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
 }
 
 Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
-                                    std::span<const Source> regions, const CheckpointOptions& options) {
+                                    std::span<const Source> regions, const CheckpointOptions& options,
+                                    const void* adopt) {
   if (auto error = lifetime_.forked()) return *error;
   if (auto usable = streams_.check(options.stream); !usable) return usable.error();
   auto info = lay_out(regions, options.metadata, true);
@@ -114,8 +115,13 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
   catalog_.mark_used(locked, history);
   const CallTable::Entered entered(calls_, locked, request);
   const Interrupt interrupted = files_.limited(options.timeout, options.interrupted);
-  port_.submit(locked, history,
-               planner::event::Reserve{request.id, version, request.bytes, nanoseconds(options.timeout)});
+  const planner::Time timeout = nanoseconds(options.timeout);
+  if (adopt == nullptr) {
+    port_.submit(locked, history, planner::event::Reserve{request.id, version, request.bytes, timeout});
+  } else {
+    const planner::Bytes place = planner::kAdopted + reinterpret_cast<std::uintptr_t>(adopt);
+    port_.submit(locked, history, planner::event::Adopt{request.id, version, request.bytes, timeout, place});
+  }
   if (!request.answered || request.answer.reason == Reason::ok) {
     Record& record = catalog_.add(locked, history, version);
     record.info = hold->info;
@@ -140,6 +146,69 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
   }
   if (request.bytes > 0) hold->data = hold->tiers->at(hold->place);
   return Reservation(std::move(hold));
+}
+
+// A reservation of the program's own memory, committed at once. Where it is answered with a place in the cache, the
+// bytes are copied there; where there is none, it is a checkpoint as any other.
+Result<Future> Writes::adopt(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
+                             std::span<const Source> sources, const CheckpointOptions& options) {
+  if (sources.size() != 1) {
+    return Error{Errc::invalid_argument, "adopt needs a checkpoint of one region; this one has " +
+                                             std::to_string(sources.size()) + ": write each as a version of its own"};
+  }
+  const Source& source = sources.front();
+  const bool possible = port_.machine().tiers.front().adopted > 0 && source.bytes > 0 && source.data != nullptr &&
+                        (streams_.host_memory() || streams_.device().owns(source.data, source.bytes));
+  if (!possible) return checkpoint(std::move(engine), history, version, sources, options);
+  if (options.check && reinterpret_cast<std::uintptr_t>(source.data) % 16 != 0) {
+    return Error{Errc::invalid_argument, "check needs memory that is aligned to 16 bytes"};
+  }
+  CheckpointOptions now = options;
+  now.timeout = Seconds(0);
+  now.adopt = nullptr;
+  auto reserved = reserve(engine, history, version, sources, now, source.data);
+  if (!reserved) {
+    const Errc code = reserved.error().code;
+    if (code != Errc::no_space && code != Errc::too_large) return reserved.error();
+    return checkpoint(std::move(engine), history, version, sources, options);
+  }
+  Reservation::State& hold = *reserved->state_;
+  if (Tiers::adopted(hold.place)) {
+    memory_.adopt(port_.lock(), hold.checkpoint, options.adopt);
+  } else if (auto filled = fill(hold, source, options.stream); !filled) {
+    return prefixed(catalog_.key_text(port_.lock(), history, version), filled.error());
+  }
+  auto waitable = std::make_shared<Waitable>();
+  waitable->engine = std::move(engine);
+  waitable->history = history;
+  waitable->in_hand = hold.in_hand;
+  waitable->version = version;
+  waitable->checkpoint = hold.checkpoint;
+  waitable->ended = true;
+  {
+    const Locked locked = port_.lock();
+    if (Record* const record = catalog_.find(locked, hold.checkpoint)) record->future = waitable;
+  }
+  if (auto committed = reserved->commit({.stream = options.stream, .check = options.check}); !committed)
+    return committed.error();
+  return Future(std::move(waitable));
+}
+
+// Without a stream, returns when the bytes are there.
+Result<void> Writes::fill(const Reservation::State& hold, const Source& source,
+                          const std::optional<StreamHandle>& stream) {
+  const auto on = streams_.resolve_hand_back(stream);
+  if (!on) return on.error();
+  const device::StreamId order = on->value_or(device::kInlineStream);
+  Result<void> result;
+  const planner::Place application{{planner::Endpoint::application, planner::kNoTier}, 0};
+  hold.tiers->for_each_part(application, hold.place, source.bytes, [&](std::uint64_t at, std::uint64_t length) {
+    if (result)
+      result =
+          hold.tiers->device().copy(order, hold.data + at, static_cast<const std::byte*>(source.data) + at, length);
+  });
+  if (!streams_.host_memory() && (!stream || !result)) streams_.finish(order);
+  return result;
 }
 
 Result<void> Writes::commit(Reservation::State& hold, const HandBack& how) {

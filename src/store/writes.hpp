@@ -18,11 +18,16 @@ class Writes : OnMachinery {
   Result<Future> checkpoint(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
                             std::span<const Source> sources, const CheckpointOptions& options);
   Result<Reservation> reserve(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
-                              std::span<const Source> regions, const CheckpointOptions& options);
+                              std::span<const Source> regions, const CheckpointOptions& options,
+                              const void* adopt = nullptr);
+  /// A checkpoint whose memory may stay the program's (CheckpointOptions::adopt).
+  Result<Future> adopt(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
+                       std::span<const Source> sources, const CheckpointOptions& options);
   Result<void> commit(Reservation::State& hold, const HandBack& how);
   void abandon(Reservation::State& hold);
 
  private:
+  Result<void> fill(const Reservation::State& hold, const Source& source, const std::optional<StreamHandle>& stream);
   void count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes);
   /// Why nothing can be written now; none: it can.
   std::optional<Error> not_writable(const Locked& locked, planner::HistoryId history) const;

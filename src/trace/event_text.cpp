@@ -35,6 +35,9 @@ template <>
 constexpr auto kText<event::Reserve> = text("reserve", &event::Reserve::request, &event::Reserve::version,
                                             &event::Reserve::bytes, &event::Reserve::timeout);
 template <>
+constexpr auto kText<event::Adopt> = text("adopt", &event::Adopt::request, &event::Adopt::version, &event::Adopt::bytes,
+                                          &event::Adopt::timeout, &event::Adopt::place);
+template <>
 constexpr auto kText<event::Restore> = text("restore", &event::Restore::request, &event::Restore::version,
                                             &event::Restore::keep, &event::Restore::ordered);
 template <>
@@ -126,6 +129,7 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
       Retention retention;
       words >> tier.every >> own >> retention.keep_last >> retention.keep_every;
       if (own) tier.retention = retention;
+      if (!words.done()) words >> tier.adopted;
     }
     if (tier.granule == 0 || !node(tier.node)) return bad(number, line);
     machine.tiers.push_back(std::move(tier));
@@ -187,9 +191,10 @@ void append_text(std::string& out, const Machine& machine) {
   for (const TierSpec& tier : machine.tiers) {
     Line line(out, "tier");
     line << tier.name << static_cast<int>(tier.medium) << tier.capacity << tier.granule << int{tier.node};
-    if (!tier.retention && tier.every == 0) continue;
+    if (!tier.retention && tier.every == 0 && tier.adopted == 0) continue;
     const Retention retention = tier.retention.value_or(Retention{});
     line << tier.every << tier.retention.has_value() << retention.keep_last << retention.keep_every;
+    if (tier.adopted > 0) line << tier.adopted;
   }
   for (const ResourceSpec& resource : machine.resources)
     Line(out, "resource") << resource.name << resource.urgent_first;

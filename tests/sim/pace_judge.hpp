@@ -70,7 +70,7 @@ class PaceJudge {
   planner::PartyId limiting(const planner::Command& c, const planner::Place& place) {
     if (place.at.kind != planner::Endpoint::tier) return 0;
     const planner::TierSpec& tier = machine_.tiers[index(place.at.index)];
-    if (tier.medium == planner::Medium::file) return 0;
+    if (tier.medium == planner::Medium::file || place.offset >= planner::kAdopted) return 0;
     const auto& segments = segments_[index(place.at.index)];
     const Segment& segment = *std::prev(std::ranges::upper_bound(segments, place.offset, {}, &Segment::first));
     const planner::Bytes end = place.offset - c.offset + padded(tier, c.total);

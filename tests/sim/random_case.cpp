@@ -439,6 +439,32 @@ RandomCase random_case(std::uint64_t seed, bool peers) {
   return out;
 }
 
+void adopt_some(RandomCase& c, std::uint64_t seed) {
+  Random random(seed ^ 0xad097);
+  planner::TierSpec& first = c.machine.planner.tiers.front();
+  if (first.medium == Medium::file) return;
+  first.adopted = random.between(1, 2 * first.capacity / first.granule) * first.granule;
+  c.timely = false;
+  for (Program& p : c.programs) {
+    std::vector<Op> ops;
+    for (Op& o : p.ops) {
+      const bool write = o.kind == Op::Kind::checkpoint || o.kind == Op::Kind::reserve;
+      if (!write || o.async || !random.chance(0.7)) {
+        ops.push_back(o);
+      } else if (o.kind == Op::Kind::reserve) {
+        o.flag = true;
+        ops.push_back(o);
+      } else {
+        ops.push_back(op::adopt(o.version, o.bytes, o.time));
+        Op then = op::commit(o.version);
+        then.ordered = o.ordered, then.kernel = o.kernel;
+        ops.push_back(then);
+      }
+    }
+    p.ops = std::move(ops);
+  }
+}
+
 std::string describe(const RandomCase& c) {
   std::string out;
   for (const planner::TierSpec& t : c.machine.planner.tiers)
@@ -447,6 +473,7 @@ std::string describe(const RandomCase& c) {
          std::to_string(c.machine.planner.nodes[planner::kHost].staging) + ", eviction " +
          std::to_string(static_cast<int>(c.machine.planner.eviction)) +
          (c.machine.planner.ephemeral ? ", ephemeral" : "") + (c.machine.planner.manual_prefetch ? ", manual" : "") +
+         (c.machine.planner.tiers.front().adopted ? ", adopts" : "") +
          (c.machine.planner.retention.keep_last ? ", retention" : "") + (c.faulty ? ", faults" : "") +
          (c.shrinks ? ", shrinks" : "") + (c.lent ? ", segments" : "") + (c.ordered ? ", ordered" : "") +
          (c.options.checks ? ", checks" : "") + (c.options.hang.until ? ", hangs" : "") + (c.timely ? ", timely" : "");

@@ -20,8 +20,10 @@ constexpr std::uint64_t kEvents = 20'000;
 constexpr std::uint64_t kEvents = 250'000;
 #endif
 
-void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false, Outcome* sums = nullptr) {
-  const RandomCase c = random_case(seed, peers);
+void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false, Outcome* sums = nullptr,
+                bool adopts = false) {
+  RandomCase c = random_case(seed, peers);
+  if (adopts) adopt_some(c, seed);
   try {
     const Outcome out = run_checked(c, std::getenv("EBB_TRACE") != nullptr);
     events += out.events;
@@ -66,6 +68,14 @@ TEST(RandomLevels, KeepEveryPromise) {
   std::uint64_t events = 0;
   for (std::uint64_t seed = 600'001; events < most && !HasFatalFailure(); ++seed)
     if (random_case(seed).levels) check_seed(seed, events);
+}
+
+// Programs whose own memory is the replica of some of what they write.
+TEST(RandomAdoptions, KeepEveryPromise) {
+  const std::uint64_t most = long_form() ? 1'000'000 : kEvents;
+  std::uint64_t events = 0;
+  for (std::uint64_t seed = 700'001; events < most && !HasFatalFailure(); ++seed)
+    check_seed(seed, events, seed % 4 == 0, nullptr, true);
 }
 
 TEST(RandomProgramsFresh, KeepEveryPromise) {

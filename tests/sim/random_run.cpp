@@ -46,6 +46,8 @@ class Judge {
       write(h, call->request, call->version, call->bytes, call->timeout);
     if (const auto* call = std::get_if<Reserve>(&e.what))
       write(h, call->request, call->version, call->bytes, call->timeout);
+    if (const auto* call = std::get_if<Adopt>(&e.what))
+      write(h, call->request, call->version, call->bytes, call->timeout);
     if (const auto* call = std::get_if<Restore>(&e.what)) {
       read(h, call->request, call->version);
       if (!call->keep && ephemeral) fate(h, call->version).touched = true;

@@ -23,6 +23,9 @@ struct RandomCase {
 /// `peers`: with a tier between the device and the host whose memory is lent, none at first, and copied to and from at
 /// the pace that some of its lenders set.
 RandomCase random_case(std::uint64_t seed, bool peers = false);
+/// Some checkpoints and reservations of it become replicas in memory of the program, of which the fastest tier takes
+/// some.
+void adopt_some(RandomCase& c, std::uint64_t seed);
 std::string describe(const RandomCase& c);
 
 struct Outcome {
