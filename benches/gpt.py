@@ -43,6 +43,7 @@ class Shape(NamedTuple):
     least: int  # bytes of a tensor that is stored
     cache: int  # bytes of the largest device cache
     device: str
+    adopted: float = 0.0  # of a cache, the share that is memory of the program
 
 
 GPU = Shape(1024, 16, 8, 1024, 1 << 20, 12 << 30, "cuda")
@@ -160,7 +161,8 @@ def ways(training: Training, names: list[str], size: int) -> Iterator[tuple[str,
     for name in names:
         if name in CACHES:
             cache = shape.cache * CACHES[name] // 12
-            options: dict[str, Any] = {"device": shape.device, "device_cache": cache, "host_cache": size * 5 // 4 + (64 << 20), "disk": 0}  # fmt: skip
+            kept = int(cache * shape.adopted)
+            options: dict[str, Any] = {"device": shape.device, "device_cache": cache - kept, "adopted": kept, "host_cache": size * 5 // 4 + (64 << 20), "disk": 0}  # fmt: skip
             with ebbtide.open(warm=True, **options) as store:
                 keep = ebbtide.torch.offload(store, min_bytes=shape.least)
                 yield name, lambda keep=keep: keep, cache
@@ -242,8 +244,11 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="small tensors, on processors")
     parser.add_argument("--only", default=WAYS, help="with commas between; default: %(default)s")
     parser.add_argument("--batches", default="8,2", help="with commas between; default: %(default)s")
+    parser.add_argument(
+        "--adopted", type=float, default=0.0, help="the share of each cache that is memory of the program"
+    )
     given = parser.parse_args()
-    shape = SMALL if given.small else GPU
+    shape = (SMALL if given.small else GPU)._replace(adopted=given.adopted)
     found: dict[str, Any] = {"machine": harness.machine(given.dir) | {"torch": torch.__version__}, "batches": {}}
     if shape.device == "cuda":
         found["machine"]["gpu"] = torch.cuda.get_device_name()

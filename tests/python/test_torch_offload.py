@@ -25,8 +25,15 @@ checkpoint = torch.utils.checkpoint.checkpoint
 
 
 @pytest.fixture
-def store(disk: Path) -> Iterator[ebbtide.Store]:
+def copied(disk: Path) -> Iterator[ebbtide.Store]:
     with ebbtide.open(disk, device_cache="1MiB", host_cache="2MiB", disk="64MiB") as store:
+        yield store
+
+
+@pytest.fixture(params=["copied", "adopted"])
+def store(request: pytest.FixtureRequest, disk: Path) -> Iterator[ebbtide.Store]:
+    adopted = "1MiB" if request.param == "adopted" else 0
+    with ebbtide.open(disk, device_cache="1MiB", adopted=adopted, host_cache="2MiB", disk="64MiB") as store:
         yield store
 
 
@@ -72,13 +79,13 @@ def test_gradients_are_the_same_bits(store: ebbtide.Store, rounds: int) -> None:
         assert held(keep) == []
 
 
-def test_the_order_is_known_and_prefetched(store: ebbtide.Store) -> None:
+def test_the_order_is_known_and_prefetched(copied: ebbtide.Store) -> None:
     model, x = model_and_input()
-    keep = offload(store, min_bytes="16KiB")
+    keep = offload(copied, min_bytes="16KiB")
     with keep:
         loss = model(x).square().mean()
     gradients(model, loss)
-    distances = store.stats()["prefetch_distance"]
+    distances = copied.stats()["prefetch_distance"]
     assert len(distances) > 20 and sum(distance > 0 for distance in distances) > len(distances) / 2
 
 
@@ -89,11 +96,11 @@ class Counted:
         self.history, self.calls = history, collections.Counter[str]()
 
     def __getattr__(self, name: str) -> Any:
-        self.calls[name] += 1
+        self.calls["checkpoint" if name == "_adopt" else name] += 1
         return getattr(self.history, name)
 
 
-def test_the_order_of_a_step_is_learned_and_hinted_in_one_call(store: ebbtide.Store) -> None:
+def test_the_order_of_a_step_is_learned_and_hinted_in_one_call(copied: ebbtide.Store) -> None:
     def step(layers: Any) -> collections.Counter[str]:
         counted.calls.clear()
         with keep:
@@ -105,14 +112,14 @@ def test_the_order_of_a_step_is_learned_and_hinted_in_one_call(store: ebbtide.St
         return forward
 
     model, x = model_and_input()
-    keep = offload(store, min_bytes="16KiB")
+    keep = offload(copied, min_bytes="16KiB")
     counted = keep._saved.history = Counted(keep._saved.history)
     first = step(model)
     assert first["hint_front"] == first["checkpoint"] > 20 and first["hint"] == 0
     for _ in range(3):
         again = step(model)
         assert again == {"checkpoint": first["checkpoint"], "hint": 1}
-        distances = store.stats()["prefetch_distance"][-first["checkpoint"] :]
+        distances = copied.stats()["prefetch_distance"][-first["checkpoint"] :]
         assert sum(distance > 0 for distance in distances) > len(distances) / 2
     shorter = step(model[:3])  # what was expected, and does not come, is withdrawn
     assert 1 < shorter["checkpoint"] < first["checkpoint"]
@@ -687,8 +694,8 @@ def test_what_is_interrupted_as_it_is_stored_is_dropped(store: ebbtide.Store) ->
         def __init__(self, history: ebbtide.History) -> None:
             self.history = history
 
-        def checkpoint(self, *given: Any) -> None:
-            self.history.checkpoint(*given)
+        def _adopt(self, *given: Any) -> None:
+            self.history._adopt(*given)  # type: ignore[attr-defined]
             raise KeyboardInterrupt
 
         def __getattr__(self, name: str) -> Any:

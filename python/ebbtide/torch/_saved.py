@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import torch
 
 import ebbtide
-from ebbtide._training.histories import drop, history_of
+from ebbtide import errors
+from ebbtide._training.histories import history_of
 
 _WASTE = 4  # a storage is stored whole if it has at most so many times the bytes of the tensor
 _TRIM = 64 << 20  # bytes that were let go
@@ -109,7 +110,7 @@ class Saved:
         found = self.entries.get(key)
         entry = None if found is None else found()
         if entry is None or entry.source() is not storage:
-            entry = Entry(self, key, storage, tensor.device)
+            entry = Entry(self, key, storage, tensor)
             self.step.bytes += entry.bytes
             if self._expected and self._compiled.looks:
                 self._compiled.look(self, self._bytes)
@@ -134,7 +135,7 @@ class _Compiled:
         if caller is None or "_functorch" not in caller.f_code.co_filename:
             return
         entries = [entry for found in list(saved.entries.values()) if (entry := found()) and entry.step is saved.step]
-        there = sum(entry.bytes for entry in entries if entry.source() is not None)
+        there = sum(entry.bytes for entry in entries if entry.source() is not None and entry.kept is None)
         if 2 * there > expected:
             self._found = (
                 f"{there} of {expected} bytes that were stored were in memory at one time: a function that torch.compile made saves "
@@ -151,20 +152,48 @@ class _Compiled:
 class Entry:
     """Bytes of a storage, as a version of the history. The version is dropped with the last tensor that needs it."""
 
-    __slots__ = ("saved", "version", "key", "bytes", "me", "source", "step", "device", "back", "stream", "__weakref__")
+    __slots__ = (
+        "saved",
+        "version",
+        "key",
+        "bytes",
+        "me",
+        "source",
+        "kept",
+        "changed",
+        "step",
+        "device",
+        "back",
+        "stream",
+        "__weakref__",
+    )
 
     def __init__(
-        self, saved: Saved, key: tuple[int, int, int, int], storage: torch.UntypedStorage, device: torch.device
+        self, saved: Saved, key: tuple[int, int, int, int], storage: torch.UntypedStorage, tensor: torch.Tensor
     ) -> None:
         self.key, self.bytes = key, key[3] - key[2]
+        device = tensor.device
         self.me = saved.entries[key] = weakref.ref(self)
         self.source = weakref.ref(storage)  # PyTorch keeps this object as long as the memory
         self.back: weakref.ref[torch.UntypedStorage] | None = None
+        self.kept: weakref.ref[Kept] | None = None
+        self.changed: int | None = None  # the count of changes after which the store let go of it
         self.step, self.device, self.stream = saved.step, device, None
         self.version = saved.next
         saved.next += 1
         self.saved = saved  # from here on the version is dropped: an interrupt may come as soon as it is there
         saved.hint(self.version)
+        if key[2] == 0 and 2 * tensor.nbytes > key[3]:
+            kept = Kept()
+            kept.entry, kept.tensor = self.me, tensor.detach()
+            gpu, stream = -1, None
+            if tensor.is_cuda:
+                gpu = device.index
+                stream = torch._C._cuda_getCurrentRawStream(gpu)
+            adopted = saved.history._adopt(self.version, storage.data_ptr(), self.bytes, gpu, stream, kept)  # type: ignore[attr-defined]
+            if adopted is not None:
+                self.kept = weakref.ref(kept) if adopted else None
+                return
         whole = torch.empty(0, dtype=torch.uint8, device=device)
         if whole.is_cpu:
             free_memory.after(self.bytes)
@@ -176,7 +205,10 @@ class Entry:
             return
         if saved.entries.get(self.key) is self.me:
             del saved.entries[self.key]
-        drop(saved.history, self.version)
+        try:
+            saved.history.drop(self.version)
+        except (errors.Closed, errors.Unsupported):  # Unsupported: in a process that was forked
+            pass
 
     def storage(self) -> torch.UntypedStorage:
         """In memory; the same as long as some tensor has it."""
@@ -204,6 +236,23 @@ class Entry:
             torch.empty(0, dtype=torch.uint8, device=self.device).set_(back).record_stream(stream)
 
 
+class Kept:
+    """A tensor that the store has adopted, as long as it has it. Nothing else refers to this."""
+
+    __slots__ = ("tensor", "entry", "__weakref__")
+
+    entry: weakref.ref[Entry]
+    tensor: torch.Tensor  # shares the count of changes with what was saved
+
+    def __del__(self) -> None:
+        """The store has read what it needs of it: that is what was saved, or the entry learns that it was changed."""
+        tensor, entry = self.tensor, self.entry()
+        if entry is not None and tensor._version != entry.key[1]:
+            entry.changed = tensor._version
+        if tensor.is_cpu:
+            free_memory.after(tensor.nbytes)
+
+
 class Packed:
     """A tensor over the memory of an entry."""
 
@@ -225,7 +274,17 @@ class Packed:
         source = self.source()
         if source is not None and source._version != self.entry.key[1]:
             raise changed(self.shape, source._version, self.entry.key[1], "stored")
-        storage = self.entry.storage()
+        entry = self.entry
+        kept = None if entry.kept is None else entry.kept()
+        original = None if kept is None else kept.tensor
+        version = entry.changed if original is None else original._version
+        if version is not None and version != entry.key[1]:
+            raise changed(self.shape, version, entry.key[1], "stored")
+        if original is None:
+            storage = entry.storage()
+        else:  # the store still has what was saved itself
+            entry.step.ask(entry.version)
+            storage = original.untyped_storage()
         return torch.empty(0, dtype=self.dtype, device=self.entry.device).set_(
             storage, self.offset, self.shape, self.strides
         )
