@@ -689,6 +689,16 @@ def test_a_store_that_is_too_small_is_named_and_left_empty(disk: Path) -> None:
         assert held(keep) == []
 
 
+def test_memory_that_was_resized_while_adopted_is_refused(disk: Path) -> None:
+    with ebbtide.open(disk, device_cache="1MiB", adopted="1MiB", host_cache="2MiB", disk="64MiB") as store:
+        x = torch.randn(1 << 16, requires_grad=True)
+        with offload(store, min_bytes="16KiB"):
+            y = x.exp()
+        y.untyped_storage().resize_(0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward(torch.ones(1 << 16))
+
+
 def test_what_is_interrupted_as_it_is_stored_is_dropped(store: ebbtide.Store) -> None:
     class Interrupted:
         def __init__(self, history: ebbtide.History) -> None:

@@ -186,11 +186,12 @@ class Entry:
         if key[2] == 0 and 2 * tensor.nbytes > key[3]:
             kept = Kept()
             kept.entry, kept.tensor = self.me, tensor.detach()
+            kept.address = storage.data_ptr()
             gpu, stream = -1, None
             if tensor.is_cuda:
                 gpu = device.index
                 stream = torch._C._cuda_getCurrentRawStream(gpu)
-            adopted = saved.history._adopt(self.version, storage.data_ptr(), self.bytes, gpu, stream, kept)  # type: ignore[attr-defined]
+            adopted = saved.history._adopt(self.version, kept.address, self.bytes, gpu, stream, kept)  # type: ignore[attr-defined]
             if adopted is not None:
                 self.kept = weakref.ref(kept) if adopted else None
                 return
@@ -239,16 +240,23 @@ class Entry:
 class Kept:
     """A tensor that the store has adopted, as long as it has it. Nothing else refers to this."""
 
-    __slots__ = ("tensor", "entry", "__weakref__")
+    __slots__ = ("tensor", "entry", "address", "__weakref__")
 
     entry: weakref.ref[Entry]
     tensor: torch.Tensor  # shares the count of changes with what was saved
+    address: int
+
+    def changes(self, entry: Entry) -> int:
+        """Their count; -1: the storage was resized, and its bytes are no longer where the store reads them."""
+        storage = self.tensor.untyped_storage()
+        there = storage.data_ptr() == self.address and storage.nbytes() == entry.bytes
+        return self.tensor._version if there else -1
 
     def __del__(self) -> None:
         """The store has read what it needs of it: that is what was saved, or the entry learns that it was changed."""
         tensor, entry = self.tensor, self.entry()
-        if entry is not None and tensor._version != entry.key[1]:
-            entry.changed = tensor._version
+        if entry is not None and (changes := self.changes(entry)) != entry.key[1]:
+            entry.changed = changes
         if tensor.is_cpu:
             free_memory.after(tensor.nbytes)
 
@@ -276,15 +284,14 @@ class Packed:
             raise changed(self.shape, source._version, self.entry.key[1], "stored")
         entry = self.entry
         kept = None if entry.kept is None else entry.kept()
-        original = None if kept is None else kept.tensor
-        version = entry.changed if original is None else original._version
+        version = entry.changed if kept is None else kept.changes(entry)
         if version is not None and version != entry.key[1]:
             raise changed(self.shape, version, entry.key[1], "stored")
-        if original is None:
+        if kept is None:
             storage = entry.storage()
         else:  # the store still has what was saved itself
             entry.step.ask(entry.version)
-            storage = original.untyped_storage()
+            storage = kept.tensor.untyped_storage()
         return torch.empty(0, dtype=self.dtype, device=self.entry.device).set_(
             storage, self.offset, self.shape, self.strides
         )
