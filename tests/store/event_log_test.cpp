@@ -160,6 +160,7 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
   const std::vector<Any> all = {Tick{},
                                 Checkpoint{7, -5, 99, planner::kNever, true},
                                 Reserve{7, kLowest, UINT64_C(1) << 40, 3},
+                                Adopt{7, kLowest, UINT64_C(1) << 40, 3, planner::kAdopted + 4096},
                                 Restore{7, 1, true, false},
                                 Borrow{7, 1, 5},
                                 Wait{7, 1, 2},
