@@ -135,7 +135,7 @@ class _Compiled:
         if caller is None or "_functorch" not in caller.f_code.co_filename:
             return
         entries = [entry for found in list(saved.entries.values()) if (entry := found()) and entry.step is saved.step]
-        there = sum(entry.bytes for entry in entries if entry.source() is not None and entry.kept is None)
+        there = sum(entry.bytes for entry in entries if entry.source() is not None and not entry.is_kept())
         if 2 * there > expected:
             self._found = (
                 f"{there} of {expected} bytes that were stored were in memory at one time: a function that torch.compile made saves "
@@ -211,6 +211,10 @@ class Entry:
         except (errors.Closed, errors.Unsupported):  # Unsupported: in a process that was forked
             pass
 
+    def is_kept(self) -> bool:
+        """By the store, which has adopted it."""
+        return self.kept is not None and self.kept() is not None
+
     def storage(self) -> torch.UntypedStorage:
         """In memory; the same as long as some tensor has it."""
         back = None if self.back is None else self.back()
@@ -249,7 +253,7 @@ class Kept:
     def changes(self, entry: Entry) -> int:
         """Their count; -1: the storage was resized, and its bytes are no longer where the store reads them."""
         storage = self.tensor.untyped_storage()
-        there = storage.data_ptr() == self.address and storage.nbytes() == entry.bytes
+        there = storage.data_ptr() == self.address and storage.nbytes() >= entry.bytes
         return self.tensor._version if there else -1
 
     def __del__(self) -> None:
