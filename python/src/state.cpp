@@ -11,7 +11,7 @@ namespace ebb::python {
 
 namespace {
 
-// What was lent and has ended. Never destroyed: stores may end after it.
+// Leases that have ended. Never destroyed: stores may end after it.
 struct Ended {
   std::mutex mutex;
   std::vector<std::shared_ptr<Held>> held;

@@ -14,7 +14,7 @@ class ForkMark {
   ForkMark(const ForkMark&) = delete;
   ForkMark& operator=(const ForkMark&) = delete;
   bool forked() const noexcept { return page_ != nullptr ? *page_ == 0 : other_process(); }
-  /// Which made it.
+  /// The process that made the mark.
   pid_t process() const noexcept { return process_; }
 
  private:

@@ -31,8 +31,9 @@ struct Reserve {
   Time timeout = 0;
 };
 
-// A Reserve of bytes that are, or come to be, in the program's own memory at `place` (from kAdopted on). The answer's
-// place is that one if TierSpec::adopted has room for it, else as a Reserve's. A Freed says when it is used no more.
+// A Reserve of the program's own memory at `place` (from kAdopted on), which has the bytes when it is committed. The
+// answer's place is that one if TierSpec::adopted has room for it, else as a Reserve's. A Freed says when the memory is
+// used no more.
 struct Adopt {
   RequestId request = 0;
   Version version = 0;

@@ -17,8 +17,8 @@ using LeaseId = std::uint32_t;
 // The smallest lease. Memory is lent ahead in few large pieces: no checkpoint waits for one.
 inline constexpr Bytes kSmallestLease = Bytes{64} << 20;
 
-// What is on lease is moved away in so long, so that it can be returned; what is recalled of a borrower, or when the
-// lender closes, is waited for so long. A borrower looks so often whether it can return something.
+// How long a borrower has to move away what is on a lease that it returns, how long a lender waits for a lease that it
+// recalls, and for all of them when it closes; and how often a borrower looks whether it can return something.
 inline constexpr Time kReturnWithin = 1'000'000'000, kRecallWithin = 5'000'000'000, kRecallAtClose = 10'000'000'000;
 inline constexpr Time kReturnLook = 5'000'000;
 

@@ -14,7 +14,7 @@ class RetentionPlanner : Part {
   void on(HistoryId client, const event::Recovered& e);
   void on(HistoryId client, const event::Durable& e);
   void on(HistoryId client, const event::NotDurable& e);
-  // What goes to a lower file that does not answer is held back until that does.
+  // Moves to a lower file that does not answer are held back until it does.
   void look_for_silence();
   void on(HistoryId client, const event::Unreleased& e);
   void make_room(TierIndex tier, const Durability::Short& lacks);

@@ -19,7 +19,7 @@ inline constexpr Bytes kMostUnsynced = Bytes{64} << 20;  // so much waits for no
 /// When they are to be synced; `last`: when that was done last. kNever: there is nothing.
 Time sync_at(const Unsynced& waiting, Time last, Time interval);
 
-/// What the agent of a pool has written of its processes.
+/// Writes of a pool's agent for its processes.
 struct PoolWrites {
   bool any = false;      // objects that are whole wait for nothing but a commit
   Bytes bytes = 0;       // of these

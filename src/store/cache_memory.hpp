@@ -26,9 +26,8 @@ struct LentBy {
 /// 1. The planner learns where a segment ends before it learns that a command failed for lack of memory there.
 /// 2. Memory is freed when nothing moves any more, also that of a segment that was returned or lost; what is lent out
 ///    stays mapped (Tiers).
-/// 3. Memory that is adopted is let go of without the mutex (PlannerPort::let_go()), and only after the last command
-/// that
-///    reads it.
+/// 3. Adopted memory is let go of without the mutex (PlannerPort::let_go()), and only after the last command that reads
+///    it.
 class CacheMemory {
  public:
   CacheMemory(PlannerPort& port, Lifetime& lifetime, Catalog& catalog)
@@ -82,9 +81,8 @@ class CacheMemory {
   /// The planner has given a command: its target's memory will be used.
   void want(const planner::Command& command);
   /// `owner` keeps the memory alive in which the checkpoint is adopted. Until that replica is gone.
-  void adopt(const Locked& locked, planner::CheckpointRef checkpoint, std::shared_ptr<const void> owner) {
+  void adopt(const Locked& /*locked*/, planner::CheckpointRef checkpoint, std::shared_ptr<const void> owner) {
     if (tiers_) adopted_.emplace(key_of(checkpoint), std::move(owner));  // else the store has closed meanwhile
-    static_cast<void>(locked);
   }
   /// Empty: its replica in the first tier is in memory of the store.
   std::shared_ptr<const void> owner_of_adopted(const Locked& locked, planner::CheckpointRef checkpoint) const;

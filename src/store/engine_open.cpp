@@ -222,7 +222,7 @@ Result<void> Engine::leave_stuck(Locked& locked, const Result<void>& why) {
                                     " had ended: its files have not answered yet"});
 }
 
-// What was promised at the store's level may be there; the rest is sent by the next process.
+// The promise of the store's level may have been kept; the next process sends the rest.
 Result<void> Engine::leave_shared_stuck(Locked& locked, const Result<void>& why) {
   const std::string missing = parts_.files.missing_below(locked);
   const std::string text = "closing the store: the shared directory " +

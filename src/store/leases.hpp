@@ -1,5 +1,5 @@
 #pragma once
-// What an open store lends to other processes, and what it borrows of them.
+// An open store's leases: memory that it lends to other processes, and that it borrows of them.
 #include <memory>
 #include <mutex>
 #include <optional>

@@ -93,7 +93,7 @@ void mark_copies(Listing& listing, const Scan& scan) {
 // A snapshot is damaged if a piece that it needs is.
 void find_lost_pieces(os::Files& files, const Listing& listing, std::vector<Verdict>& verdicts) {
   using Kind = Verdict::Kind;
-  // What is not here may be in the other directory.
+  // A version that is missing here may be in the other directory.
   const bool paired = listing.shared.empty() && storage::is_paired(files, listing.directory);
   for (std::size_t i = 0; i < verdicts.size() && !listing.scan->pieces.empty(); ++i) {
     const Checkpoint& checkpoint = listing.checkpoints.at(i);

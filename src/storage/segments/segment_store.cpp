@@ -82,7 +82,7 @@ Result<std::shared_ptr<const Description>> SegmentStore::load_description(Object
   return std::shared_ptr<const Description>(std::move(named));
 }
 
-// What another program has written under other names is left as it is.
+// Objects that another program has written under other names stay as they are.
 std::vector<Found> SegmentStore::without_prefix(std::vector<Found> found) const {
   const std::string& prefix = context_.options.prefix;
   if (prefix.empty()) return found;
