@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "device/copy_bytes.hpp"
 #include "device/device.hpp"
@@ -96,7 +97,7 @@ class HostDevice final : public Device {
   Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) override {
     if (stream == kInlineStream) {
       if (os::try_touch([&] { copy_bytes(to, from, bytes); })) return {};
-      return Error{Errc::invalid_argument, "the system refused memory that was copied from or to"};
+      return refused();
     }
     std::lock_guard lock(mutex_);
     enqueue_locked(stream, {Item::Kind::copy, to, from, bytes, 0, 0});
@@ -105,8 +106,8 @@ class HostDevice final : public Device {
 
   Result<void> digest(StreamId stream, const void* memory, std::size_t bytes, Digest* parts) override {
     if (stream == kInlineStream) {
-      put_parts(parts, digest_of(memory, bytes));
-      return {};
+      if (os::try_touch([&] { put_parts(parts, digest_of(memory, bytes)); })) return {};
+      return refused();
     }
     std::lock_guard lock(mutex_);
     enqueue_locked(stream, {Item::Kind::digest, parts, memory, bytes, 0, 0});
@@ -131,6 +132,7 @@ class HostDevice final : public Device {
     const std::uint64_t generation = ++event.recorded;
     if (stream == kInlineStream) {
       event.reached = generation;
+      event.failed = false;
       progress_.notify_all();
     } else {
       enqueue_locked(stream, {Item::Kind::record, nullptr, nullptr, 0, id, generation});
@@ -160,7 +162,7 @@ class HostDevice final : public Device {
   Result<void> wait(EventId event) override {
     std::unique_lock lock(mutex_);
     progress_.wait(lock, [&] { return state_locked(event) != EventState::pending; });
-    return {};
+    return state_locked(event) == EventState::failed ? Result<void>(refused()) : Result<void>();
   }
 
   void wait_any(std::span<const EventId> events, std::chrono::nanoseconds at_most) noexcept override {
@@ -197,11 +199,14 @@ class HostDevice final : public Device {
     std::deque<Item> items;
     std::condition_variable changed;
     bool stopping = false, idle = true;
+    bool refused = false;  // memory, since an event was last reached
     std::thread thread;
   };
   struct Event {
     std::uint64_t recorded = 0, reached = 0;
+    bool failed = false;  // the work before it that was reached last
   };
+  static Error refused() { return {Errc::invalid_argument, "the system refused memory that was copied from or to"}; }
 
   Event& event_locked(EventId id) {
     const auto found = events_.find(id);
@@ -211,8 +216,9 @@ class HostDevice final : public Device {
 
   EventState state_locked(EventId id) const {
     const auto found = events_.find(id);
-    return found != events_.end() && found->second.reached < found->second.recorded ? EventState::pending
-                                                                                    : EventState::done;
+    if (found == events_.end()) return EventState::done;
+    const Event& event = found->second;
+    return event.reached < event.recorded ? EventState::pending : event.failed ? EventState::failed : EventState::done;
   }
 
   void enqueue_locked(StreamId id, const Item& item) {
@@ -241,12 +247,15 @@ class HostDevice final : public Device {
       stream.items.pop_front();
       if (item.kind == Item::Kind::copy) {
         lock.unlock();
-        copy_bytes(item.to, item.from, item.bytes);
+        const bool copied = os::try_touch([&] { copy_bytes(item.to, item.from, item.bytes); });
         lock.lock();
+        stream.refused |= !copied;
       } else if (item.kind == Item::Kind::digest) {
         lock.unlock();
-        put_parts(static_cast<Digest*>(item.to), digest_of(item.from, item.bytes));
+        const bool read =
+            os::try_touch([&] { put_parts(static_cast<Digest*>(item.to), digest_of(item.from, item.bytes)); });
         lock.lock();
+        stream.refused |= !read;
       } else if (item.kind == Item::Kind::zones) {
         lock.unlock();
         do_zones(item.job);
@@ -255,6 +264,7 @@ class HostDevice final : public Device {
         progress_.wait(lock, [&] { return reached_locked(item.event, item.generation); });
       } else if (const auto found = events_.find(item.event); found != events_.end()) {
         found->second.reached = item.generation;
+        found->second.failed = std::exchange(stream.refused, false);
         progress_.notify_all();
       }
     }

@@ -348,6 +348,8 @@ planner::event::Failed::Cause LinkQueues::cause_of(const Locked& locked, const M
   }
   if (error.code == (reads ? Errc::out_of_memory : Errc::no_space)) return Failed::no_room;
   if (reads && (error.code == Errc::damaged || error.code == Errc::unknown_version)) return Failed::source;
+  // The program's memory is gone: no other try can read it.
+  if (moving != nullptr && Tiers::adopted(moving->command.from) && !in_file(moving->command.to)) return Failed::source;
   return Failed::passing;
 }
 

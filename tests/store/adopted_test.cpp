@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <sys/mman.h>
 
 #include "support.hpp"
 
@@ -170,6 +171,24 @@ TEST_P(Adopted, CheckedMemoryThatIsWrittenToIsNeverHandedOut) {
   } else {
     EXPECT_EQ(result.error().code, Errc::damaged) << result.error().message;
   }
+}
+
+// Pages without access rights, as a mapped file has that was truncated.
+TEST(AdoptedMemoryThatIsGone, IsSaidAndEndsNoProcess) {
+  Rig rig(Backend::threads, {.device = 64 * kKiB, .host = 512 * kKiB});
+  rig.setup().machine.tiers.front().adopted = 128 * kKiB;
+  void* const gone = ::mmap(nullptr, 64 * kKiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(gone, MAP_FAILED);
+  int released = 0;
+  const auto owner = [&] { return std::shared_ptr<const void>(gone, [&](const void*) { ++released; }); };
+  ASSERT_TRUE(rig.store().checkpoint(1, {{0, gone, 64 * kKiB}}, {.adopt = owner()}));
+  static_cast<void>(static_cast<bool>(rig.store().wait(1, "host")));  // until nothing reads it any more
+  std::vector<std::byte> out(64 * kKiB);
+  EXPECT_FALSE(rig.store().restore(1, {{0, out.data(), out.size()}}));
+  EXPECT_FALSE(rig.store().checkpoint(2, {{0, gone, 64 * kKiB}}, {.adopt = owner(), .check = true}));
+  rig.end();
+  EXPECT_EQ(released, 2);
+  ::munmap(gone, 64 * kKiB);
 }
 
 TEST_P(Adopted, RandomProgramsGetTheirBytesAndTheirMemoryBack) {
