@@ -7,8 +7,8 @@
 namespace ebb::planner {
 namespace {
 
-// The bytes for which a commit is asked though the disk is busy: a part of the pool, and enough that a sync costs little
-// beside writing them.
+// The bytes for which a commit is asked though the disk is busy: a part of the pool, and enough that a sync costs
+// little beside writing them.
 constexpr Bytes kCommitPart = 8, kCommitLeast = Bytes{128} << 20;
 
 }  // namespace
