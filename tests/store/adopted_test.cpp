@@ -179,7 +179,7 @@ TEST(AdoptedMemoryThatIsGone, IsSaidAndEndsNoProcess) {
   rig.setup().machine.tiers.front().adopted = 128 * kKiB;
   void* const gone = ::mmap(nullptr, 64 * kKiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(gone, MAP_FAILED);
-  int released = 0;
+  std::atomic<int> released{0};  // on any thread
   const auto owner = [&] { return std::shared_ptr<const void>(gone, [&](const void*) { ++released; }); };
   ASSERT_TRUE(rig.store().checkpoint(1, {{0, gone, 64 * kKiB}}, {.adopt = owner()}));
   static_cast<void>(static_cast<bool>(rig.store().wait(1, "host")));  // until nothing reads it any more
