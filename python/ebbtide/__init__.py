@@ -19,7 +19,8 @@ A store opened with a durability is persistent: it outlives the process, and a l
 
 from typing import TYPE_CHECKING, Any
 
-from ebbtide import errors, types
+# _core asks for _arrays and _trees: a program that has no descriptor left cannot import them at its first checkpoint.
+from ebbtide import _arrays, _trees, errors, types  # noqa: F401
 from ebbtide._core import DeviceArray, Future, History, Loan, Reservation, Store, version
 from ebbtide._files import File
 from ebbtide._open import open

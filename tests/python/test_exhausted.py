@@ -70,6 +70,7 @@ elif way == "jax":
     import jax.numpy
     from ebbtide.jax import Manager
     x = {{"x": jax.numpy.ones(50_000)}}
+    jax.device_put(np.ones(1), x["x"].sharding)  # JAX imports a module of its own at its first use
 store = ebbtide.open(directory / "kept", **options)
 level = store.durability
 store.checkpoint(0, content(0, size))
@@ -79,8 +80,6 @@ if way in ("torch", "jax"):
     manager = Manager(store, name="m")
     step = lambda number: manager.step(number, x=x) if way == "torch" else manager.step(number, x)
     resume = lambda: manager.resume(x=x) if way == "torch" else manager.resume(x)
-    step(0).wait(level)
-    resume()
 {exhaust}
 futures = {{}}
 for version in range(1, {versions}):

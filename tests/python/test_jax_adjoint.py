@@ -177,6 +177,32 @@ def test_states_larger_than_the_caches(disk: Path) -> None:
         assert abs(found - jax.jacfwd(plain)(0.9)) < 1e-3 * abs(found)
 
 
+DISPATCHED = """
+import ebbtide, jax, jax.numpy as jnp, sys
+from ebbtide.jax import adjoint
+jax.config.update("jax_cpu_enable_async_dispatch", sys.argv[2] == "1")
+with ebbtide.open(sys.argv[1], device_cache="16MiB", host_cache="32MiB", disk="1GiB", device="cpu") as store:
+    run = adjoint(store, steps=12)(lambda x, i, c: x * c)
+    slope = jax.grad(lambda x, c: run(x, c).sum(), 1)
+    for turn in (slope, jax.jit(slope)) * 2:
+        found = [turn(jnp.full(4 << 20, k), 2.0) for k in (1.0, 2.0, 4.0)]  # 16 MiB each; none is waited for
+        assert [one.item() for one in found] == [k * (4 << 20) * 12 * 2.0**11 for k in (1, 2, 4)], found
+print("right")
+"""
+
+
+@pytest.mark.parametrize("asynchronous", [0, 1])
+def test_gradients_are_the_same_with_and_without_asynchronous_dispatch(disk: Path, asynchronous: int) -> None:
+    """JAX calls back from another thread, and may still be at work on what it hands over, with it."""
+    ran = subprocess.run(
+        [sys.executable, "-c", DISPATCHED, disk, str(asynchronous)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.stdout == "right\n", ran.stderr
+
+
 def test_states_larger_than_the_first_cache(disk: Path) -> None:
     with ebbtide.open(disk, device_cache="1MiB", host_cache="32MiB", disk="256MiB") as store:
         run = adjoint(store, steps=6)(lambda x, i, c: x * c)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.random  # NumPy itself imports it at first use, which fails in a program that has no descriptor left
 import torch
 import torch.utils.data
 
