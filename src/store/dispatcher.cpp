@@ -25,7 +25,7 @@ void Dispatcher::take(const Locked& locked, planner::Output& output) {
     catalog_.take_failure(locked, failure);
     files_.note_failure(locked, failure);
   }
-  if ((output.silent | output.heard) != 0) files_.note_silence(locked, output);
+  if ((output.silent | output.heard) != 0) files_.trouble().note_silence(locked, files_.tiers(), output);
   if (!output.failures.empty()) port_.ended().notify_all();
   for (const planner::RequestId id : output.spoiled) calls_.take_spoiled(locked, id);
   for (const planner::Returned& returned : output.returned) memory_.take_returned(locked, returned);

@@ -103,7 +103,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   if (interrupted || gives_up)
     watched = [&] {
       stop = stop || (interrupted && interrupted());
-      return stop || (gives_up && waits_there && parts_.files.silent());
+      return stop || (gives_up && waits_there && parts_.files.trouble().silent());
     };
   Result<void> result;
   try {
@@ -129,10 +129,10 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   attached_.reset();
   parts_.queues.clear(locked);
   parts_.dispatcher.wake_everyone(locked);
-  parts_.files.leave(locked);
+  parts_.files.pool().leave(locked);
   // Once it is closed, no one hears of a silence any more.
   const planner::Time now = parts_.port.now();
-  const planner::Time limit = gives_up ? now + (parts_.files.silent() ? 0 : planner::kSilentAfter) : until;
+  const planner::Time limit = gives_up ? now + (parts_.files.trouble().silent() ? 0 : planner::kSilentAfter) : until;
   if (!parts_.lifetime.await(locked, limit, [&] { return parts_.lifetime.idle(locked); }))
     return leave_stuck(locked, result);
   parts_.files.drop_unreferenced(locked);

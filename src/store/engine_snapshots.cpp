@@ -102,7 +102,7 @@ Stats Engine::stats() {
   for (std::size_t tier = 0; parts_.memory.share() && tier < stats.tiers.size(); ++tier) {
     stats.tiers[tier].arena = parts_.memory.tiers().stats(static_cast<planner::TierIndex>(tier));
   }
-  stats.node = parts_.files.node_stats(locked);
+  stats.node = parts_.files.pool().stats(locked);
   stats.leases = leases_.stats();
   stats.settings = parts_.setup.settings;
   return stats;

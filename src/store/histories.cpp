@@ -54,7 +54,7 @@ void Histories::drop(const Locked& locked, planner::HistoryId history, std::opti
     port_.submit(locked, history, planner::event::Drop{*version});
   else
     port_.submit(locked, history, planner::event::DropAll{});
-  files_.withdraw_dropped(locked, history, version);
+  files_.pool().withdraw_dropped(locked, history, version);
   catalog_.forget(locked, history, version);
 }
 

@@ -370,7 +370,7 @@ void LinkQueues::on_done(transfer::Token token, const Result<void>& result) {
       complete(locked, token, compare ? Verifier::compared(*digested->check, digested->place) : result);
     }
     drain(locked);
-    files_.write_trouble(locked);
+    files_.trouble().write(locked);
   } catch (const std::exception& error) {
     port_.poison(locked, error);
   }

@@ -13,6 +13,8 @@ class Catalog;            // checkpoints and histories
 class Dispatcher;         // where the planner's output goes
 class FileTier;           // what stores the bytes of a file tier
 class HandBacks;          // memory given back in stream order
+class HeldBackMaps;       // maps of snapshots whose pieces are not durable below
+class JoinedPool;         // the pool of the node
 class Leases;             // memory that is lent to other processes, and borrowed of them
 class Lifetime;           // phases, and what is in flight
 class LinkQueues;         // commands between tiers, to the engines and back
@@ -20,6 +22,7 @@ class Persistence;        // the files, and what is durable there
 class PlannerPort;        // the planner, its mutex, clock and log
 class PumpThread;         // the thread for wake-ups, timers and what calls left behind
 class Recovery;           // what other processes wrote
+class SharedTrouble;      // a shared directory that fails or does not answer
 class Suspender;          // the thread that a signal wakes
 class Streams;            // the device's streams, as calls use them
 class Verifier;           // whether bytes are what was given

@@ -13,8 +13,6 @@
 namespace ebb::store {
 namespace {
 
-const std::string kFails = " fails, and is tried again; the store goes on without it: ";
-
 // The longest range that a command puts to a file at once.
 std::uint64_t longest_put(const planner::Machine& machine) {
   std::uint64_t longest = 0;
@@ -57,7 +55,7 @@ Result<void> Persistence::pair_tiers() {
     return storage::PairedDirectory{tier.directory(), tier.persistent()->found().empty()};
   };
   using How = storage::Pairing;
-  const How how = setup_.readonly ? How::readonly : pooled_ != nullptr ? How::of_several : How::of_two;
+  const How how = setup_.readonly ? How::readonly : pool_.storage() != nullptr ? How::of_several : How::of_two;
   return storage::pair_directories(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]), how);
 }
 
@@ -70,9 +68,8 @@ Result<void> Persistence::join_pool(const Reports& reports) {
   if (setup_.durability == Durability::ephemeral) {
     auto memory = share::open_node_memory(seams, *seams_.files, *seams_.clock, options);
     if (!memory) return memory.error();
-    memory_alone_ = std::move(*memory);
-    use(*memory_alone_);
-    setup_.settings += ", " + pool_memory_->describe();
+    pool_.join(std::move(*memory));
+    setup_.settings += ", " + pool_.memory()->describe();
     return {};
   }
   make_tiers();
@@ -85,10 +82,9 @@ Result<void> Persistence::join_pool(const Reports& reports) {
       [this](storage::ObjectId id, bool listed) { on_listed(id, listed); },
       [this](storage::ObjectId id, const Error& error) { on_delayed(id, error); }, reports.carried);
   if (!storage) return storage.error();
-  pooled_ = storage->get();
+  pool_.join(**storage);
   persistent_ = true;
   tier.take(std::move(*storage));
-  use(pooled_->memory());
   return {};
 }
 
@@ -99,12 +95,6 @@ Result<void> Persistence::make_shared_parent() {
   const os::SysResult made = seams_.files->make_directory(parent);
   if (made || made.error == EEXIST) return {};
   return Error{Errc::io_error, "shared=\"" + parent.string() + "\" cannot be made: " + os::describe_errno(made.error)};
-}
-
-void Persistence::use(share::NodeMemory& memory) {
-  pool_memory_ = &memory;
-  setup_.pool->memory = memory.cache_memory();
-  setup_.pool->claim = [&memory](std::uint64_t end) { return memory.claim(end); };
 }
 
 Result<void> Persistence::open_persistent(FileTier& tier, const Reports& reports) {
@@ -137,17 +127,7 @@ void Persistence::note_failure(const Locked& locked, const planner::Failure& fai
   const FileTier& tier = at(failure.tier);
   const Record* const record = catalog_.find(locked, failure.checkpoint);
   if (record != nullptr && record->files[tier.number()].not_durable)
-    note_trouble(tier, kFails + record->files[tier.number()].not_durable->message);
-}
-
-void Persistence::note_silence(const Locked& locked, const planner::Output& output) {
-  silent_ = (silent_ & ~output.heard) | output.silent;
-  for (const auto& tier : tiers_)
-    if ((output.silent >> tier->index() & 1) != 0)
-      note_trouble(*tier, " has not answered for " + std::to_string(planner::kSilentAfter / 1'000'000'000) +
-                              " s; the store goes on without it, and only calls that ask for it wait");
-  port_.ended().notify_all();
-  lifetime_.wake(locked);
+    trouble_.note_failure(locked, tier, *record->files[tier.number()].not_durable);
 }
 
 std::string Persistence::missing_below(const Locked& locked) {
@@ -160,19 +140,6 @@ std::string Persistence::missing_below(const Locked& locked) {
     first.empty() ? void(first = catalog_.key_text(locked, record.history, record.version)) : void(++more);
   }
   return first + (more > 0 ? " and " + std::to_string(more) + " more" : "");
-}
-
-void Persistence::note_trouble(const FileTier& tier, const std::string& what) {
-  if (std::exchange(troubled_, true)) return;
-  trouble_ = "the shared directory " + tier.directory().string() + what;
-}
-
-void Persistence::log_trouble(Locked& locked) {
-  const std::string text = std::exchange(trouble_, {});
-  if (!setup_.log) return;
-  locked.unlock();
-  setup_.log.warning(text);
-  locked.lock();
 }
 
 void Persistence::warn_of_damage() const {
@@ -190,35 +157,23 @@ void Persistence::drop_unreferenced(const Locked& locked) {
   }
 }
 
-void Persistence::leave(const Locked& /*locked*/) {
-  if (pooled_ != nullptr) pooled_->leave();
-}
-
 bool Persistence::stop(planner::Time until, planner::Time below) {
   for (const auto& tier : tiers_)
     if (!tier->stop(tier->number() > 0 ? below : until, port_, lifetime_, setup_.log)) return false;
   Locked locked = port_.lock();
-  if (!tiers_.empty()) last_counters_ = node_counters(), pool_memory_ = nullptr;
+  pool_.stop(locked);
   locked.unlock();
   for (const auto& tier : tiers_) tier->close();
-  memory_alone_.reset();
+  pool_.close();
   return true;
 }
 
 // --- objects -------------------------------------------------------------------------------------------------------
 
-void Persistence::withdraw_dropped(const Locked& locked, planner::HistoryId history, std::optional<Version> version) {
-  if (pooled_ == nullptr) return;
-  for (const planner::CheckpointRef checkpoint : catalog_.pending(locked, history, version, 0)) {
-    const Record* const record = catalog_.find(locked, checkpoint);
-    if (!catalog_.live(locked, *record)) pooled_->withdraw(record->files[0].object.id);
-  }
-}
-
 void Persistence::release(const Locked& locked, const planner::Freed& freed) {
   FileTier& tier = at(freed.tier);
   tier.release(catalog_.take_object(locked, freed.checkpoint, tier.number()), freed.failed);
-  if (held_back_.empty() || !lifetime_.running(locked)) return;  // what is gone is not waited for
+  if (held_back_.empty(locked) || !lifetime_.running(locked)) return;  // what is gone is not waited for
   lifetime_.begin(locked, 1);
   tiers_.back()->apart()->post([this] {
     for (std::size_t file = 1; file < tiers_.size(); ++file) settle_held_back(file, {});
@@ -326,26 +281,13 @@ void Persistence::on_listed(storage::ObjectId object, bool listed) {
   port_.ended().notify_all();
 }
 
-Interrupt Persistence::limited(Seconds timeout, Interrupt interrupted) const {
-  if (pool_memory_ == nullptr || nanoseconds(timeout) == 0) return interrupted;
-  return [this, until = later(port_.now(), timeout), interrupted = std::move(interrupted)] {
-    return (interrupted && interrupted()) || (port_.now() >= until && pool_memory_->stopped_agent());
-  };
-}
-
-Error Persistence::with_agent(Error error) const {
-  if (error.code != Errc::timed_out || pool_memory_ == nullptr) return error;
-  if (const auto stopped = pool_memory_->stopped_agent()) error.message += "; " + *stopped;
-  return error;
-}
-
 // A delayed write stays pending: a later attempt may succeed.
 void Persistence::on_delayed(storage::ObjectId object, const Error& error) {
   Locked locked = port_.lock();
   const auto checkpoint = catalog_.find_pending(locked, object);
   Record* const record = checkpoint ? catalog_.find(locked, *checkpoint) : nullptr;
   if (record == nullptr) return;
-  if (!catalog_.live(locked, *record)) return pooled_->withdraw(object);
+  if (!catalog_.live(locked, *record)) return pool_.storage()->withdraw(object);
   set_not_durable(locked, *record, 0, error);
   try {
     submit_durable(locked, *checkpoint, 0, false);
@@ -364,47 +306,10 @@ void Persistence::set_not_durable(const Locked& locked, Record& record, std::siz
   if (future && file == 0) future->error = *there.not_durable;
 }
 
-void Persistence::note_checkpoint(const Locked& locked, planner::Time begun) {
-  if (pooled_ == nullptr) return;
-  if (!burst_.open) {  // the checkpoint may be durable before its call returns
-    const bool durable = burst_.durable >= begun;
-    burst_ = {
-        .begun = begun, .durable = durable ? burst_.durable : 0, .open = !durable || catalog_.any_pending(locked)};
-  }
-  burst_.returned = port_.now();
-}
-
-std::optional<share::NodeCounters> Persistence::node_counters() const {
-  if (pool_memory_ == nullptr) return {};
-  return pooled_ != nullptr ? pooled_->counters() : pool_memory_->counters();
-}
-
-std::optional<NodeStats> Persistence::node_stats(const Locked& /*locked*/) const {
-  const auto found = pool_memory_ != nullptr ? node_counters() : last_counters_;
-  if (!found) return {};
-  const share::NodeCounters& now = *found;
-  const auto seconds = [](planner::Time from, planner::Time to) {
-    return to > from ? static_cast<double>(to - from) * 1e-9 : 0.0;
-  };
-  return NodeStats{.bytes_handed_over = now.bytes_handed_over,
-                   .bytes_written = now.bytes_written,
-                   .checkpoints_handed_over = now.objects_handed_over,
-                   .checkpoints_written = now.objects_written,
-                   .agents = now.agents,
-                   .agent_program = now.program,
-                   .bytes_borrowed = now.bytes_borrowed,
-                   .last_blocked_s = seconds(burst_.begun, burst_.returned),
-                   .last_durable_s = seconds(burst_.begun, burst_.durable),
-                   .last_drain_s = seconds(burst_.returned, burst_.durable)};
-}
-
 void Persistence::on_durable(std::size_t file, storage::ObjectId object, const Result<void>& result) {
   if (file > 0 && result) {
     const Locked locked = port_.lock();
-    if (awaits_pieces(locked, file, object)) {
-      held_back_.emplace_back(file, object);
-      return;
-    }
+    if (held_back_.take(locked, file, object)) return;
   }
   set_durable(file, object, result);
   if (file > 0) settle_held_back(file, result);
@@ -412,34 +317,8 @@ void Persistence::on_durable(std::size_t file, storage::ObjectId object, const R
 
 // Where a piece could not be written, what needs it is written again as well.
 void Persistence::settle_held_back(std::size_t file, const Result<void>& result) {
-  const auto next = [&]() -> storage::ObjectId {
-    const Locked locked = port_.lock();
-    const auto ready = std::ranges::find_if(held_back_, [&](const auto& one) {
-      return one.first == file && (!result || !awaits_pieces(locked, file, one.second));
-    });
-    if (ready == held_back_.end()) return 0;
-    const storage::ObjectId found = ready->second;
-    held_back_.erase(ready);
-    return found;
-  };
+  const auto next = [&] { return held_back_.next(port_.lock(), file, !result); };
   while (const storage::ObjectId held = next()) set_durable(file, held, result);
-}
-
-// Whether pieces of snapshots that the checkpoint may need, as their map, have yet to become durable in that file. In
-// the fastest one, a map is written after its pieces are durable.
-bool Persistence::awaits_pieces(const Locked& locked, std::size_t file, storage::ObjectId object) {
-  const auto checkpoint = catalog_.find_pending(locked, object);
-  const Record* const map = checkpoint ? catalog_.find(locked, *checkpoint) : nullptr;
-  if (map == nullptr) return false;
-  bool awaits = false;
-  for (const std::string& name :
-       catalog_.names(locked, catalog_.name_of(locked, map->history) + std::string(kReservedForSnapshots)))
-    catalog_.for_each_written(locked, catalog_.number_of(locked, name), [&](Version, planner::CheckpointRef one) {
-      const Record* const piece = catalog_.find(locked, one);
-      const bool needed = piece != nullptr && (piece->order < map->order || piece->recovered_in());
-      awaits = awaits || (needed && !piece->durable_in(file));
-    });
-  return awaits;
 }
 
 void Persistence::set_durable(std::size_t file, storage::ObjectId object, const Result<void>& result) {
@@ -455,16 +334,15 @@ void Persistence::set_durable(std::size_t file, storage::ObjectId object, const 
     if (result) there.durability = InFile::Durability::durable;
     const auto future = record->future.lock();
     if (result && future) future->durable |= 1u << file;
-    burst_.durable = port_.now();
-    burst_.open = burst_.open && catalog_.any_pending(locked);
+    pool_.note_durable(locked);
     if (result && there.not_durable) {  // of an earlier attempt
       there.not_durable.reset();
       if (future && file == 0) future->error.reset();
     }
     if (!result) set_not_durable(locked, *record, file, result.error());
-    if (file > 0 && result) troubled_ = false;
+    if (file > 0 && result) trouble_.note_success(locked);
     if (file > 0 && !result && result.error().code != Errc::closed)
-      note_trouble(*tiers_[file], kFails + result.error().message);
+      trouble_.note_failure(locked, *tiers_[file], result.error());
     try {
       submit_durable(locked, *checkpoint, file, static_cast<bool>(result));
     } catch (const std::exception& error) {
@@ -472,7 +350,7 @@ void Persistence::set_durable(std::size_t file, storage::ObjectId object, const 
     }
   }
   port_.ended().notify_all();
-  write_trouble(locked);
+  trouble_.write(locked);
   if (part.empty()) return;
   const auto& act = on_part_durable_;
   locked.unlock();
@@ -561,10 +439,10 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
   if (waited.empty()) return {};
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   if (way.never(waited.back())) return way.why_never(catalog_);
-  return with_agent({Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
-                                          waited_for(locked, history, version, file) + " was kept (\"" +
-                                          std::string(level) + "\"): the files in " +
-                                          tiers_[file]->directory().string() + " have not answered yet"});
+  return pool_.with_agent({Errc::timed_out, "the time limit passed, or the call was interrupted, before " +
+                                                waited_for(locked, history, version, file) + " was kept (\"" +
+                                                std::string(level) + "\"): the files in " +
+                                                tiers_[file]->directory().string() + " have not answered yet"});
 }
 
 // Which checkpoints a wait is still for: "version 3", "version 3 and 5 more".

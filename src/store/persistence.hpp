@@ -1,19 +1,18 @@
 #pragma once
 // The store's files: what becomes durable there, and who waits for that.
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "ebbtide/stats.hpp"
 #include "options/defaults.hpp"
-#include "share/node_storage.hpp"
 #include "store/catalog.hpp"
 #include "store/file_tier.hpp"
+#include "store/held_back_maps.hpp"
+#include "store/joined_pool.hpp"
 #include "store/parts.hpp"
+#include "store/shared_trouble.hpp"
 
 namespace ebb::store {
 
@@ -32,7 +31,15 @@ class Persistence {
   };
   Persistence(PlannerPort& port, Lifetime& lifetime, Catalog& catalog, CallTable& calls, const options::Seams& seams,
               options::EngineSetup& setup)
-      : port_(port), lifetime_(lifetime), catalog_(catalog), calls_(calls), seams_(seams), setup_(setup) {}
+      : port_(port),
+        lifetime_(lifetime),
+        catalog_(catalog),
+        calls_(calls),
+        seams_(seams),
+        setup_(setup),
+        pool_(port, catalog, setup),
+        trouble_(port, lifetime, setup),
+        held_back_(catalog) {}
   /// Called before any thread is there. Opens the storages of the file tiers, and completes the setup by what they say
   /// of themselves.
   Result<void> open(const Reports& reports);
@@ -41,23 +48,13 @@ class Persistence {
   Result<void> join_pool(const Reports& reports);
   /// Logs the damage that was found when the files were opened.
   void warn_of_damage() const;
-  /// The planner gave up a transfer to the files: the first time that a shared directory fails is logged.
+  /// The planner gave up a transfer to the files.
   void note_failure(const Locked& locked, const planner::Failure& failure);
-  /// A shared directory does not answer, or does so again: the former is logged as a failure is.
-  void note_silence(const Locked& locked, const planner::Output& output);
-  /// Whether one does not answer now. From any thread.
-  bool silent() const { return silent_.load(std::memory_order_relaxed) != 0; }
   /// What is not in the lowest tier's directory: "version 3 and 5 more". Empty: everything is there.
   std::string missing_below(const Locked& locked);
-  /// Logs what note_failure() took down. Releases the mutex if there is anything.
-  void write_trouble(Locked& locked) {
-    if (!trouble_.empty()) log_trouble(locked);
-  }
   /// Drops the objects of checkpoints that were dropped while they were being written, which ended too late for the
   /// planner to say that their room is free. Called when nothing is in flight.
   void drop_unreferenced(const Locked& locked);
-  /// The planner hears nothing any more: nothing waits for room in the file.
-  void leave(const Locked& locked);
   /// Stops the storages. False: their files did not answer in time; they go on stopping for as long as that takes.
   /// `below`: the limit for those below the fastest.
   bool stop(planner::Time until, planner::Time below);
@@ -67,23 +64,13 @@ class Persistence {
   FileTier& at(planner::TierIndex tier) const { return *tiers_.at(port_.file_number(tier)); }
   /// Whether what is in the files outlives the process.
   bool persistent() const { return persistent_; }
-  /// Null: the store is not written by the agent of a node's pool.
-  share::NodeStorage* pooled() const { return pooled_; }
-  /// Null: the host cache is in no node's pool.
-  share::NodeMemory* pool_memory() const { return pool_memory_; }
-  /// Ends a call after its `timeout`, if it is not 0, while the agent of the pool is stopped: what it waits for is that
-  /// agent's to do.
-  Interrupt limited(Seconds timeout, Interrupt interrupted) const;
-  /// A call that ran out of time says which agent is stopped.
-  Error with_agent(Error error) const;
-  /// The node's part of Stats.
-  std::optional<NodeStats> node_stats(const Locked& locked) const;
-  /// The program has begun a checkpoint, or got it back.
-  void note_checkpoint(const Locked& locked, planner::Time begun);
+  /// The pool of the node, if the store has joined one.
+  JoinedPool& pool() { return pool_; }
+  const JoinedPool& pool() const { return pool_; }
+  /// What is said of a shared directory that fails or does not answer.
+  SharedTrouble& trouble() { return trouble_; }
 
   // --- objects
-  /// A version, or all, was dropped: what of it is under way to the file may stop.
-  void withdraw_dropped(const Locked& locked, planner::HistoryId history, std::optional<Version> version);
   /// A replica on a file tier is gone.
   void release(const Locked& locked, const planner::Freed& freed);
   /// Tells the planner what has yet to be given back to the disk, if that is not what it knows.
@@ -117,13 +104,9 @@ class Persistence {
 
  private:
   Result<void> make_shared_parent();
-  void use(share::NodeMemory& memory);
-  std::optional<share::NodeCounters> node_counters() const;
   void make_tiers();
   Result<void> pair_tiers();
   bool belongs(const Record& record, const FileTier& tier) const;
-  void note_trouble(const FileTier& tier, const std::string& what);
-  void log_trouble(Locked& locked);
   Result<void> open_persistent(FileTier& tier, const Reports& reports);
   void store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier);
   void begin_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier, storage::ObjectId object);
@@ -131,7 +114,6 @@ class Persistence {
   void on_delayed(storage::ObjectId object, const Error& error);
   void set_not_durable(const Locked& locked, Record& record, std::size_t file, const Error& error);
   void on_durable(std::size_t file, storage::ObjectId object, const Result<void>& result);
-  bool awaits_pieces(const Locked& locked, std::size_t file, storage::ObjectId object);
   void settle_held_back(std::size_t file, const Result<void>& result);
   void set_durable(std::size_t file, storage::ObjectId object, const Result<void>& result);
   void store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version, FileTier& tier);
@@ -143,25 +125,14 @@ class Persistence {
   Catalog& catalog_;
   CallTable& calls_;
   const options::Seams& seams_;
-  options::EngineSetup& setup_;                       // constant after open()
-  std::vector<std::unique_ptr<FileTier>> tiers_;      // fastest first
-  bool persistent_ = false;                           // all of them outlive the process
-  share::NodeStorage* pooled_ = nullptr;              // that of the fastest tier of a store in a node's pool
-  std::unique_ptr<share::NodeMemory> memory_alone_;   // of a pool, for a store that does not outlive the process
-  share::NodeMemory* pool_memory_ = nullptr;          // that of either
-  std::optional<share::NodeCounters> last_counters_;  // once it was stopped
-  // Times of the checkpoints since everything was durable: the first began, the last returned, the last was durable.
-  struct Burst {
-    planner::Time begun = 0, returned = 0, durable = 0;
-    bool open = false;
-  } burst_;                                                  // by the port's mutex
+  options::EngineSetup& setup_;                   // constant after open()
+  std::vector<std::unique_ptr<FileTier>> tiers_;  // fastest first
+  bool persistent_ = false;                       // all of them outlive the process
+  JoinedPool pool_;
+  SharedTrouble trouble_;
+  HeldBackMaps held_back_;
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
-  std::string trouble_;                                      // by the port's mutex: to be logged
-  // By the port's mutex: maps that are durable in a file, of which pieces are not.
-  std::vector<std::pair<std::size_t, storage::ObjectId>> held_back_;
-  bool troubled_ = false;                 // by the port's mutex: the shared directory fails
-  std::atomic<std::uint32_t> silent_{0};  // written with the port's mutex held
-  std::uint64_t next_sequence_ = 1;       // by the port's mutex
+  std::uint64_t next_sequence_ = 1;                          // by the port's mutex
 };
 
 }  // namespace ebb::store

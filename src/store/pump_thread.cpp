@@ -65,7 +65,7 @@ void PumpThread::run() {
     } catch (const std::exception& error) {
       port_.poison(locked, error);
     }
-    files_.write_trouble(locked);
+    files_.trouble().write(locked);
     if (port_.log_full(locked)) port_.write_log(locked);
     if (lifetime_.closed(locked) || queues_.has_ready(locked)) continue;
     armed_ = due(locked);

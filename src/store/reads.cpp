@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "storage/format/snapshot_names.hpp"
 #include "store/layout.hpp"
 
 namespace ebb::store {
@@ -74,7 +75,7 @@ Result<bool> Reads::restore(planner::HistoryId history, Version version, std::sp
   }
   if (request.answer.reason != Reason::ok) {
     if (request.wrong) return *request.wrong;
-    return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
+    return files_.pool().with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
   const auto right = verifier_.check_handed_out(locked, request, request.pieces, true);
   if (!lifetime_.closed(locked)) {
@@ -175,7 +176,7 @@ Result<Loan> Reads::borrow_once(std::shared_ptr<Engine> engine, planner::History
   statistics_.count_blocked(locked, CallStatistics::Blocked::transfer, request.started, request.copying,
                             port_.last_event(locked));
   if (request.answer.reason != Reason::ok) {
-    return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
+    return files_.pool().with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
   statistics_.count_restore(locked, request.answer, request.bytes);
   hold->tiers = memory_.share();

@@ -54,7 +54,7 @@ void Recovery::drop_outdated(std::vector<std::vector<storage::Found>>& found) {
   for (std::size_t file = 0; file < found.size(); ++file)
     for (const storage::Found& one : found[file]) {
       auto& last = newest[{one.history, one.version}];
-      last = std::max(last, {files_.pooled() != nullptr ? found.size() - file : one.sequence, one.body});
+      last = std::max(last, {files_.pool().storage() != nullptr ? found.size() - file : one.sequence, one.body});
     }
   for (std::size_t file = 0; file < found.size(); ++file)
     std::erase_if(found[file], [&](const storage::Found& one) {

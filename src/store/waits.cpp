@@ -38,7 +38,7 @@ Result<planner::TierIndex> Waits::level_of(std::string_view level) const {
       return Error{Errc::unsupported, std::string("level=\"shared\" is not supported: this store ") +
                                           (setup_.readonly ? "was opened with readonly, and sends nothing there"
                                                            : "has no shared directory (shared=)")};
-    if (level == "node" && files_.pooled() != nullptr) {
+    if (level == "node" && files_.pool().storage() != nullptr) {
       return static_cast<planner::TierIndex>(port_.first_file() - 1);  // the host cache, which is in the pool
     }
     if (files_.persistent() && level != "node" && (level == "process" || synced)) return port_.first_file();
@@ -81,7 +81,7 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   request.version = version.value_or(0);
   const CallTable::Entered entered(calls_, locked, request);
   const Timer timer(timers_, locked, port_.now(), timeout, request.changed);
-  if (files_.pooled() != nullptr && !port_.in_memory(*tier)) {  // what the disk has refused is tried once more
+  if (files_.pool().storage() != nullptr && !port_.in_memory(*tier)) {  // what the disk has refused is tried once more
     catalog_.set_tried_again(locked, history, version);
     files_.commit(locked);
   }
@@ -115,7 +115,7 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
     }
   }
   if (error.code == Errc::timed_out) error.message = missing_text(locked, history, version, level, *tier);
-  return files_.with_agent(std::move(error));
+  return files_.pool().with_agent(std::move(error));
 }
 
 // Says which checkpoints are still on their way, so that one can tell what holds them up.

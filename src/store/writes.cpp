@@ -61,7 +61,7 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
   waitable->in_hand = catalog_.in_hand(locked, history);
   catalog_.mark_used(locked, history);
   CallTable::Entered entered(calls_, locked, request);
-  const Interrupt interrupted = files_.limited(options.timeout, options.interrupted);
+  const Interrupt interrupted = files_.pool().limited(options.timeout, options.interrupted);
   port_.submit(locked, history,
                planner::event::Checkpoint{.request = request.id,
                                           .version = version,
@@ -82,11 +82,11 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
                             port_.last_event(locked));
   if (request.answered && request.answer.reason != Reason::ok) {
     if (request.wrong) return *request.wrong;
-    return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
+    return files_.pool().with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
   if (!request.answered) entered.detach(shared, waitable);
   count_written(locked, waitable->checkpoint, request.bytes);
-  files_.note_checkpoint(locked, request.started);
+  files_.pool().note_checkpoint(locked, request.started);
   if (request.bytes == 0) files_.store_empty(locked, waitable->checkpoint);
   warn_beneath(locked, history, version);
   return Future(std::move(waitable));
@@ -114,7 +114,7 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
   hold->in_hand = catalog_.in_hand(locked, history);
   catalog_.mark_used(locked, history);
   const CallTable::Entered entered(calls_, locked, request);
-  const Interrupt interrupted = files_.limited(options.timeout, options.interrupted);
+  const Interrupt interrupted = files_.pool().limited(options.timeout, options.interrupted);
   const planner::Time timeout = nanoseconds(options.timeout);
   if (adopt == nullptr) {
     port_.submit(locked, history, planner::event::Reserve{request.id, version, request.bytes, timeout});
@@ -133,7 +133,7 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
   statistics_.count_blocked(locked, CallStatistics::Blocked::room, request.started, request.copying,
                             port_.last_event(locked));
   if (request.answer.reason != Reason::ok) {
-    return files_.with_agent(catalog_.refusal(locked, history, version, request.answer));
+    return files_.pool().with_agent(catalog_.refusal(locked, history, version, request.answer));
   }
   hold->tiers = memory_.share();
   hold->place = request.answer.place;
@@ -142,7 +142,7 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
   if (!there) {
     if (lifetime_.closed(locked)) return there.error();
     port_.submit(locked, history, planner::event::Abandon{request.id});
-    return files_.with_agent(there.error());
+    return files_.pool().with_agent(there.error());
   }
   if (request.bytes > 0) hold->data = hold->tiers->at(hold->place);
   return Reservation(std::move(hold));
@@ -250,7 +250,7 @@ Result<void> Writes::commit(Reservation::State& hold, const HandBack& how) {
   }
   if (handed && !lifetime_.closed(locked)) {
     count_written(locked, hold.checkpoint, hold.info->bytes);
-    files_.note_checkpoint(locked, begun);
+    files_.pool().note_checkpoint(locked, begun);
     if (hold.info->bytes == 0) files_.store_empty(locked, hold.checkpoint);
     warn_beneath(locked, hold.history, hold.version);
   }
