@@ -67,7 +67,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/format.md: Records": ["storage/record_test.cpp", "storage/hostile_test.cpp", "fuzz/*", "style/test_fuzz_corpus.py"],
     "docs/format.md: What a scan does": ["storage/scan_test.cpp", "storage/newest_test.cpp"],
     "docs/format.md: `index`": ["storage/index_test.cpp"],
-    "docs/format.md: What a store looks like on the disk (format 1)": ["python/test_format.py", "storage/golden_test.cpp"],
+    "docs/format.md: What a store looks like on the disk (formats 1 and 2)": ["python/test_format.py", "storage/golden_test.cpp"],
     "docs/format.md: What Python writes as metadata": ["python/test_trees.py"],
     "docs/format.md: Snapshots": ["store/snapshot_*_test.cpp"],
     "docs/format.md: The zone map": ["storage/zone_map_test.cpp", "storage/snapshot_layout_test.cpp", "fuzz/*"],

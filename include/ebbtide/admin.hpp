@@ -73,7 +73,7 @@ struct Listing {
   std::filesystem::path directory;  ///< absolute; what follows is about it, unless it says otherwise
   std::filesystem::path shared;     ///< of which it is a cache, absolute; empty: none was named
   std::array<std::byte, 16> id{};   ///< of the store
-  std::uint32_t format = 0;         ///< of its files
+  std::uint32_t format = 0;         ///< the newest of its records (docs/format.md)
   Durability durability = Durability::storage;
   std::uint64_t owner = 0;  ///< the user id of its creator
   std::chrono::sys_time<std::chrono::nanoseconds> created = {};

@@ -38,7 +38,9 @@ class Map {
         const storage::RecordHead& head = record.head;
         const std::uint64_t at = head.place.offset, payload = at + head.header_bytes;
         marks_.push_back({name, at, kSector, "mark", &record, at});
-        marks_.push_back({name, at + kSector, head.header_bytes - kSector, "header", &record, at});
+        if (head.header_bytes > kSector)
+          marks_.push_back({name, at + kSector, head.header_bytes - kSector, "header", &record, at});
+        if (head.compact()) continue;
         for (std::uint64_t from = 0; from < head.payload_bytes; from += head.block_bytes) {
           const std::uint64_t bytes = std::min<std::uint64_t>(head.block_bytes, head.payload_bytes - from);
           payloads_.push_back({name, payload + from, bytes, "payload", &record, payload + from});

@@ -68,8 +68,13 @@ void forge_fields(const Image& image, MemoryFiles& files, Random& random) {
     text.number(at + place, draw_number(random), random() % 2 ? 4 : 8);
   }
   if (random() % 8 == 0) text.number(at + 88, draw_number(random), 4);
-  storage::BytesWriter(text.bytes.data() + at + 112)
-      .bytes(storage::checksum_of(text.at(at + kSector, head.header_bytes - kSector)));
+  const auto others = text.at(at + kSector, head.header_bytes - kSector);
+  Bytes body(others.begin(), others.end());
+  if (head.compact()) {
+    const auto first = text.at(at + storage::kCompactBody, storage::kSealed - storage::kCompactBody);
+    body.insert(body.begin(), first.begin(), first.end());
+  }
+  storage::BytesWriter(text.bytes.data() + at + 112).bytes(storage::checksum_of(body));
   storage::seal_sector(text.bytes.data() + at);
   text.put();
 }
@@ -89,6 +94,7 @@ void forge_record(const Image& image, MemoryFiles& files, Random& random) {
   const std::uint64_t room = text.bytes.size() - old.place.offset;
   std::uint64_t payload = std::min<std::uint64_t>(random() % 2 ? draw_number(random) : random() % room, room);
   if (random() % 4 == 0) payload = old.payload_bytes;
+  if (random() % 4 == 0) payload = std::min<std::uint64_t>(random() % 3000, room);
   description.info.bytes = payload;
   for (std::uint64_t n = random() % 5, from = 0; n-- > 0 && from <= payload;) {
     const std::uint64_t bytes = random() % (payload - from + 1);
@@ -97,8 +103,14 @@ void forge_record(const Image& image, MemoryFiles& files, Random& random) {
   }
   description.info.metadata = std::string(random() % 3 ? 0 : random() % 70'000, '\xfe');
   if (!storage::check(description, head.block_bytes)) return;
-  const std::vector<storage::Checksum> sums(storage::block_count(payload, head.block_bytes));
-  const Bytes header = storage::encode(head, description, sums);
+  Bytes header;
+  if (const std::uint64_t small = storage::compact_bytes(description); small != 0 && random() % 4 != 0) {
+    head.record_bytes = random() % 2 ? small : kSector * (random() % 10);
+    header = storage::encode_compact(head, description, Bytes(payload, std::byte{0x11}));
+  } else {
+    const std::vector<storage::Checksum> sums(storage::block_count(payload, head.block_bytes));
+    header = storage::encode(head, description, sums);
+  }
   if (header.size() > room) text.bytes.resize(old.place.offset + header.size());
   std::ranges::copy(header, text.bytes.begin() + static_cast<std::ptrdiff_t>(old.place.offset));
   text.put();

@@ -19,15 +19,19 @@ bool is_segment(const std::string& name) { return storage::segment_number(name).
 
 // What a write to a segment put there: as much as tells it from others.
 std::string written(const Change& change) {
+  std::string out = "payload";
   for (const auto& piece : *change.pieces) {
-    if (piece.from != 0 || piece.to < storage::kSector) continue;
-    const std::span<const std::byte> sector(piece.page->data(), storage::kSector);
-    if (storage::has_magic(sector, storage::kSegmentMagic)) return "segment-head";
-    if (!storage::has_magic(sector, storage::kRecordMagic)) continue;
-    storage::BytesReader in(sector.subspan(12));
-    return in.number<std::uint32_t>() == 1 ? "mark" : "drop";
+    for (std::size_t at = os::round_up(piece.from, storage::kSector); at + storage::kSector <= piece.to;
+         at += storage::kSector) {
+      const std::span<const std::byte> sector(piece.page->data() + at, storage::kSector);
+      if (storage::has_magic(sector, storage::kSegmentMagic)) return "segment-head";
+      if (!storage::has_magic(sector, storage::kRecordMagic)) continue;
+      storage::BytesReader in(sector.subspan(12));
+      out = "mark";  // small ones that share a block with a dropped one are written as they were
+      if (in.number<std::uint32_t>() != 1) return "drop";
+    }
   }
-  return "payload";
+  return out;
 }
 
 std::string name_change(const Change& change) {

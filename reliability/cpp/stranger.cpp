@@ -14,7 +14,7 @@ namespace {
 
 using View = std::span<const std::byte>;
 
-constexpr std::uint64_t kFileBlock = 4096, kDiskSector = 512, kSealedBytes = 496;
+constexpr std::uint64_t kFileBlock = 4096, kDiskSector = 512, kSealedBytes = 496, kBody = 144;
 constexpr std::uint64_t kLongestHeader = 1ull << 30, kLongestName = 65'536, kLargestBlock = 64ull << 20;
 constexpr std::uint64_t kFarthest = 1ull << 62, kHighest = 1ull << 62;
 constexpr std::uint64_t kLive = 1, kDropped = 2, kNothing = 3;
@@ -39,15 +39,15 @@ bool holds(View bytes, View sum) {
   return std::memcmp(canonical.digest, sum.data(), sizeof canonical.digest) == 0;
 }
 
-std::uint64_t up(std::uint64_t bytes) { return (bytes + kFileBlock - 1) / kFileBlock * kFileBlock; }
+std::uint64_t up(std::uint64_t bytes, std::uint64_t to = kFileBlock) { return (bytes + to - 1) / to * to; }
 
 enum class Sector { damaged, newer, good };
 
-Sector look_at(View bytes, const char* letters) {
+Sector look_at(View bytes, const char* letters, std::uint64_t newest = 1) {
   if (bytes.size() < kDiskSector || !says(bytes, letters)) return Sector::damaged;
   if (!holds(bytes.first(kSealedBytes), bytes.subspan(kSealedBytes, 16))) return Sector::damaged;
   const std::uint64_t format = number(bytes, 8, 4);
-  return format == 1 ? Sector::good : format > 1 ? Sector::newer : Sector::damaged;
+  return format > newest ? Sector::newer : format > 0 ? Sector::good : Sector::damaged;
 }
 
 struct Head {
@@ -55,6 +55,7 @@ struct Head {
   Version version = 0;
   std::uint64_t name = 0, regions = 0, metadata = 0, block = 0;
   std::array<std::byte, 16> whose{};  // checksum of the history's name, where it is dropped
+  bool compact = false;               // in sectors of a block that others share
   std::uint64_t blocks() const { return block == 0 ? 0 : payload / block + (payload % block != 0); }
 };
 
@@ -62,6 +63,7 @@ struct Head {
 std::optional<Head> head_in(View sector, View store, std::uint64_t segment, std::uint64_t offset,
                             std::uint64_t length) {
   Head head;
+  head.compact = number(sector, 8, 4) == 2;
   head.kind = number(sector, 12, 4);
   head.header = number(sector, 48, 8);
   head.payload = number(sector, 56, 8);
@@ -75,18 +77,29 @@ std::optional<Head> head_in(View sector, View store, std::uint64_t segment, std:
   if (!same(sector.subspan(16, 16), store) || number(sector, 32, 8) != segment || number(sector, 40, 8) != offset)
     return {};
   const View whose = sector.subspan(128, 16);
-  if (!zeros(sector.subspan(144, kSealedBytes - 144)) || head.kind < kLive || head.kind > kNothing) return {};
+  if (head.kind < kLive || head.kind > kNothing) return {};
+  if (!(head.compact && head.kind == kLive) && !zeros(sector.subspan(kBody, kSealedBytes - kBody))) return {};
   if (head.kind != kDropped && !zeros(whose)) return {};
   std::ranges::copy(whose, head.whose.begin());
-  if (head.record == 0 || head.record % kFileBlock || head.record > kFarthest - offset) return {};
+  const std::uint64_t unit = head.compact ? kDiskSector : kFileBlock;
+  if (head.record == 0 || head.record % unit || offset % unit || head.record > kFarthest - offset) return {};
+  if (head.compact && offset % kFileBlock + head.record > kFileBlock) return {};
   if (head.kind == kNothing) {
-    const bool only = zeros(sector.subspan(48, 16)) && zeros(sector.subspan(72, 56));
+    const bool fits = !head.compact || offset % kFileBlock || head.record % kFileBlock;
+    const bool only = fits && zeros(sector.subspan(48, 16)) && zeros(sector.subspan(72, 56));
     return only ? std::optional(head) : std::nullopt;
   }
   if (head.payload > kFarthest || head.block % kFileBlock || head.block > kLargestBlock || head.name > kLongestName)
     return {};
   const std::uint64_t needed = kDiskSector + head.name + 20 * head.regions + 16 * head.blocks() + head.metadata;
   if (head.sequence > kHighest) return {};
+  if (head.compact) {
+    const std::uint64_t all = kDiskSector - kSealedBytes + kBody + head.name + 20 * head.regions + head.metadata;
+    if (head.payload > kFileBlock || head.block || head.header != up(all + head.payload, kDiskSector)) return {};
+    if (head.header >= kFileBlock || head.record < head.header) return {};
+    return head.kind == kLive && (offset > length || head.record > length - offset) ? std::nullopt
+                                                                                    : std::optional(head);
+  }
   if (needed > kLongestHeader || head.header != up(needed) || head.record != head.header + up(head.payload)) return {};
   if (head.kind == kLive && (offset > length || head.record > length - offset)) return {};
   return head;
@@ -120,7 +133,7 @@ class Reader {
       if (own && !read(name)) return refuse("'" + name + "' is no plain file");
     }
     out_.index = std::ranges::count(names, "index") > 0;
-    if (out_.index && look_at(*read("index"), "EBBINDEX") == Sector::newer)
+    if (out_.index && look_at(*read("index"), "EBBINDEX", 2) == Sector::newer)
       return refuse("'index' is of a newer format");
     for (const std::string& name : names) {
       const std::uint64_t segment = segment_of(name);
@@ -178,9 +191,10 @@ class Reader {
     const View id = View(store_).subspan(16, 16);
     if (look_at(data, "EBBSEGMT") == Sector::newer) refused = "'" + name + "' is of a newer format";
     bool expected = true;  // a record begins here, or nothing does
-    for (std::uint64_t at = kFileBlock, next = at; at + kFileBlock <= data.size(); at += kFileBlock) {
+    const std::uint64_t whole = data.size() / kFileBlock * kFileBlock;
+    for (std::uint64_t at = kFileBlock, next = at; at < whole; at += kDiskSector) {
       const View sector = data.subspan(at, kDiskSector);
-      const Sector here = look_at(sector, "EBBRECRD");
+      const Sector here = look_at(sector, "EBBRECRD", 2);
       const auto record = here == Sector::good ? head_in(sector, id, segment, at, data.size()) : std::nullopt;
       if (record && out_.index) take(data, at, *record, out_.anywhere);
       if (at != next) continue;
@@ -188,18 +202,26 @@ class Reader {
       if (record && record->kind == kDropped) drops_.push_back(*record);
       if (record) take(data, at, *record, out_.writings);
       expected = record.has_value();
-      next = record ? at + record->record : at + kFileBlock;
+      next = record ? at + record->record : at + kDiskSector;
     }
   }
 
   static void take(View data, std::uint64_t offset, const Head& head, decltype(Stranger::writings)& into) {
     if (head.kind != kLive) return;
-    const View body = data.subspan(offset + kDiskSector, head.header - kDiskSector);
+    const View others = data.subspan(offset + kDiskSector, head.header - kDiskSector);
+    Bytes joined;  // of a compact one: what its first sector has of the body, and the others
+    if (head.compact) {
+      const View first = data.subspan(offset + kBody, kSealedBytes - kBody);
+      joined.assign(first.begin(), first.end());
+      joined.insert(joined.end(), others.begin(), others.end());
+    }
+    const View body = head.compact ? View(joined) : others;
     std::vector<Region> regions;
     if (!holds(body, data.subspan(offset + 112, 16)) || !regions_in(body, head, regions)) return;
     const View name = body.first(head.name);
     Stranger::Writing out{head.sequence, false, true, {}};
-    const View payload = data.subspan(offset + head.header, head.payload);
+    const View payload = head.compact ? body.subspan(head.name + 20 * head.regions + head.metadata, head.payload)
+                                      : data.subspan(offset + head.header, head.payload);
     const View sums = body.subspan(head.name + 20 * head.regions, 16 * head.blocks());
     for (std::uint64_t i = 0; i < head.blocks() && out.intact; ++i) {
       const std::uint64_t at = i * head.block;
@@ -215,7 +237,7 @@ class Reader {
 
   static bool regions_in(View body, const Head& head, std::vector<Region>& out) {
     const std::uint64_t fields = head.name + 20 * head.regions + 16 * head.blocks() + head.metadata;
-    if (!zeros(body.subspan(fields))) return false;
+    if (!zeros(body.subspan(fields + (head.compact ? head.payload : 0)))) return false;
     std::set<std::uint64_t> ids;
     std::uint64_t end = 0;
     for (std::uint64_t i = 0; i < head.regions; ++i) {

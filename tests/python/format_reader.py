@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import xxhash
 
 BLOCK, SECTOR = 4096, 512
+BODY, SEALED = 144, 496  # of a compact record's first sector: where its body begins, and ends
 LIVE, DROPPED, NOTHING = 1, 2, 3
 HEAD = struct.Struct("<I16sQQQQQQqIIIIq16s16s")
 MOST = 1 << 62  # of a sequence
@@ -36,12 +37,12 @@ def checksum(data: bytes) -> bytes:
     return xxhash.xxh3_128_digest(data)
 
 
-def sector(data: bytes, letters: bytes) -> bytes:
+def sector(data: bytes, letters: bytes, newest: int = 1) -> bytes:
     """The bytes between the format's number and the checksum."""
     if len(data) < SECTOR or data[:8] != letters or checksum(data[:496]) != data[496:SECTOR]:
         raise Damaged(letters)
     (form,) = struct.unpack_from("<I", data, 8)
-    if form > 1:
+    if form > newest:
         raise NewerFormat(form)
     return data[12:496]
 
@@ -58,24 +59,37 @@ def first_block(data: bytes, letters: bytes) -> tuple[bytes, int, int]:
     return store, number, second
 
 
-def up(n: int) -> int:
-    return -(-n // BLOCK) * BLOCK
+def up(n: int, to: int = BLOCK) -> int:
+    return -(-n // to) * to
 
 
 def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
     """(kind, header, payload, record, sequence, version, name, regions, metadata, block, body's and name's checksum)"""
-    fields = sector(data, b"EBBRECRD")
+    fields = sector(data, b"EBBRECRD", newest=2)
+    compact = data[8] == 2
+    unit = SECTOR if compact else BLOCK
     kind, uuid, number, place, header, payload, record, *rest = HEAD.unpack_from(fields)
     sequence, version, name, regions, metadata, block, _written, body, whose = rest
-    if any(fields[HEAD.size :]) or (uuid, number, place) != (store, segment, offset):
+    if (any(fields[HEAD.size :]) and not (compact and kind == LIVE)) or (uuid, number, place) != (
+        store,
+        segment,
+        offset,
+    ):
         raise Damaged("place")
-    if kind not in (LIVE, DROPPED, NOTHING) or record == 0 or record % BLOCK:
+    if kind not in (LIVE, DROPPED, NOTHING) or record == 0 or record % unit or offset % unit:
         raise Damaged("kind")
-    if kind != NOTHING:
+    if compact and offset % BLOCK + record > BLOCK:
+        raise Damaged("it reaches into the next block")
+    if compact and kind != NOTHING:
+        needed = up(SECTOR - SEALED + BODY + name + 20 * regions + metadata + payload, SECTOR)
+        if header != needed or header >= BLOCK or record < header or payload > BLOCK or block:
+            raise Damaged("sizes")
+    elif kind != NOTHING:
         sums = -(-payload // block) if block else 0
         needed = up(SECTOR + name + 20 * regions + 16 * sums + metadata)
         if header != needed or record != header + up(payload) or needed > 1 << 30 or block % BLOCK or name > 65536:
             raise Damaged("sizes")
+    if kind != NOTHING:
         if sequence > MOST or (kind == LIVE and any(whose)):
             raise Damaged("fields")
     if kind == LIVE and offset + record > length:
@@ -86,6 +100,9 @@ def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
 def read_record(data: bytes, segment: int, offset: int, fields) -> Record:
     _, header, payload, _, sequence, version, name, regions, metadata, block, body_sum, _ = fields
     body = data[offset + SECTOR : offset + header]
+    compact = header < BLOCK
+    if compact:
+        body = data[offset + BODY : offset + SEALED] + body
     if checksum(body) != body_sum:
         raise Damaged("body")
     at = name
@@ -95,9 +112,10 @@ def read_record(data: bytes, segment: int, offset: int, fields) -> Record:
     for start in range(0, payload if block else 0, block or 1):
         intact &= checksum(data[begin + start : begin + min(start + block, payload)]) == body[at : at + 16]
         at += 16
-    if any(body[at + metadata :]):
+    if any(body[at + metadata + (payload if compact else 0) :]):
         raise Damaged("padding")
-    content = {rid: data[begin + where : begin + where + size] for rid, size, where in places}
+    inside, begin = (body, at + metadata) if compact else (data, begin)
+    content = {rid: inside[begin + where : begin + where + size] for rid, size, where in places}
     return Record(
         segment, offset, sequence, body[:name], version, body[at : at + metadata], content if intact else None
     )
@@ -123,7 +141,7 @@ def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record],
                 here[:8] == b"EBBRECRD" and here[16:48] == store + struct.pack("<QQ", segment, offset)
             ):
                 damages.append(offset)
-            offset, expected = offset + BLOCK, False
+            offset, expected = offset + SECTOR, False
             continue
         try:
             if fields[0] == LIVE:

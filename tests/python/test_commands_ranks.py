@@ -22,10 +22,10 @@ def two_ranks(tmp_path: pathlib.Path) -> pathlib.Path:
             for version in range(3):
                 store.checkpoint(version, np.full(100, float(rank + version)))
             parts = store.history("dcp/7/1")  # as ebbtide.torch.Writer has them
-            parts.checkpoint(0, np.ones(5))
+            parts.checkpoint(0, np.ones(500))
             if rank == 2:
                 store.history("dcp/7").checkpoint(1, np.ones(1))
-            store.history("dcp/8/2").checkpoint(0, np.ones(5))
+            store.history("dcp/8/2").checkpoint(0, np.ones(500))
     return tmp_path / "run"
 
 
@@ -34,8 +34,8 @@ def test_every_command_goes_through_the_ranks(tmp_path: pathlib.Path) -> None:
     listed = run("ls", directory)
     assert listed.code == 0
     assert listed.out.index("rank-2:") < listed.out.index("rank-10:")
-    assert "step 7 of DCP: 88 B in 2 ranks\n" in listed.out
-    assert "step 8 of DCP: 80 B in 2 ranks, never finished" in listed.out
+    assert "step 7 of DCP: 7.82 KiB in 2 ranks\n" in listed.out
+    assert "step 8 of DCP: 7.81 KiB in 2 ranks, never finished" in listed.out
     documents = run("ls", directory, "--json").json
     assert [pathlib.Path(one["store"]).name for one in documents["stores"]] == ["rank-2", "rank-10"]
     assert [len(one["checkpoints"]) for one in documents["stores"]] == [6, 5]
@@ -54,7 +54,7 @@ def test_parts_are_shown_with_v_and_damage_by_its_step(tmp_path: pathlib.Path) -
     assert "dcp/7" not in run("ls", directory).out
     assert "dcp/7/1" in run("ls", directory, "-v").out
     one = run("ls", directory / "rank-10").out
-    assert "step 7 of DCP: 40 B in 1 rank\n" in one and "never finished" not in one, "rank 0 knows, or another"
+    assert "step 7 of DCP: 3.91 KiB in 1 rank\n" in one and "never finished" not in one, "rank 0 knows, or another"
     parts = next(
         one for one in run("ls", directory / "rank-10", "--json").json["checkpoints"] if one["history"] == "dcp/7/1"
     )
@@ -82,7 +82,7 @@ def test_export_goes_by_step_and_leaves_out_what_was_never_finished(tmp_path: pa
     step = {"rank-2/history-dcp%2F7%2F1", "rank-10/history-dcp%2F7%2F1", "rank-2/history-dcp%2F7"}
     told, folders = exported()
     assert folders == step | {"rank-2/history", "rank-10/history"}
-    assert "step 7 of DCP: 88 B in 2 ranks\n" in told and "step 8 of DCP was never finished, and is left out\n" in told
+    assert "step 7 of DCP: 7.82 KiB in 2 ranks\n" in told and "step 8 of DCP was never finished, and is left out\n" in told
     told, folders = exported("--versions", "7")
     assert folders == step and "step 8" not in told
     told, folders = exported("--versions", "1")

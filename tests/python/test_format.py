@@ -30,6 +30,21 @@ def test_reads_format_1(golden):
     assert (odd.regions, odd.metadata) == ({0: pattern(4096, 3)}, b"\0binary")
 
 
+def test_reads_format_2():
+    found, damages = format_reader.read_store(GOLDENS / "format-2")
+    assert damages == []
+    small = {name: record.regions for name, record in found.items()}
+    assert small.pop((b"odd\xff", 8)) == {0: pattern(1, 4), 1: b"", 2: pattern(556, 4)[256:]}
+    assert small == {
+        (b"adjoint", 7): {0: pattern(10, 7)},  # newer than the large one
+        (b"adjoint", 8): {0: pattern(512, 2)},
+        (b"adjoint", 9): {0: pattern(512, 3)},
+        (b"adjoint", 11): {0: pattern(3000, 6)},
+        (b"", -3): {},
+    }
+    assert found[b"adjoint", 8].metadata == b"step=8"
+
+
 def test_older_of_two_is_whole_too():
     data = (GOLDEN / SEGMENT).read_bytes()
     store = (GOLDEN / "store").read_bytes()[16:32]

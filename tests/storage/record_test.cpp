@@ -112,15 +112,101 @@ TEST(Record, EveryFlipOfAHeaderIsFound) {
   }
 }
 
+TEST(Record, ASmallOneTakesWholeSectorsAndComesBackAsItWas) {
+  for (const std::string& name : {std::string(), std::string("adjoint"), std::string(400, 'n')}) {
+    for (const std::size_t bytes : {0, 1, 280, 281, 512, 1000, 2500}) {
+      const Description description = test::describe(name, -9, {bytes, 0, 3}, std::string("m\0m", 3));
+      const Bytes payload = test::random_bytes(description.info.bytes, bytes);
+      RecordHead head = head_at(8192 + 512);
+      head.record_bytes = 3584;
+      const Bytes record = encode_compact(head, description, payload);
+      const std::size_t body = name.size() + 3 * 20 + 3 + payload.size();
+      EXPECT_EQ(record.size(), (160 + body + 511) / 512 * 512);
+      EXPECT_EQ(record.size(), compact_bytes(description));
+      auto parsed = parse_head(record, head.place, kRoom);
+      ASSERT_TRUE(parsed) << parsed.error().message;
+      EXPECT_EQ(*parsed, head);
+      EXPECT_EQ(parsed->format(), 2u);
+      EXPECT_TRUE(is_named(record, *parsed, name));
+      EXPECT_FALSE(is_named(record, *parsed, "other"));
+      auto header = parse_header(record, *parsed);
+      ASSERT_TRUE(header) << header.error().message;
+      EXPECT_EQ(header->description.history, name);
+      EXPECT_EQ(header->description.info.metadata, description.info.metadata);
+      EXPECT_EQ(header->description.info.regions[2].offset, description.info.regions[2].offset);
+      EXPECT_EQ(header->payload, payload);
+      const auto dropped = parse_head(encode(tombstone(head, name)), head.place, kRoom);
+      ASSERT_TRUE(dropped) << dropped.error().message;
+      EXPECT_TRUE(is_tombstone_of(*dropped, head));
+    }
+  }
+  EXPECT_EQ(compact_bytes(test::describe("adjoint", 1, {3500})), 0u) << "it has blocks of its own";
+  EXPECT_EQ(compact_bytes(test::describe(std::string(60'000, 'n'), 1, {1})), 0u);
+}
+
+TEST(Record, EveryFlipOfASmallOneIsFound) {
+  RecordHead head = head_at(8192 + 512);
+  const Description description = test::describe("h", 1, {600, 4}, "meta");
+  head.record_bytes = compact_bytes(description);
+  const Bytes whole = encode_compact(head, description, test::random_bytes(description.info.bytes, 1));
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    Bytes bytes = whole;
+    bytes[i] ^= static_cast<std::byte>(1 << (i % 8));
+    const auto parsed = parse_head(bytes, head.place, kRoom);
+    EXPECT_EQ(static_cast<bool>(parsed), i >= kSector) << i;
+    if (parsed) {
+      EXPECT_FALSE(parse_header(bytes, *parsed)) << i;
+    }
+  }
+}
+
+// Each under a correct checksum.
+TEST(Record, SizesThatDoNotFitASmallOneAreRefused) {
+  struct Case {
+    std::size_t offset, bytes;
+    std::uint64_t value;
+    const char* why;
+  };
+  const Case cases[] = {
+      {8, 4, 1, "not zero after"},
+      {48, 8, 512, "header's length"},
+      {48, 8, 8192, "its header's length"},
+      {56, 8, 4097, "larger than a"},
+      {56, 8, ~0ull, "larger than a"},
+      {64, 8, 0, "whole sectors"},
+      {64, 8, 512, "shorter than"},
+      {64, 8, 4096, "its block's end"},
+      {64, 8, ~0ull << 9, "end of any file"},
+      {64, 8, 1025, "whole sectors"},
+      {88, 4, ~0u, "name is longer"},
+      {92, 4, ~0u, "header's length"},
+      {96, 4, ~0u, "its header's length"},
+      {100, 4, 4096, "checksums of its own"},
+  };
+  RecordHead head = head_at(8192 + 512);
+  head.record_bytes = 1024;
+  const Bytes whole = encode_compact(head, test::describe("h", 1, {512}), test::random_bytes(512, 1));
+  ASSERT_TRUE(parse_head(whole, head.place, ~0ull));
+  for (const Case& one : cases) {
+    Bytes bytes = whole;
+    for (std::size_t i = 0; i < one.bytes; ++i) bytes[one.offset + i] = static_cast<std::byte>(one.value >> (8 * i));
+    seal_sector(bytes.data());
+    const auto refused = parse_head(bytes, head.place, ~0ull);
+    ASSERT_FALSE(refused) << one.offset << " " << one.value;
+    EXPECT_EQ(refused.error().code, Errc::damaged);
+    EXPECT_THAT(refused.error().message, HasSubstr(one.why)) << one.offset << " " << one.value;
+  }
+}
+
 TEST(Record, ANewerFormatIsToldApartFromDamage) {
   RecordHead head = head_at(4096);
   Bytes bytes = encoded(head, test::describe("h", 1, {300}));
-  BytesWriter(bytes.data() + 8).number(std::uint32_t{2});
+  BytesWriter(bytes.data() + 8).number(kFormat + 1);
   EXPECT_EQ(parse_head(bytes, head.place, kRoom).error().code, Errc::damaged);  // a flip, not a format
   seal_sector(bytes.data());
   const auto refused = parse_head(bytes, head.place, kRoom);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
-  EXPECT_THAT(refused.error().message, HasSubstr("format 2; this program knows formats up to 1"));
+  EXPECT_THAT(refused.error().message, HasSubstr("format 3; this program knows formats up to 2"));
 }
 
 TEST(Record, ItsPlaceIsPartOfIt) {

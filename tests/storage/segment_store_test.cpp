@@ -116,6 +116,65 @@ TEST_P(SegmentStoreTest, drops_give_room_back_and_whole_segments) {
   EXPECT_EQ(storage_->found().at(0).version, 11);
 }
 
+// Against a model: what was written comes back, byte for byte, whatever shares its blocks and is dropped there.
+TEST_P(SegmentStoreTest, small_and_large_ones_come_and_go) {
+  std::mt19937 random(7);
+  const auto below = [&](std::size_t most) { return static_cast<std::size_t>(random() % most); };
+  std::map<Version, ObjectId> there;
+  std::map<Version, std::size_t> sizes;
+  ObjectId next = kFirst;
+  for (int round = 0; round < 30; ++round) {
+    std::vector<ObjectId> written;
+    for (std::size_t many = below(12); many > 0; --many) {
+      const Version version = static_cast<Version>(next - kFirst);
+      sizes[version] = below(4) == 0 ? below(40'000) : below(3600);
+      ASSERT_TRUE(write(next, version, sizes[version]));
+      there[version] = next;
+      written.push_back(next++);
+      if (below(3) == 0) storage_->commit();
+    }
+    for (std::size_t many = below(8); many > 0 && !there.empty(); --many) {
+      const auto gone = std::next(there.begin(), static_cast<std::ptrdiff_t>(below(there.size())));
+      storage_->drop(gone->second);
+      std::erase(written, gone->second);
+      there.erase(gone);
+    }
+    for (const auto& [version, id] : there) expect_back(id, version, sizes[version]);  // durable or not yet
+    storage_->commit();
+    for (const ObjectId id : written) ASSERT_TRUE(persisted_.of(id));
+    if (below(4) != 0) continue;
+    reopen();
+    EXPECT_TRUE(storage_->damages().empty());
+    ASSERT_EQ(storage_->found().size(), there.size());
+    for (const Found& found : storage_->found()) {
+      ASSERT_TRUE(there.contains(found.version));
+      EXPECT_EQ(storage_->load_description(found.object).value()->info.bytes, sizes[found.version]);
+      EXPECT_TRUE(storage_->verify(found.object));
+      there[found.version] = found.object;
+    }
+  }
+  for (const auto& [version, id] : there) expect_back(id, version, sizes[version]);
+  for (const auto& [version, id] : there) storage_->drop(id);
+  reopen();
+  EXPECT_TRUE(storage_->found().empty());
+  EXPECT_EQ(segments().size(), 1u) << "the last one alone stays";
+}
+
+TEST_P(SegmentStoreTest, small_ones_share_blocks) {
+  options_.sync_interval = std::chrono::hours(1);
+  reopen();
+  constexpr std::size_t kMany = 200;
+  for (std::size_t i = 0; i < kMany; ++i) ASSERT_TRUE(write(kFirst + i, static_cast<Version>(i), 512));
+  storage_->commit();
+  for (std::size_t i = 0; i < kMany; ++i) ASSERT_TRUE(persisted_.of(kFirst + i));
+  options_.sync_interval = std::chrono::milliseconds(1);
+  reopen();
+  if (options_.synced) {  // handed to the system, each is written as it comes
+    EXPECT_LE(allocated(), 4 * os::kBlock + kMany * 1024);
+  }
+  EXPECT_EQ(storage_->found().size(), kMany);
+}
+
 TEST_P(SegmentStoreTest, what_was_never_complete_is_not_found) {
   Buffer out(100'000);
   storage_->begin(kFirst, describe(1, 100'000)).value();

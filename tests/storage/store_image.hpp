@@ -145,6 +145,29 @@ class StoreImage {
     histories[{number, record.place.offset}] = description.history;
     return record;
   }
+  /// Small ones that share a block, one behind the other; their heads.
+  std::vector<storage::RecordHead> add_block(std::uint64_t number,
+                                             const std::vector<std::pair<storage::Description, Bytes>>& small) {
+    std::vector<storage::RecordHead> heads;
+    Bytes block(os::kBlock);
+    std::size_t end = 0;
+    for (const auto& [description, payload] : small) {
+      storage::RecordHead record;
+      record.place = {head.store, number, segment(number).size() + end};
+      record.sequence = sequence++;
+      record.written_ns = head.created_ns + static_cast<std::int64_t>(record.sequence);
+      record.record_bytes = storage::compact_bytes(description);
+      if (heads.size() + 1 == small.size()) record.record_bytes = block.size() - end;  // the last has the rest
+      const Bytes bytes = storage::encode_compact(record, description, payload);
+      std::ranges::copy(bytes, block.begin() + static_cast<std::ptrdiff_t>(end));
+      end += record.record_bytes;
+      histories[{number, record.place.offset}] = description.history;
+      heads.push_back(record);
+    }
+    Bytes& to = segment(number);
+    to.insert(to.end(), block.begin(), block.end());
+    return heads;
+  }
   /// Blocks that no head was written for.
   void leave(std::uint64_t number, std::size_t blocks, std::byte fill = std::byte{0}) {
     Bytes& to = segment(number);
@@ -166,6 +189,7 @@ class StoreImage {
   }
   void drop_as(const storage::RecordHead& record) {
     rewrite(record);
+    if (record.compact()) return;
     Bytes& in = segment(record.place.segment);  // and punches the rest
     const auto at = in.begin() + static_cast<std::ptrdiff_t>(record.place.offset);
     std::fill(at + os::kBlock, at + static_cast<std::ptrdiff_t>(record.record_bytes), std::byte{0});

@@ -42,6 +42,12 @@ std::vector<Damage> public_damages(const std::vector<storage::InspectedDamage>& 
   return out;
 }
 
+std::uint32_t format_of(const std::vector<storage::Inspected>& records) {
+  std::uint32_t newest = 1;
+  for (const storage::Inspected& record : records) newest = std::max(newest, record.head.format());
+  return newest;
+}
+
 std::chrono::sys_time<std::chrono::nanoseconds> time_of(std::int64_t ns) {
   return std::chrono::sys_time<std::chrono::nanoseconds>(std::chrono::nanoseconds(ns));
 }
@@ -125,7 +131,7 @@ Result<Listing> ls(const std::filesystem::path& directory, const std::filesystem
   Listing out{.directory = seen->directory,
               .shared = {},
               .id = seen->head.store,
-              .format = storage::kFormat,
+              .format = format_of(seen->records),
               .durability = seen->head.level,
               .owner = seen->head.owner,
               .created = time_of(seen->head.created_ns),

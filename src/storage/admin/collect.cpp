@@ -270,7 +270,8 @@ class Collector {
     for (const auto& [offset, length] : plan.nothing) {
       const RecordHead head{
           .kind = RecordHead::Kind::nothing, .place = {store_, plan.segment, offset}, .record_bytes = length};
-      std::vector<std::byte> block(kBlock);  // a whole block: part of an unreadable one cannot be written
+      // A whole block, if it is not shared: part of an unreadable one cannot be written.
+      std::vector<std::byte> block(std::min(length, kBlock));
       std::ranges::copy(encode(head), block.begin());
       if (auto done = put(block, offset); !done) return done;
     }

@@ -37,7 +37,7 @@ class SegmentPlanner {
       if (dying.contains(record.head.place.offset)) {
         out_.drops.push_back(tombstone(record.head, record.history));
         drop(record.head.place.offset, record.head.record_bytes);
-        kept += kBlock;
+        kept += std::min(kBlock, record.head.record_bytes);
       } else {
         lives = true;
         kept += record.head.record_bytes;
@@ -46,7 +46,7 @@ class SegmentPlanner {
     for (const ScannedSegment::Place& place : segment_.waste) {
       if (place.head) out_.again.push_back(*place.head);
       drop(place.offset, place.length);
-      kept += kBlock;
+      kept += std::min(kBlock, place.length);
     }
     for (const Gap& gap : segment_.gaps) {
       if ((is_damaged(gap) || borders_on_damage(gap)) && !remove_damaged_) {
@@ -64,7 +64,7 @@ class SegmentPlanner {
         continue;
       }
       remove(place);
-      kept += kBlock;
+      kept += std::min(kBlock, place.length);
     }
     const std::uint64_t behind = last_end();
     out_.end = std::min(out_.end, behind);

@@ -88,6 +88,18 @@ Error SnapshotContent::fail(Errc code, const PlacedHead* piece, const std::strin
   return {code, what};
 }
 
+// Fills `bytes_` from the payload's `offset` on. Fewer bytes: the record is not there any more, or damaged.
+os::SysResult SnapshotContent::read_payload(const os::File& file, const RecordHead& head, std::uint64_t offset) {
+  if (!head.compact()) return read_whole(files_, file.fd(), bytes_, head.place.offset + head.header_bytes + offset);
+  std::vector<std::byte> record(head.header_bytes);
+  auto got = read_whole(files_, file.fd(), record, head.place.offset);
+  if (!got) return got;
+  const auto header = parse_header(std::span(record).first(static_cast<std::size_t>(got.value)), head);
+  if (!header) return os::SysResult::of(0);
+  std::ranges::copy(std::span(header->payload).subspan(offset, bytes_.size()), bytes_.begin());
+  return os::SysResult::of(static_cast<std::int64_t>(bytes_.size()));
+}
+
 Result<std::span<const std::byte>> SnapshotContent::next() {
   if (at_ == chunks_.size()) return std::span<const std::byte>();
   const ZonesInPiece& chunk = chunks_[at_];
@@ -109,7 +121,7 @@ Result<std::span<const std::byte>> SnapshotContent::next() {
   bytes_.resize(chunk.zones.bytes);
   if (opened) {
     const os::File file(files_, static_cast<int>(opened.value), path.string(), false);
-    const auto got = read_whole(files_, file.fd(), bytes_, head.place.offset + head.header_bytes + chunk.zones.offset);
+    const auto got = read_payload(file, head, chunk.zones.offset);
     if (!got) {
       const Error error = file_error(path, "reading it", got.error);
       return fail(error.code, &piece, needs + "which cannot be read: " + error.message);

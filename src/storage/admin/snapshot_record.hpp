@@ -38,6 +38,7 @@ class SnapshotContent {
   const Damage& trouble() const { return trouble_; }
 
  private:
+  os::SysResult read_payload(const os::File& file, const RecordHead& head, std::uint64_t offset);
   Error fail(Errc code, const PlacedHead* piece, const std::string& what);
 
   os::Files& files_;

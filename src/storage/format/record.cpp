@@ -37,6 +37,43 @@ std::uint64_t unpadded(const Description& description, std::uint32_t block_bytes
          block_count(info.bytes, block_bytes) * sizeof(Checksum) + info.metadata.size();
 }
 
+// What the body of a record begins with: the history's name and the regions.
+void put_regions(BytesWriter& to, const Description& description) {
+  to.text(description.history);
+  for (const RegionInfo& region : description.info.regions) {
+    to.number(region.id);
+    to.number(std::uint64_t{region.bytes});
+    to.number(std::uint64_t{region.offset});
+  }
+}
+
+void take_regions(BytesReader& from, const RecordHead& head, Description& description) {
+  description.history = from.text(head.name_bytes);
+  description.version = head.version;
+  description.info.bytes = head.payload_bytes;
+  description.info.regions.reserve(head.regions);
+  for (std::uint32_t i = 0; i < head.regions; ++i) {
+    const auto id = from.number<std::uint32_t>();
+    const auto length = from.number<std::uint64_t>();
+    description.info.regions.push_back({id, length, from.number<std::uint64_t>()});
+  }
+}
+
+void set_sizes(RecordHead& head, const Description& description) {
+  head.payload_bytes = description.info.bytes;
+  head.version = description.version;
+  head.name_bytes = static_cast<std::uint32_t>(description.history.size());
+  head.regions = static_cast<std::uint32_t>(description.info.regions.size());
+  head.metadata_bytes = static_cast<std::uint32_t>(description.info.metadata.size());
+}
+
+// The body of a compact record: what its head leaves of the first sector, and the other sectors.
+std::vector<std::byte> compact_body(std::span<const std::byte> record) {
+  std::vector<std::byte> out(record.begin() + kCompactBody, record.begin() + kSealed);
+  out.insert(out.end(), record.begin() + kSector, record.end());
+  return out;
+}
+
 Error damaged(const RecordHead& head, const std::string& what) {
   return {Errc::damaged, "version " + std::to_string(head.version) + ": " + what + " (segment " +
                              std::to_string(head.place.segment) + ", offset " + std::to_string(head.place.offset) +
@@ -76,21 +113,12 @@ std::vector<std::byte> encode(RecordHead& head, const Description& description, 
     throw std::logic_error("a record needs one checksum for each block of its payload");
   }
   head.header_bytes = header_bytes(description, head.block_bytes);
-  head.payload_bytes = info.bytes;
   head.record_bytes = head.header_bytes + round_up(info.bytes);
-  head.version = description.version;
-  head.name_bytes = static_cast<std::uint32_t>(description.history.size());
-  head.regions = static_cast<std::uint32_t>(info.regions.size());
-  head.metadata_bytes = static_cast<std::uint32_t>(info.metadata.size());
+  set_sizes(head, description);
 
   std::vector<std::byte> out(head.header_bytes);
   BytesWriter to(out.data() + kSector);
-  to.text(description.history);
-  for (const RegionInfo& region : info.regions) {
-    to.number(region.id);
-    to.number(std::uint64_t{region.bytes});
-    to.number(std::uint64_t{region.offset});
-  }
+  put_regions(to, description);
   for (const Checksum& sum : blocks) to.bytes(sum);
   to.text(info.metadata);
   head.body = checksum_of(std::span(out).subspan(kSector));
@@ -98,30 +126,66 @@ std::vector<std::byte> encode(RecordHead& head, const Description& description, 
   return out;
 }
 
+std::uint64_t compact_bytes(const Description& description) {
+  const CheckpointInfo& info = description.info;
+  if (std::max({description.history.size(), info.regions.size(), info.metadata.size(), std::size_t{info.bytes}}) >
+      kCompactBelow)
+    return 0;
+  const std::uint64_t bytes =
+      compact_bytes(description.history.size(), info.regions.size(), info.metadata.size(), info.bytes);
+  return bytes < kCompactBelow ? bytes : 0;
+}
+
+std::vector<std::byte> encode_compact(RecordHead& head, const Description& description,
+                                      std::span<const std::byte> payload) {
+  if (const auto fits = check(description, 0); !fits) throw std::logic_error(fits.error().message);
+  head.header_bytes = compact_bytes(description);
+  if (head.header_bytes == 0) throw std::logic_error("a checkpoint is too large for a compact record");
+  if (payload.size() != description.info.bytes) throw std::logic_error("a compact record has all of its payload");
+  head.block_bytes = 0;
+  set_sizes(head, description);
+  std::vector<std::byte> body(head.header_bytes - kCompactHead);
+  BytesWriter to(body.data());
+  put_regions(to, description);
+  to.text(description.info.metadata);
+  to.bytes(payload);
+  head.body = checksum_of(body);
+
+  const std::size_t first = kSealed - kCompactBody;  // bytes of the body that its first sector has
+  std::vector<std::byte> out(head.header_bytes);
+  BytesWriter(out.data()).bytes(encode(head));
+  BytesWriter(out.data() + kCompactBody).bytes(std::span(body).first(first));
+  BytesWriter(out.data() + kSector).bytes(std::span(body).subspan(first));
+  seal_sector(out.data());
+  return out;
+}
+
+bool is_named(std::span<const std::byte> block, const RecordHead& head, std::string_view history) {
+  const auto begins = head.compact() ? block.subspan(kCompactBody, kSealed - kCompactBody) : block.subspan(kSector);
+  return history.starts_with(BytesReader(begins).text(std::min(history.size(), begins.size())));
+}
+
 Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& head) {
   if (head.kind == RecordHead::Kind::nothing) return damaged(head, "it is not a record");
   if (const std::string wrong = misfit(head); !wrong.empty())
     return damaged(head, "the record's sizes are wrong: " + wrong);
   if (bytes.size() != head.header_bytes) return damaged(head, "the record's header is truncated");
-  const auto body = bytes.subspan(kSector);
+  const std::vector<std::byte> gathered = head.compact() ? compact_body(bytes) : std::vector<std::byte>();
+  const auto body = head.compact() ? std::span(gathered) : bytes.subspan(kSector);
   if (checksum_of(body) != head.body) return damaged(head, "the record's header does not match its checksum");
 
   // The sizes fit the bytes (misfit), so nothing exceeds them.
-  Header out{head, {}, {}};
+  Header out{head, {}, {}, {}};
   BytesReader in(body);
   CheckpointInfo& info = out.description.info;
-  out.description.history = in.text(head.name_bytes);
-  out.description.version = head.version;
-  info.bytes = head.payload_bytes;
-  info.regions.reserve(head.regions);
-  for (std::uint32_t i = 0; i < head.regions; ++i) {
-    const auto id = in.number<std::uint32_t>();
-    const auto length = in.number<std::uint64_t>();
-    info.regions.push_back({id, length, in.number<std::uint64_t>()});
-  }
+  take_regions(in, head, out.description);
   out.blocks.resize(block_count(head.payload_bytes, head.block_bytes));
   for (Checksum& sum : out.blocks) sum = in.array<Checksum>();
   info.metadata = in.text(head.metadata_bytes);
+  if (head.compact()) {
+    const auto payload = in.bytes(head.payload_bytes);
+    out.payload.assign(payload.begin(), payload.end());
+  }
   if (!in.ok()) throw std::logic_error("a record's header is as long as its fields");
   if (!all_zero(in.rest())) return damaged(head, "the record's header is not zero after its fields");
   if (const std::string wrong = misfit(info.regions, info.bytes); !wrong.empty()) return damaged(head, wrong);

@@ -1,6 +1,6 @@
 #pragma once
-// The layout of a checkpoint in a segment file: `header | payload | padding`, as docs/format.md says. Bytes in, values
-// out: no I/O here.
+// The layout of a checkpoint in a segment file, as docs/format.md says: `header | payload | padding` or, of a small one
+// (format 2), a compact record, which has its payload in the header. Bytes in, values out: no I/O here.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +15,9 @@
 
 namespace ebb::storage {
 
-inline constexpr std::uint32_t kFormat = 1;                // of everything that is written
+inline constexpr std::uint32_t kFormat = 2;                // the newest; each sector has the oldest that describes it
 inline constexpr std::size_t kSector = 512;                // the unit that a disk writes whole or not at all
+inline constexpr std::uint64_t kCompactBelow = 4096;       // bytes: only compact records have shorter headers
 inline constexpr std::uint64_t kMaxHeader = 1ull << 30;    // bytes of a header; larger ones are damaged
 inline constexpr std::uint64_t kRegionBytes = 20;          // of a region in a header: id, length, offset
 inline constexpr std::uint64_t kMaxName = 64 << 10;        // bytes of a history's name, of any kind
@@ -63,9 +64,9 @@ struct RecordHead {
     nothing = 3,  // never became a checkpoint
   } kind = Kind::live;
   RecordPlace place;
-  std::uint64_t header_bytes = 0;  // this sector and the body; a multiple of 4096
+  std::uint64_t header_bytes = 0;  // this sector and the body; a multiple of 4096, or of 512 if compact
   std::uint64_t payload_bytes = 0;
-  std::uint64_t record_bytes = 0;  // header, payload and padding; a multiple of 4096
+  std::uint64_t record_bytes = 0;  // header, payload and padding; a multiple of 4096, or of 512 if compact
   std::uint64_t sequence = 0;      // of the records of one version, the highest is valid, live or dropped
   std::int64_t version = 0;
   std::int64_t written_ns = 0;   // since 1970, by the writer's clock; for display
@@ -76,6 +77,11 @@ struct RecordHead {
   Checksum body{};                // of the header after this sector
   Checksum history{};             // of its name, if dropped, so that older ones stay hidden. Zeros: unknown
   bool operator==(const RecordHead&) const = default;
+
+  /// Its header holds the payload too, and it shares a block of 4096 bytes with others of its kind.
+  bool compact() const { return kind != Kind::nothing && header_bytes < kCompactBelow; }
+  /// The oldest format that has such records.
+  std::uint32_t format() const;
 };
 
 /// A parsed header: its head, the checkpoint, and a checksum for each block of the payload.
@@ -83,6 +89,7 @@ struct Header {
   RecordHead head;
   Description description;
   std::vector<Checksum> blocks;
+  std::vector<std::byte> payload;  // if compact
 };
 
 /// Whether a record can hold such a checkpoint. Errors: invalid_argument (a name that is too long; regions that are not
@@ -95,9 +102,14 @@ constexpr std::uint64_t block_count(std::uint64_t payload_bytes, std::uint32_t b
 }
 /// The length of the header of such a checkpoint.
 std::uint64_t header_bytes(const Description& description, std::uint32_t block_bytes);
+/// The length of the compact record of such a checkpoint; 0: it is too large for one.
+std::uint64_t compact_bytes(const Description& description);
 /// Fills in the head's sizes and body checksum; the caller sets place, kind, sequence, block_bytes and written_ns. The
 /// result is head.header_bytes long. Throws std::logic_error for what check() refuses.
 std::vector<std::byte> encode(RecordHead& head, const Description& description, std::span<const Checksum> blocks);
+/// The same of a compact record. The caller also sets record_bytes, which may exceed the header up to the block's end.
+std::vector<std::byte> encode_compact(RecordHead& head, const Description& description,
+                                      std::span<const std::byte> payload);
 /// One sector: of a dropped record (see tombstone()), or of a place without a record (place and record_bytes;
 /// everything else is 0).
 std::array<std::byte, kSector> encode(const RecordHead& head);
@@ -112,6 +124,8 @@ bool is_tombstone_of(const RecordHead& now, const RecordHead& was);
 Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPlace& place, std::uint64_t segment_bytes);
 /// Empty if the sizes of a head are consistent and none overflows; otherwise what is wrong.
 std::string misfit(const RecordHead& head);
+/// Whether the name in the header of a live record, of which the first block is given, begins so.
+bool is_named(std::span<const std::byte> block, const RecordHead& head, std::string_view history);
 /// From head.header_bytes bytes. Error damaged.
 Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& head);
 

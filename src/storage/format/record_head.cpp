@@ -40,10 +40,34 @@ Result<BytesReader> open_first_block(std::span<const std::byte> bytes, std::stri
 
 }  // namespace
 
-std::string misfit(const RecordHead& head) {
+std::uint32_t RecordHead::format() const {
+  return compact() || !whole_blocks(place.offset) || !whole_blocks(record_bytes) ? 2 : 1;
+}
+
+namespace {
+
+// Of a compact record, or of a part of a block that has none: it is made of whole sectors of one block.
+std::string compact_misfit(const RecordHead& head) {
+  if (head.record_bytes == 0 || head.record_bytes % kSector || head.place.offset % kSector) {
+    return "it is not made of whole sectors of 512 bytes";
+  }
+  if (head.place.offset % kBlock + head.record_bytes > kBlock) return "it ends past its block's end";
+  if (head.kind == RecordHead::Kind::nothing) return {};
+  if (head.block_bytes != 0) return "its payload has checksums of its own";
+  if (head.name_bytes > kMaxName) return "its name is longer than a name can be";
+  if (head.sequence > kMaxSequence) return "its sequence is higher than one can be";
+  if (head.payload_bytes > kBlock) return "its payload is larger than a block";
+  const std::uint64_t needed = compact_bytes(head.name_bytes, head.regions, head.metadata_bytes, head.payload_bytes);
+  if (head.header_bytes != needed) return "its header's length does not match its contents";
+  if (head.record_bytes < head.header_bytes) return "it is shorter than its header";
+  return {};
+}
+
+std::string misfit(const RecordHead& head, std::uint32_t format) {
   if (head.place.offset > kMaxOffset || head.record_bytes > kMaxOffset - head.place.offset) {
     return "it would end past the end of any file";
   }
+  if (format == 2) return compact_misfit(head);
   if (head.record_bytes == 0 || !whole_blocks(head.record_bytes) || !whole_blocks(head.place.offset)) {
     return "it is not made of whole blocks of 4096 bytes";
   }
@@ -66,11 +90,15 @@ std::string misfit(const RecordHead& head) {
   return {};
 }
 
+}  // namespace
+
+std::string misfit(const RecordHead& head) { return misfit(head, head.format()); }
+
 std::array<std::byte, kSector> encode(const RecordHead& head) {
   std::array<std::byte, kSector> out{};
   const RecordHead nothing{.kind = RecordHead::Kind::nothing, .place = head.place, .record_bytes = head.record_bytes};
   const RecordHead& from = head.kind == RecordHead::Kind::nothing ? nothing : head;
-  BytesWriter to = begin_sector(out.data(), kRecordMagic);
+  BytesWriter to = begin_sector(out.data(), kRecordMagic, from.format());
   to.number(static_cast<std::uint32_t>(from.kind));
   to.bytes(from.place.store);
   to.number(from.place.segment);
@@ -107,7 +135,8 @@ bool is_tombstone_of(const RecordHead& now, const RecordHead& was) {
 
 Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPlace& place,
                               std::uint64_t segment_bytes) {
-  auto in = open_sector(sector, kRecordMagic, "the record's head");
+  std::uint32_t format = 0;
+  auto in = open_sector(sector, kRecordMagic, "the record's head", &format);
   if (!in) {
     Error error = damaged(in.error().message, place);
     error.code = in.error().code;
@@ -130,10 +159,11 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   head.written_ns = in->number<std::int64_t>();
   head.body = in->array<Checksum>();
   head.history = in->array<Checksum>();
-  if (!all_zero(in->rest())) return damaged("the record's head is not zero after its fields", place);
   if (kind < 1 || kind > 3)
     return damaged("the record's head is of kind " + std::to_string(kind) + ", which does not exist", place);
   head.kind = static_cast<RecordHead::Kind>(kind);
+  const bool ends = format == 1 || head.kind != RecordHead::Kind::live;  // otherwise the body begins here
+  if (ends && !all_zero(in->rest())) return damaged("the record's head is not zero after its fields", place);
   if (head.kind == RecordHead::Kind::live && head.history != Checksum{}) {
     return damaged("the head of a live record is not zero after its fields", place);
   }
@@ -143,9 +173,11 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
                        std::to_string(head.place.segment),
                    place);
   }
-  if (const std::string wrong = misfit(head); !wrong.empty()) {
+  if (const std::string wrong = misfit(head, format); !wrong.empty()) {
     return damaged("the record's sizes are wrong: " + wrong, place);
   }
+  if (format != head.format())
+    return damaged("the record's head is of format " + std::to_string(format) + ", which has no such records", place);
   if (head.kind == RecordHead::Kind::nothing) {
     const RecordHead nothing{.kind = head.kind, .place = head.place, .record_bytes = head.record_bytes};
     if (head != nothing) return damaged("the head of abandoned space has a record's fields", place);

@@ -202,6 +202,7 @@ std::vector<std::byte> encode_index(const ScannedStore& store) {
     }
   }
   std::uint64_t next_sequence = store.next_sequence;
+  std::uint32_t format = 1;
   Body body;
   body.data().resize(kSector);
   body.number(std::uint64_t{names.size()});
@@ -222,7 +223,10 @@ std::vector<std::byte> encode_index(const ScannedStore& store) {
       body.number(gap.length);
     }
     body.number(std::uint64_t{segment.records.size()});
-    for (const ScannedRecord& record : segment.records) put(body, record, numbers.at(record.history));
+    for (const ScannedRecord& record : segment.records) {
+      put(body, record, numbers.at(record.history));
+      format = std::max(format, record.head.format());
+    }
   }
   body.number(std::uint64_t{store.damages.size()});
   for (const Damage& damage : store.damages) {
@@ -232,7 +236,7 @@ std::vector<std::byte> encode_index(const ScannedStore& store) {
   }
 
   std::vector<std::byte>& out = body.data();
-  BytesWriter head = begin_sector(out.data(), kIndexMagic);
+  BytesWriter head = begin_sector(out.data(), kIndexMagic, format);
   head.number(std::uint32_t{0});
   head.bytes(store.head.store);
   head.number(std::uint64_t{out.size()});
@@ -243,7 +247,8 @@ std::vector<std::byte> encode_index(const ScannedStore& store) {
 }
 
 Result<ScannedStore> parse_index(std::span<const std::byte> bytes, const StoreHead& store) {
-  auto in = open_sector(bytes, kIndexMagic, "the index");
+  std::uint32_t format = 0;
+  auto in = open_sector(bytes, kIndexMagic, "the index", &format);
   if (!in) return in.error();
   const auto unused = in->number<std::uint32_t>();
   const Uuid uuid = in->array<Uuid>();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "storage/file_io.hpp"
 #include "storage/scan/segment_scan.hpp"
@@ -62,6 +63,11 @@ Result<void> RecordReader::open() {
 }
 
 Result<std::span<const std::byte>> RecordReader::next() {
+  if (head_.compact()) {
+    const auto rest = std::span(std::as_const(header_->payload)).subspan(at_);
+    at_ = head_.payload_bytes;
+    return rest;
+  }
   const std::uint64_t block = head_.block_bytes, start = head_.place.offset + head_.header_bytes;
   const std::uint64_t step = block == 0 ? kPiece : std::max(block, kPiece / block * block);
   const std::uint64_t many = std::min(step, head_.payload_bytes - at_);

@@ -74,6 +74,7 @@ class SegmentScan {
          ++i) {  // nothing is written over data that may still be saved
       if (damages_[i].offset >= out_.end) out_.end = os::round_up(out_.bytes);
     }
+    out_.end = os::round_up(out_.end);  // of a block that a power loss tore the rest is lost
     if (head_missing && out_.end > kBlock) add_damage(0, "the segment's head is missing: there are zeros");
     return std::move(out_);
   }
@@ -109,6 +110,7 @@ class SegmentScan {
 
   // One damage for consecutive blocks.
   void add_unreadable(std::uint64_t block) {
+    if (block + kBlock == unreadable_end_) return;  // told already
     if (block != unreadable_end_) add_damage(block, unreadable(), true);
     unreadable_end_ = block + kBlock;
   }
@@ -148,14 +150,15 @@ class SegmentScan {
         continue;
       }
       const std::size_t known = damages_.size();
-      auto next = find_head(offset + kBlock);
+      auto next = find_head(offset + kSector);
       if (!next) return next.error();
       // Damage extends to the next head; before the damage there are only unfinished records.
       const std::uint64_t end = next->value_or(os::round_up(out_.bytes));
       const bool more = damages_.size() > known;
       const std::uint64_t bad = *met == Met::damaged ? offset : more ? damages_[known].offset : end;
       if (bad < end) out_.damaged.push_back({bad, end - bad, {}});
-      if (bad > offset && (*next || more)) out_.gaps.push_back({offset, bad - offset});
+      const std::uint64_t gap = os::round_up(offset);  // a record of a block that has others may have been the last
+      if (bad > gap && (*next || more)) out_.gaps.push_back({gap, bad - gap});
       if (!*next) return {};  // after the last record there are only unfinished ones
       offset = **next;
     }
@@ -163,16 +166,17 @@ class SegmentScan {
 
   // Looks at the next place: a record must begin here, or nothing.
   Result<Met> step(std::uint64_t offset) {
+    const std::uint64_t rest = kBlock - offset % kBlock;  // of the block: compact records share it
     for (int tries = 1;; ++tries) {
-      auto got = read(block_, offset);
+      auto got = read(std::span(block_).first(rest), offset);
       if (!got) return got.error();
       if (!*got) {
         if (tries < kTries) continue;
-        add_unreadable(offset);
+        add_unreadable(offset / kBlock * kBlock);
         return Met::damaged;
       }
       const std::span<const std::byte> bytes = **got;
-      if (bytes.size() < kBlock) return cut_off(bytes, offset);
+      if (bytes.size() < rest) return cut_off(bytes, offset);
       auto head = parse_head(bytes, {store_, out_.segment, offset}, out_.bytes);
       if (!head && head.error().code == Errc::unsupported) {
         return Error{Errc::unsupported, path_.string() + ": " + head.error().message};
@@ -240,7 +244,7 @@ class SegmentScan {
     return readable ? "; its history seems to be '" + std::string(name) + "'" : "";
   }
 
-  // The next intact head. What only resembles one is added as damage.
+  // The next intact head, at any sector. What only resembles one is added as damage.
   Result<std::optional<std::uint64_t>> find_head(std::uint64_t from) {
     std::vector<std::byte> piece(
         std::min<std::uint64_t>(kPiece, out_.bytes > from ? os::round_up(out_.bytes - from) : 0));
@@ -251,11 +255,11 @@ class SegmentScan {
         if (const auto found = search(**bytes, at)) return found;
         continue;
       }
-      for (std::uint64_t one = at; one < std::min(at + piece.size(), out_.bytes); one += kBlock) {
-        auto block = read(block_, one);
+      for (std::uint64_t one = at; one < std::min(at + piece.size(), out_.bytes); one = os::round_up(one + 1)) {
+        auto block = read(std::span(block_).first(kBlock - one % kBlock), one);
         if (!block) return block.error();
         if (!*block) {
-          add_unreadable(one);
+          add_unreadable(one / kBlock * kBlock);
         } else if (const auto found = search(**block, one)) {
           return found;
         }
@@ -273,7 +277,7 @@ class SegmentScan {
   }
 
   std::optional<std::uint64_t> search(std::span<const std::byte> bytes, std::uint64_t at) {
-    for (std::size_t i = 0; i + kSector <= bytes.size(); i += kBlock) {
+    for (std::size_t i = 0; i + kSector <= bytes.size(); i += kSector) {
       const auto sector = bytes.subspan(i, kSector);
       const RecordPlace place{store_, out_.segment, at + i};
       const int signs = signs_of_head(sector, place);
@@ -281,7 +285,8 @@ class SegmentScan {
       const auto head = parse_head(sector, place, out_.bytes);
       if (head) return at + i;
       // An intact head of another place is a copy inside a payload.
-      if (signs == 4 || !open_sector(sector, kRecordMagic, "")) add_damage(at + i, head.error().message);
+      std::uint32_t format = 0;
+      if (signs == 4 || !open_sector(sector, kRecordMagic, "", &format)) add_damage(at + i, head.error().message);
     }
     return {};
   }

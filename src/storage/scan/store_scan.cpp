@@ -167,7 +167,8 @@ void go_beyond(const std::vector<ScannedSegment>& known, std::uint64_t next_sequ
 
 // What an intact first sector says about the file.
 std::optional<std::uint64_t> said_length(std::span<const std::byte> index) {
-  auto in = open_sector(index, kIndexMagic, "the index");
+  std::uint32_t format = 0;
+  auto in = open_sector(index, kIndexMagic, "the index", &format);
   if (!in) return {};
   in->number<std::uint32_t>();
   in->array<Uuid>();

@@ -11,6 +11,7 @@
 
 namespace ebb::storage {
 
+using os::kBlock;
 using State = StoredObject::State;
 
 void Committer::start() {
@@ -113,7 +114,7 @@ void Committer::commit_batch(Locked& lock) {
   ++batches_begun_;
   lock.unlock();
 
-  if (sync_all(groups)) commit_groups(groups, drops, abandoned);
+  if (sync_payloads(groups)) commit_groups(groups, drops, abandoned);
   const bool any = !drops.empty();
   remover_.drop(std::move(drops));
   remover_.trim_closed();
@@ -232,18 +233,99 @@ void Committer::report_refused(const Objects& refused) {
   for (const SharedObject& object : refused) context_.persisted(object->id, object->error);
 }
 
-// Fails and removes segments whose sync fails. Returns whether any are left.
-bool Committer::sync_all(Groups& groups) {
+// Compact records have their payloads in their headers, and only the segment's own head comes before them.
+bool Committer::sync_payloads(Groups& groups) {
   std::erase_if(groups, [&](const auto& group) {
-    const auto synced = context_.sync(group.first->number, *group.first->file);
-    if (!synced) remover_.fail(group.first, synced.error());
-    return !synced;
+    const auto& [segment, objects] = group;
+    const bool all_compact = std::ranges::all_of(objects, [](const auto& one) { return one->head.compact(); });
+    return !(all_compact && segment->head_synced) && !sync(segment);
   });
   return !groups.empty();
 }
 
+void Committer::sync_all(Groups& groups) {
+  std::erase_if(groups, [&](const auto& group) { return !sync(group.first); });
+}
+
+// False: it failed, and its segment with it.
+bool Committer::sync(const SharedSegment& segment) {
+  const auto synced = context_.sync(segment->number, *segment->file);
+  if (!synced) remover_.fail(segment, synced.error());
+  segment->head_synced = static_cast<bool>(synced);
+  return segment->head_synced;
+}
+
 Result<void> Committer::write_headers(const SharedSegment& segment, const Objects& objects) {
   const std::int64_t now = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  Objects large, small;
+  std::ranges::partition_copy(objects, std::back_inserter(small), std::back_inserter(large),
+                              [](const SharedObject& one) { return one->head.compact(); });
+  place_compact(segment, small);
+  if (auto written = write_compact(segment, small, now); !written) return written;
+  return write_large(segment, large, now);
+}
+
+// One behind the other. None reaches into a second block, so that a power loss tears none of two blocks; the last of a
+// block has the rest of it.
+void Committer::place_compact(const SharedSegment& segment, const Objects& objects) {
+  const Locked lock = table_.lock();
+  StoredObject* before = nullptr;
+  for (const SharedObject& object : objects) {
+    if (before != nullptr && segment->end % kBlock + object->head.header_bytes > kBlock) end_block(*segment, *before);
+    object->head.place.offset = segment->end;
+    segment->end += object->head.record_bytes;
+    segment->unplaced.erase(object->id);
+    segment->records.emplace(object->head.place.offset, object);
+    before = object.get();
+  }
+  if (before != nullptr) end_block(*segment, *before);
+}
+
+void Committer::end_block(SegmentState& segment, StoredObject& last) {
+  const std::uint64_t end = os::round_up(segment.end);
+  last.head.record_bytes += end - std::exchange(segment.end, end);
+}
+
+Result<void> Committer::write_compact(const SharedSegment& segment, const Objects& objects, std::int64_t now) {
+  for (auto first = objects.begin(); first != objects.end();) {
+    const std::uint64_t begin = (*first)->head.place.offset;
+    auto last = std::find_if(first, objects.end(), [&](const SharedObject& one) {
+      return one->head.place.offset + one->head.record_bytes - begin > kSlab;
+    });
+    const RecordHead& end = (*std::prev(last))->head;
+    const auto slab = AlignedBytes::make(end.place.offset + end.record_bytes - begin);
+    if (!slab) return Error{Errc::out_of_memory, "there is no memory for its header"};
+    std::ranges::fill(slab->first(slab->size()), std::byte{});
+    for (; first != last; ++first) {
+      StoredObject& object = **first;
+      RecordHead head = object.head;
+      head.written_ns = now;
+      static const std::vector<std::byte> kNone;
+      const std::vector<std::byte> record =
+          encode_compact(head, *object.description, object.held ? *object.held : kNone);
+      std::ranges::copy(record, slab->data() + (head.place.offset - begin));
+      set_written(object, head);
+    }
+    const transfer::Piece piece{begin, slab->data(), slab->size()};
+    if (auto written = context_.transfers.move(transfer::Direction::write, segment->file, {&piece, 1}); !written) {
+      return written;
+    }
+  }
+  return {};
+}
+
+// What its head says before it is written. The other fields are constant, and read without the lock.
+void Committer::set_written(StoredObject& object, const RecordHead& head) {
+  const Locked lock = table_.lock();
+  object.head.written_ns = head.written_ns;
+  object.head.name_bytes = head.name_bytes;
+  object.head.regions = head.regions;
+  object.head.metadata_bytes = head.metadata_bytes;
+  object.head.body = head.body;
+  object.may_be_on_disk = true;
+}
+
+Result<void> Committer::write_large(const SharedSegment& segment, const Objects& objects, std::int64_t now) {
   for (auto first = objects.begin(); first != objects.end();) {
     std::size_t bytes = 0;
     auto last = first;
@@ -262,13 +344,7 @@ Result<void> Committer::write_headers(const SharedSegment& segment, const Object
       std::copy(header.begin(), header.end(), at);
       pieces.push_back({head.place.offset, at, header.size()});
       at += header.size();
-      const Locked lock = table_.lock();
-      object.head.written_ns = head.written_ns;  // the other fields are constant, and read without the lock
-      object.head.name_bytes = head.name_bytes;
-      object.head.regions = head.regions;
-      object.head.metadata_bytes = head.metadata_bytes;
-      object.head.body = head.body;
-      object.may_be_on_disk = true;
+      set_written(object, head);
     }
     if (auto written = context_.transfers.move(transfer::Direction::write, segment->file, pieces); !written) {
       return written;
@@ -285,6 +361,7 @@ void Committer::report(const Objects& objects) {
       if (object->state != State::committing) continue;  // a drop failed its segment, and it was reported
       object->state = State::persistent;
       object->description = nullptr;  // it can be read from disk now
+      object->held = nullptr;
       if (!object->dropped) ids.push_back(object->id);
     }
   }

@@ -14,7 +14,9 @@ namespace ebb::storage {
 ///    tombstones, fails, truncates and removes segments, and moves an object on from ready.
 /// 2. An object becomes persistent when, in this order, its payload is synced, its header is written and synced, its
 ///    file is found under its name, and an older record of the same version is dropped.
-/// 3. No object of a broken segment becomes persistent; only tombstones are written to it and synced.
+/// 3. Compact records are placed and written with their payloads when they are committed, each block once: nothing that
+///    is durable is written again but heads that say that a record is dropped.
+/// 4. No object of a broken segment becomes persistent; only tombstones are written to it and synced.
 class Committer {
  public:
   Committer(StoreContext& context, ObjectTable& table)
@@ -56,8 +58,15 @@ class Committer {
   Objects refuse_beside_old(const Objects& complete);
   Objects refuse(const Locked&, const Objects& objects, const Error& why);
   void report_refused(const Objects& refused);
-  bool sync_all(Groups& groups);
+  bool sync_payloads(Groups& groups);
+  void sync_all(Groups& groups);
+  bool sync(const SharedSegment& segment);
   Result<void> write_headers(const SharedSegment& segment, const Objects& objects);
+  void place_compact(const SharedSegment& segment, const Objects& objects);
+  static void end_block(SegmentState& segment, StoredObject& last);
+  Result<void> write_compact(const SharedSegment& segment, const Objects& objects, std::int64_t now);
+  Result<void> write_large(const SharedSegment& segment, const Objects& objects, std::int64_t now);
+  void set_written(StoredObject& object, const RecordHead& head);
   void report(const Objects& objects);
   void end_unfinished();
 

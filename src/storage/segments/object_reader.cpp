@@ -26,6 +26,7 @@ struct RangeRead {
   SharedObject object;
   SharedFile file;
   std::shared_ptr<const std::vector<Checksum>> sums;
+  std::shared_ptr<const std::vector<std::byte>> held;  // the payload of a small object that is not on disk yet
   std::uint64_t offset = 0, first = 0;
   std::size_t bytes = 0, read = 0;
   std::byte* memory = nullptr;
@@ -67,8 +68,10 @@ Error ObjectReader::explain_missing(const StoredObject& object, const Error& err
 
 // Error damaged: the bytes are not its header; unknown_version: it may have been dropped. The message is only the
 // reason.
-Result<Header> ObjectReader::parse(const StoredObject& object, std::span<const std::byte> bytes) const {
+Result<Header> ObjectReader::parse(const StoredObject& object, std::span<const std::byte> blocks) const {
   const RecordHead head = head_of(object);
+  const std::size_t skipped = std::min<std::size_t>(head.place.offset % kBlock, blocks.size());
+  const auto bytes = blocks.subspan(skipped, std::min<std::size_t>(blocks.size() - skipped, head.header_bytes));
   if (bytes.size() < head.header_bytes) return Error{Errc::unknown_version, "the file ends in its header"};
   const auto now = parse_head(bytes.first(kSector), head.place, UINT64_MAX);
   if (!now) return Error{Errc::damaged, now.error().message};
@@ -78,12 +81,17 @@ Result<Header> ObjectReader::parse(const StoredObject& object, std::span<const s
   return header;
 }
 
+// The blocks that the header is in.
+ObjectReader::Range ObjectReader::header_blocks(const StoredObject& object) {
+  const RecordHead& head = object.head;  // its sizes and place are constant
+  return {head.place.offset / kBlock * kBlock, round_up(head.place.offset % kBlock + head.header_bytes)};
+}
+
 Result<Header> ObjectReader::read_header(const StoredObject& object) {
   const std::filesystem::path path = path_of(object);
   auto file = context_.segment_files.open(object.head.place.segment);
   if (!file) return object.named(explain_missing(object, file.error()));
-  const std::size_t length = object.head.header_bytes;
-  const std::uint64_t offset = object.head.place.offset;
+  const auto [offset, length] = header_blocks(object);
   const auto bytes = AlignedBytes::make(length);
   if (!bytes) return object.named({Errc::out_of_memory, "there is no memory to read its header into"});
   const auto got = read_whole(context_.files, (*file)->fd(), bytes->first(length), offset, (*file)->direct());
@@ -183,6 +191,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
     }
     get->token = token;
     get->file = object.segment->file;
+    get->held = object.held;
     get->hashed = context_.options.checksums && object.head.block_bytes && bytes;
     get->offset = get->first = offset;
     get->bytes = get->read = bytes;
@@ -207,10 +216,21 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
 
 Result<void> ObjectReader::start(const Get& get) {
   const RecordHead& head = get->object->head;  // its sizes and place are constant
+  if (get->held) {
+    context_.workers.post([this, get] {
+      std::copy_n(get->held->data() + get->offset, get->bytes, get->memory);
+      finish(get, {});
+    });
+    return {};
+  }
   if (!get->file) {
     auto file = context_.segment_files.open(head.place.segment);
     if (!file) return get->object->named(explain_missing(*get->object, file.error()));
     get->file = std::move(*file);
+  }
+  if (head.compact()) {
+    read_compact(get);
+    return {};
   }
   if (get->hashed) {
     const std::uint64_t block = head.block_bytes;
@@ -236,6 +256,24 @@ Result<void> ObjectReader::start(const Get& get) {
   return {};
 }
 
+// Its payload is in its header.
+void ObjectReader::read_compact(const Get& get) {
+  const auto [offset, length] = header_blocks(*get->object);
+  get->beside = AlignedBytes(length);
+  const transfer::Piece piece{offset, get->beside.data(), length};
+  context_.transfers.submit(transfer::Direction::read, get->file, {&piece, 1}, [this, get](Result<void> how) {
+    get->how = std::move(how);
+    if (context_.bytes_read && get->how && context_.options.checksums) context_.bytes_read(get->token);
+    context_.workers.post([this, get] {
+      if (!get->how) return check(get);
+      auto header = parse(*get->object, get->beside.first(get->beside.size()));
+      if (!header) header = read_header(*get->object);  // again, for the reason
+      if (header) std::copy_n(header->payload.data() + get->offset, get->bytes, get->memory);
+      finish(get, header ? Result<void>() : header.error());
+    });
+  });
+}
+
 // Whether this get has to read the header: of all ranges of an object that are read at once, one does. (Also if the
 // index says that there are no checksums: the record agrees, or the index is wrong.)
 bool ObjectReader::await_header(const Get& get) {
@@ -250,14 +288,14 @@ bool ObjectReader::await_header(const Get& get) {
 
 // Through the engine: a worker that waits for the disk would hold up all other checks.
 void ObjectReader::read_header_beside(const SharedObject& object, const SharedFile& file) {
-  const std::size_t length = object->head.header_bytes;  // constant, like its offset
+  const auto [offset, length] = header_blocks(*object);
   try {
     const auto bytes = std::make_shared<AlignedBytes>(length);
-    const transfer::Piece piece{object->head.place.offset, bytes->data(), length};
+    const transfer::Piece piece{offset, bytes->data(), length};
     context_.transfers.submit(transfer::Direction::read, file, {&piece, 1}, [=, this](const Result<void>& how) {
       context_.workers.post([=, this, came = static_cast<bool>(how)] {
         if (came) {
-          if (auto header = parse(*object, bytes->first(length))) return set_header(object, std::move(header));
+          if (auto header = parse(*object, bytes->first(bytes->size()))) return set_header(object, std::move(header));
         }
         set_header(object, read_header(*object));  // again, for the reason
       });

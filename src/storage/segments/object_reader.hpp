@@ -39,12 +39,18 @@ class ObjectReader {
   bool is_dropped(const StoredObject& object) const;
   Error explain_missing(const StoredObject& object, const Error& error) const;
 
+  struct Range {
+    std::uint64_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  static Range header_blocks(const StoredObject& object);
   Result<Header> read_header(const StoredObject& object);
-  Result<Header> parse(const StoredObject& object, std::span<const std::byte> bytes) const;
+  Result<Header> parse(const StoredObject& object, std::span<const std::byte> blocks) const;
   Result<void> read_all(ObjectId id, const std::function<Sink(const Header&)>& begin,
                         const std::function<bool()>& ended = {});
 
   Result<void> start(const Get& get);
+  void read_compact(const Get& get);
   bool await_header(const Get& get);
   void read_header_beside(const SharedObject& object, const SharedFile& file);
   void set_header(const SharedObject& object, Result<Header> header);

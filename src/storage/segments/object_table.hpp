@@ -30,12 +30,18 @@ struct SegmentState {
   bool broken = false;             // a sync or header failed: only tombstones are written to it
   bool missing = false;            // its file was removed or replaced from outside, and that was reported
   bool suspect = false;            // it has damage: only tombstones are written to it
+  bool head_synced = false;        // the file's own head is on the disk; by the committer alone
   std::map<std::uint64_t, SharedObject> records;  // by offset: all that the disk may still have
+  // Small objects that the committer has yet to place here, together. A block is set aside for each.
+  std::unordered_map<std::uint64_t, SharedObject> unplaced;
+
+  bool has_room(std::uint64_t record_bytes) const { return record_bytes + unplaced.size() * os::kBlock <= bytes - end; }
 };
 using SharedSegment = std::shared_ptr<SegmentState>;
 
 /// An object and its record. `id`, `history`, `segment` and the head's place and sizes are constant once it is in the
-/// table; the table's lock guards the rest, except `sums` (see SegmentWriter 2 and ObjectReader 3).
+/// table; the table's lock guards the rest, except `sums` (see SegmentWriter 2 and ObjectReader 3). A small object has
+/// a compact record, whose place is constant once the committer has given it one: `held` has its payload until then.
 ///
 ///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> persistent
 ///   writing, ready, committing --its segment failed, or the store closed--> failed
@@ -47,6 +53,7 @@ struct StoredObject {
   RecordHead head;
   SharedSegment segment;
   std::shared_ptr<std::vector<Checksum>> sums;              // null: on disk
+  std::shared_ptr<const std::vector<std::byte>> held;       // a small object's payload; null: on disk
   std::vector<bool> blocks_put;                             // blocks whose put succeeded
   std::size_t blocks_missing = 0;                           // the number of others
   std::size_t puts = 0;                                     // in flight, or being reported
@@ -61,6 +68,7 @@ struct StoredObject {
 
   /// 'version 3 of "adjoint"'
   std::string name() const { return "version " + std::to_string(head.version) + " of \"" + history + "\""; }
+  bool placed() const { return head.place.offset != 0; }
   std::uint64_t payload_offset() const { return head.place.offset + head.header_bytes; }
   std::uint64_t space() const { return os::round_up(head.payload_bytes); }
   Error named(const Error& why) const { return {why.code, name() + ": " + why.message}; }
@@ -82,7 +90,7 @@ class Locked : public std::unique_lock<std::mutex> {
 /// 1. mutex_ guards all fields, every object and segment, and the fields of other parts that say so. No file operation
 ///    and no callback runs with it held.
 /// 2. used_ is the sum of the objects' space.
-/// 3. No two records ever get the same place: the end of a segment only grows.
+/// 3. No two records ever get the same place: the end of a segment only grows, by whole blocks.
 /// 4. All segments but current_ are closed. It need not have the highest number: the names of files may be anything.
 class ObjectTable {
  public:
@@ -94,7 +102,10 @@ class ObjectTable {
 
   explicit ObjectTable(std::uint64_t capacity) : capacity_(capacity) {}
   ~ObjectTable() {
-    for (auto& [number, segment] : segments_) segment->records.clear();  // they own each other
+    for (auto& [number, segment] : segments_) {  // they own each other
+      segment->records.clear();
+      segment->unplaced.clear();
+    }
   }
 
   Locked lock() const { return Locked(mutex_); }

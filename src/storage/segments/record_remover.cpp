@@ -16,9 +16,7 @@ namespace {
 Result<void> check_place(const StoredObject& object, std::span<const std::byte> block) {
   const auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
   if (!now) return {};
-  const auto name =
-      BytesReader(block.subspan(kSector)).text(std::min<std::size_t>(object.history.size(), kBlock - kSector));
-  const bool ours = *now == object.head && object.history.starts_with(name);
+  const bool ours = *now == object.head && is_named(block, *now, object.history);
   if (ours || is_tombstone_of(*now, object.head)) return {};
   return Error{Errc::damaged, object.name() + ": another record is in its place"};
 }
@@ -27,9 +25,14 @@ Result<void> check_place(const StoredObject& object, std::span<const std::byte> 
 
 void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
   std::map<SharedSegment, std::vector<SharedObject>> groups, whole;
-  for (SharedObject& object : drops) groups[object->segment].push_back(std::move(object));
   {
     const Locked lock = table_.lock();
+    for (SharedObject& object : drops) {
+      if (object->placed())
+        groups[object->segment].push_back(std::move(object));
+      else
+        object->segment->unplaced.erase(object->id);
+    }
     for (auto& [segment, objects] : groups) {
       if (!at_once && is_removable(lock, *segment) && segment->records.size() == objects.size())
         whole[segment] = std::move(objects);
@@ -91,7 +94,7 @@ std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segme
     }
   }
   for (const SharedObject& object : dead) {
-    if (object->head.record_bytes == kBlock) continue;
+    if (object->head.record_bytes <= kBlock) continue;
     // If the file system cannot, the space is freed with the segment.
     static_cast<void>(
         context_.files.punch(file->fd(), object->head.place.offset + kBlock, object->head.record_bytes - kBlock));
@@ -106,7 +109,7 @@ void RecordRemover::trim_closed() {
     const Locked lock = table_.lock();
     for (auto& [number, segment] : table_.segments(lock)) {
       if (!segment->closed || !segment->file) continue;
-      const bool unfinished = std::ranges::any_of(segment->records, [](const auto& one) {
+      const bool unfinished = !segment->unplaced.empty() || std::ranges::any_of(segment->records, [](const auto& one) {
         return one.second->state != State::persistent && one.second->state != State::failed;
       });
       if (!unfinished) over.emplace_back(segment, std::exchange(segment->file, nullptr));
@@ -121,7 +124,7 @@ void RecordRemover::trim_closed() {
 // The last segment shows which numbers have been used: a reader must not find another record where it found one before.
 // No segment is removed while its tombstones may hide older records that reappear.
 bool RecordRemover::is_removable(const Locked& lock, const SegmentState& segment) const {
-  return !retains_segments_ && failed_.empty() && !segment.suspect && segment.closed &&
+  return !retains_segments_ && failed_.empty() && !segment.suspect && segment.closed && segment.unplaced.empty() &&
          segment.number != table_.segments(lock).rbegin()->first;
 }
 
@@ -159,31 +162,38 @@ void RecordRemover::remove_empty() {
   }
 }
 
-// Only the first sector changes, so a torn write cannot damage others.
+// Only first sectors change, so a torn write cannot damage others: the rest of a block is what it was or, of a record
+// with blocks of its own, zeros.
 Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects) {
   const std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
   if (!slab) return Error{Errc::out_of_memory, "there is no memory for its tombstone"};
   std::fill_n(slab->data(), slab->size(), std::byte{0});
+  std::map<std::uint64_t, std::byte*> blocks;  // by offset; compact records share them
   std::vector<transfer::Piece> all, on_disk;
-  std::byte* at = slab->data();
   for (const SharedObject& object : objects) {
-    all.push_back({object->head.place.offset, at, kBlock});
-    if (object->may_be_on_disk) on_disk.push_back(all.back());
-    at += kBlock;
+    const std::uint64_t offset = object->head.place.offset / kBlock * kBlock;
+    const auto [block, added] = blocks.try_emplace(offset, slab->data() + blocks.size() * kBlock);
+    if (!added) continue;
+    all.push_back({offset, block->second, kBlock});
+    if (object->may_be_on_disk || object->head.compact()) on_disk.push_back(all.back());
   }
+  const auto block_of = [&](const StoredObject& object) {
+    return std::span(blocks.at(object.head.place.offset / kBlock * kBlock), kBlock)
+        .subspan(object.head.place.offset % kBlock);
+  };
   if (auto read = context_.transfers.move(transfer::Direction::read, file, on_disk); !read) return read;
-  for (std::size_t i = 0, read = 0; i < objects.size(); ++i) {
-    if (!objects[i]->may_be_on_disk) continue;
-    if (auto ours = check_place(*objects[i], {on_disk[read++].memory, kBlock}); !ours) return ours;
+  for (const SharedObject& object : objects) {
+    if (!object->may_be_on_disk) continue;
+    if (auto ours = check_place(*object, block_of(*object)); !ours) return ours;
   }
-  at = slab->data();
   for (const SharedObject& object : objects) {
     // A failed object was never a checkpoint, so it must not hide an older one.
     const bool was = object->may_be_on_disk && object->state != State::failed;
     RecordHead head = object->head;
     head.kind = RecordHead::Kind::nothing;
-    std::ranges::copy(encode(was ? tombstone(object->head, object->history) : head), at);
-    at += kBlock;
+    const std::span<std::byte> block = block_of(*object);
+    if (!object->head.compact()) std::ranges::fill(block, std::byte{});
+    std::ranges::copy(encode(was ? tombstone(object->head, object->history) : head), block.begin());
   }
   return context_.transfers.move(transfer::Direction::write, file, all);
 }
@@ -207,6 +217,12 @@ void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
       lost.push_back(object);
       if (object->may_be_on_disk) on_disk.push_back(object);
     }
+    for (auto& [id, object] : segment->unplaced) {
+      if (object->dropped || object->state == State::failed) continue;
+      object->fail(error);
+      lost.push_back(object);
+    }
+    segment->unplaced.clear();
     file = segment->file;
   }
   static_cast<void>(withdraw(*segment, file, on_disk));

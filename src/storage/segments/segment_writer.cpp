@@ -25,16 +25,17 @@ struct SegmentWriter::Put {
 };
 
 Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description> description) {
-  const std::uint32_t block = context_.options.checksums ? context_.options.block_bytes : 0;
+  const std::uint64_t small = compact_bytes(*description);
+  const std::uint32_t block = context_.options.checksums && small == 0 ? context_.options.block_bytes : 0;
   if (auto fits = storage::check(*description, block); !fits) return fits;
-  const std::uint64_t payload = description->info.bytes, header = header_bytes(*description, block);
+  const std::uint64_t payload = description->info.bytes, header = small ? small : header_bytes(*description, block);
   auto object = std::make_shared<StoredObject>();
   object->id = id;
   object->history = description->history;
   object->head = {.place = {context_.directory.head().store, 0, 0},
                   .header_bytes = header,
                   .payload_bytes = payload,
-                  .record_bytes = header + round_up(payload),
+                  .record_bytes = small ? small : header + round_up(payload),
                   .version = description->version,
                   .block_bytes = block};
   object->description = std::move(description);
@@ -48,16 +49,20 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   if (table_.is_stopped(lock)) throw std::logic_error("an object was begun in a stopped storage");
   if (table_.find(lock, id)) throw std::logic_error("an object was begun twice");
   if (auto fits = check_room(lock, *object); !fits) return fits;
-  auto room = room_for(lock, object->head.record_bytes);
+  auto room = room_for(lock, round_up(object->head.record_bytes));
   if (!room) return room.error();
   object->segment = *room;
   object->head.place.segment = object->segment->number;
-  object->head.place.offset = object->segment->end;
   std::uint64_t& next = table_.next(lock).sequence;
   object->head.sequence = object->description->sequence != 0 ? object->description->sequence : next;
   next = std::max(next, object->head.sequence + 1);
-  object->segment->end += object->head.record_bytes;
-  object->segment->records.emplace(object->head.place.offset, object);
+  if (small) {
+    object->segment->unplaced.emplace(id, object);
+  } else {
+    object->head.place.offset = object->segment->end;
+    object->segment->end += object->head.record_bytes;
+    object->segment->records.emplace(object->head.place.offset, object);
+  }
   object->commits_when_put = committer_.commits(lock);
   table_.add(lock, object);
   committer_.add_if_complete(lock, object);
@@ -83,7 +88,7 @@ Result<void> SegmentWriter::check_room(const Locked& lock, const StoredObject& o
 Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record_bytes) {
   for (bool waited = false;;) {
     const SharedSegment current = table_.current(lock);
-    if (current && record_bytes <= current->bytes - current->end) return current;
+    if (current && current->has_room(record_bytes)) return current;
     auto made = new_segment(lock, record_bytes);
     if (!made && made.error().code == Errc::no_space && !waited) {
       waited = true;
@@ -157,6 +162,15 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
 }
 
 void SegmentWriter::start(const std::shared_ptr<Put>& put) {
+  if (put->object->head.compact()) {
+    auto held = std::make_shared<std::vector<std::byte>>(put->memory, put->memory + put->bytes);
+    {
+      const Locked lock = table_.lock();
+      put->object->held = std::move(held);
+    }
+    context_.workers.post([this, put] { finish(put); });
+    return;
+  }
   if (put->bytes > 0 && put->object->head.record_bytes <= kSmall) {
     context_.workers.post([this, put] {
       hash(*put);
