@@ -24,7 +24,7 @@ BELOW = {
     "_files": {"_core"},
     "_open": {"_core", "errors"},
     "sim": {"_core", "_models", "_units", "errors"},
-    ROOT: {"_core", "_files", "_open", "errors", "sim", "types"},
+    ROOT: {"_arrays", "_core", "_files", "_open", "_trees", "errors", "sim", "types"},
     "_machine": {ROOT, "_core", "_options"},
     "_training": {ROOT, "_core", "errors"},
     "torch": {ROOT, "_arrays", "_core", "_training", "_trees", "errors"},
