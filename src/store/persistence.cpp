@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ranges>
 #include <stdexcept>
 
 #include "base/wait_points.hpp"
@@ -203,6 +204,20 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint)
     if (lifetime_.running(locked)) store_empty(locked, checkpoint, *tier);
 }
 
+void Persistence::send_empty(Locked& locked) {
+  if (!persistent_ || setup_.readonly || tiers_.size() < 2) return;
+  std::vector<planner::CheckpointRef> empty;
+  for (const Record& record : catalog_.records(locked))
+    if (record.used && catalog_.live(locked, record) && port_.planner(locked).bytes_of(record.checkpoint) == 0)
+      empty.push_back(record.checkpoint);
+  for (const planner::CheckpointRef checkpoint : empty) {
+    for (const auto& tier : tiers_ | std::views::drop(1)) {
+      const Record* const record = catalog_.find(locked, checkpoint);
+      if (record != nullptr && !record->durable_in(tier->number())) store_empty(locked, checkpoint, *tier);
+    }
+  }
+}
+
 // Whether the planner takes such a version as sent to the tier.
 bool Persistence::belongs(const Record& record, const FileTier& tier) const {
   const std::uint64_t every = port_.machine().tiers[static_cast<std::size_t>(tier.index())].every;
@@ -236,8 +251,19 @@ void Persistence::begin_empty(Locked& locked, planner::CheckpointRef checkpoint,
   const Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || record->files[file].object.id != object) return;
   auto description = description_of(locked, *record);
-  const Result<void> begun = [&] {
+  // What an earlier process left may have been asked for by no call yet.
+  const auto found = description ? std::nullopt : record->recovered_in();
+  const storage::ObjectId described_as = found ? record->files[*found].recovered : 0;
+  const std::uint64_t sequence = found ? next_sequence(locked) : 0;
+  const Result<void> begun = [&]() -> Result<void> {
     const InFlight beginning(locked, lifetime_);
+    if (found) {
+      const auto read = tiers_[*found]->persistent()->load_description(described_as);
+      if (!read) return read.error();
+      storage::Description same = **read;
+      same.sequence = sequence;
+      description = std::make_shared<const storage::Description>(std::move(same));
+    }
     return tier.persistent()->begin(object, std::move(description));
   }();
   Record* const now = catalog_.find(locked, checkpoint);

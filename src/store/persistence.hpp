@@ -82,6 +82,8 @@ class Persistence {
   std::uint64_t next_sequence(const Locked& /*locked*/) { return tiers_.size() > 1 ? next_sequence_++ : 0; }
   /// Stores a checkpoint of no bytes, for which the planner gives no command.
   void store_empty(Locked& locked, planner::CheckpointRef checkpoint);
+  /// Sends on what an earlier process left of these in a faster file tier alone.
+  void send_empty(Locked& locked);
 
   // --- durability
   /// Room is waited for: what is complete on these tiers (bits) becomes durable now.
