@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reliability import access, full, fuzz, hurt, killed, lending, native, node, signals, stalled
+from reliability import access, full, fuzz, hurt, killed, lending, native, node, signals, stalled, unplugged
 from reliability.outcomes import CLEAR_ERROR, EXACT, OLDER_EXACT, Count
 from reliability.own import trial as own
 from reliability.results import SUBJECTS
@@ -76,6 +76,16 @@ TRIALS = (
         (EXACT, OLDER_EXACT),
         native=("snapshot_kills",),
         least={"a random moment": 1000} | {call: 20 for call in CALLS},
+    ),
+    Trial(
+        "shared_kills",
+        "kill -9, with a shared directory",
+        "The first trial, with a local directory and a shared one below it. Every other time the local directory is then"
+        " lost with its node: what was reported to be in the shared directory must be there. Otherwise all that was"
+        " reported must be in both together, and after the next process has closed them, in the shared one.",
+        (EXACT, OLDER_EXACT),
+        native=("shared_kills",),
+        least={"a random moment": 1000, "the local directory is lost": 500} | {call: 20 for call in CALLS},
     ),
     Trial(
         "node",
@@ -149,6 +159,24 @@ TRIALS = (
         (EXACT,),
         native=("power", "--without", "all"),
         least={f"red: {mistake}": 5 for mistake in MISTAKES},
+    ),
+    Trial(
+        "shared_power",
+        "Loss of power, with a shared directory",
+        "A store with a local and a shared directory, of which the local one holds a part. Both lose power at one moment,"
+        " or either does and the other goes on. In a third of the states the local directory is then lost with its node."
+        " What was reported to be in the shared directory must be found there alone, what was reported durable in both"
+        " together; the next process that opens both must send what is missing below before it closes.",
+        (EXACT, OLDER_EXACT, CLEAR_ERROR),
+        native=("shared_power",),
+        least={
+            "": 6000,
+            "both lose power": 1000,
+            "the local one loses power": 1000,
+            "the shared one loses power": 1000,
+            "the local directory is lost then": 1500,
+            "prefixes": 1000,
+        },  # fmt: skip
     ),
     Trial(
         "flips",
@@ -288,6 +316,18 @@ TRIALS = (
         (EXACT, CLEAR_ERROR),
         ours=stalled.trial,
         least={"": 40},
+    ),
+    Trial(
+        "unplugged",
+        "A shared directory that fails, is full or does not answer",
+        "A store writes to a local and a shared directory. The shared one is a FUSE file system whose server is stopped"
+        " or killed, or a full disk; or the local one is on a full disk. Meanwhile versions are saved, waited for and, in"
+        " every other case, the store is closed; then the directory is there again. Nothing but calls for that directory"
+        " is held up; when it is there again all is sent, by this process or the next one, and read from the shared"
+        " directory alone.",
+        unplugged.MUST,
+        ours=unplugged.trial,
+        least={"": 400},
     ),
     Trial(
         "writers",

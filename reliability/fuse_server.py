@@ -1,6 +1,7 @@
 """A file system that passes everything on to a directory: `python fuse_server.py DIRECTORY MOUNTPOINT`.
 
-Stopped by SIGSTOP it answers nothing, and what the kernel is asked for on it waits.
+Stopped by SIGSTOP it answers nothing, and what the kernel is asked for on it waits. While there is a file
+DIRECTORY.fails, writes, syncs, new files and new names fail with EIO.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ class PassOn(mfusepy.Operations):
     def _at(self, path: str) -> str:
         return self.directory + path
 
+    def _change(self) -> None:
+        if os.path.exists(self.directory + ".fails"):
+            raise mfusepy.FuseOSError(errno.EIO)
+
     def getattr(self, path, fh=None):
         found = os.lstat(self._at(path))
         return {name: getattr(found, name) for name in
@@ -36,6 +41,7 @@ class PassOn(mfusepy.Operations):
         return 0
 
     def mkdir(self, path, mode):
+        self._change()
         return os.mkdir(self._at(path), mode) or 0
 
     def rmdir(self, path):
@@ -45,6 +51,7 @@ class PassOn(mfusepy.Operations):
         return os.chmod(self._at(path), mode) or 0
 
     def create(self, path, mode, fi=None):
+        self._change()
         return os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
 
     def open(self, path, flags):
@@ -54,12 +61,14 @@ class PassOn(mfusepy.Operations):
         return os.pread(fh, size, offset)
 
     def write(self, path, data, offset, fh):
+        self._change()
         return os.pwrite(fh, data, offset)
 
     def truncate(self, path, length, fh=None):
         return os.truncate(self._at(path) if fh is None else fh, length) or 0
 
     def fsync(self, path, datasync, fh):
+        self._change()
         return os.fsync(fh) or 0
 
     def fsyncdir(self, path, datasync, fh):
@@ -69,6 +78,7 @@ class PassOn(mfusepy.Operations):
         return os.unlink(self._at(path)) or 0
 
     def rename(self, old, new, flags=0):
+        self._change()
         return os.rename(self._at(old), self._at(new)) or 0
 
     def statfs(self, path):

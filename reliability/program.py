@@ -22,6 +22,7 @@ from reliability import states
 
 SMALL = {"device": "cpu", "device_cache": "4MiB", "host_cache": "4MiB", "disk": "1GiB"}
 KILOBYTES = 64
+LONG_S = 20.0
 Given = dict[str, Any]
 
 
@@ -101,6 +102,25 @@ def stall(given: Given) -> None:
     say(ended=True)
 
 
+def beside(given: Given) -> None:
+    """Saves, waits and closes as it is told, with a shared directory."""
+    store, step = opened(given, shared=given["shared"], durability="shared"), 0
+    say(ready=True)
+    for line in sys.stdin:
+        word, _, limit = line.strip().partition(" ")
+        if word == "save":
+            for _ in range(int(limit)):
+                store.checkpoint(step, state(given, step), timeout=LONG_S)
+                step += 1
+            say(saved=step)
+        elif word in ("storage", "shared"):
+            timed(word, lambda level=word, timeout=float(limit): store.wait(level, timeout=timeout))
+        elif word == "close":
+            timed(word, store.close)
+        else:
+            break
+
+
 def timed(what: str, call: Callable[[], object]) -> None:
     start = time.monotonic()
     try:
@@ -133,7 +153,7 @@ def main() -> int:
         os.setgroups([])
         os.setgid(given["user"])
         os.setuid(given["user"])
-    programs = {"write": write, "check": check, "hold": hold, "stall": stall, "modes": modes}
+    programs = {"write": write, "check": check, "hold": hold, "stall": stall, "beside": beside, "modes": modes}
     try:
         programs[sys.argv[1]](given)
     except ebbtide.Error as error:

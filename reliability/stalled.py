@@ -24,30 +24,43 @@ LONG_S = 20.0
 IN_TIME, DRAINED = (outcomes.CLEAR_ERROR,), (outcomes.EXACT,)
 
 
+class PassedOn:
+    """A mounted file system that passes everything on to a directory, and the process that serves it."""
+
+    def __init__(self, area: Path) -> None:
+        self.behind, self.mounted = area / "behind", area / "mounted"
+        self.behind.mkdir(mode=0o700)
+        self.mounted.mkdir(mode=0o700)
+        self.plug_in()
+
+    def plug_in(self) -> None:
+        program = Path(__file__).with_name("fuse_server.py")
+        command = [sys.executable, str(program), str(self.behind), str(self.mounted)]
+        self.server = subprocess.Popen(command, stderr=subprocess.PIPE)
+        clock = Clock()
+        while not os.path.ismount(self.mounted):
+            if self.server.poll() is not None or clock() > 10:
+                raise Missing(f"no FUSE file system can be mounted: {self.server.communicate()[1].decode()[-200:]}")
+            time.sleep(0.01)
+
+    def unplug(self) -> None:
+        if self.server.poll() is None:
+            self.server.kill()  # the kernel then ends what is asked of it with an error
+        self.server.communicate()
+        subprocess.run(["umount", "-l", str(self.mounted)], check=False, capture_output=True)
+
+
 @contextmanager
-def served(area: Path) -> Iterator[tuple[Path, int]]:
-    """A mounted file system and the process that serves it."""
+def passed_on(area: Path) -> Iterator[PassedOn]:
     if importlib.util.find_spec("mfusepy") is None:
         raise Missing("mfusepy is not installed")
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         raise Missing("/dev/fuse cannot be used here")
-    behind, mounted = area / "behind", area / "mounted"
-    behind.mkdir(mode=0o700)
-    mounted.mkdir(mode=0o700)
-    program = Path(__file__).with_name("fuse_server.py")
-    server = subprocess.Popen([sys.executable, str(program), str(behind), str(mounted)], stderr=subprocess.PIPE)
+    there = PassedOn(area)
     try:
-        clock = Clock()
-        while not os.path.ismount(mounted):
-            if server.poll() is not None or clock() > 10:
-                raise Missing(f"no FUSE file system can be mounted: {server.communicate()[1].decode()[-200:]}")
-            time.sleep(0.01)
-        yield mounted, server.pid
+        yield there
     finally:
-        if server.poll() is None:
-            server.kill()  # the kernel then ends what is asked of it with an error
-        server.communicate()
-        subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
+        there.unplug()
 
 
 def trial(session: Session) -> Count:
@@ -63,7 +76,8 @@ def one(session: Session, count: Count, area: Path, answers_again: bool) -> None
     limit = LONG_S if answers_again else LIMIT_S
     must = DRAINED if answers_again else IN_TIME
     when = "it answers again" if answers_again else "it stays silent"
-    with served(area) as (mounted, server):
+    with passed_on(area) as there:
+        mounted, server = there.mounted, there.server.pid
         given = {"directory": str(mounted / "store"), "seed": session.seed, "timeout": limit, "close_timeout": limit}
         with Program("stall", **given) as program:
             if program.read(until="ready") is None:

@@ -43,7 +43,8 @@ class Judgement {
       one.last = event.made;
       one.dropped = one.undead = one.reported = false;
       one.begun = true;
-    } else if (event.kind == EventKind::durable) {
+    } else if (event.kind == EventKind::durable || event.kind == EventKind::sent) {
+      if (rules_.sent_alone && event.kind != EventKind::sent) return;
       if (one.dropped || one.last != event.made) return;  // told while it was being dropped
       one.required = event.made;
       if (rules_.kept) one.allowed = {event.made};
@@ -106,7 +107,9 @@ class Judgement {
       const auto& [version, one] = *at;
       const bool there = offered.contains(version);
       if (rules_.kept && rules_.there && one.required && !one.may_be_gone && !there) {
-        wrong(Outcome::silent_wrong, history, version, "it was reported durable, and is not there");
+        wrong(Outcome::silent_wrong, history, version,
+              "it was reported durable, and is not there (" + std::to_string(script_.made[*one.required].bytes) +
+                  " bytes)");
       }
       if (!there && !one.dropped && !one.undead && !one.may_be_gone) worst(Outcome::older_exact);
     }

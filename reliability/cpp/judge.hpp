@@ -22,6 +22,7 @@ struct Rules {
   bool final_drops = true;  // what was dropped before a close that succeeded is gone
   bool whole = true;        // what is offered must be readable: false where bytes were harmed on purpose
   bool there = true;        // what must be there is looked for: false where some of it was harmed on purpose
+  bool sent_alone = false;  // only what was reported to be in the shared directory must be there
 };
 
 struct Verdict {

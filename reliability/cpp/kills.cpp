@@ -47,6 +47,8 @@ struct Life {
   std::uint64_t seed = 0;
   bool synced = true;
   bool ring = false;      // the transfers are not seen one by one
+  bool shared = false;    // there is a shared directory
+  bool waits = true;      // closing waits for it
   bool unclosed = false;  // each opening finds what one that was killed would leave
   Layer layer = Layer::store;
   Killing killing;
@@ -56,8 +58,13 @@ struct Life {
   SubjectOptions options() const {
     SubjectOptions out;
     out.layer = layer;
-    out.directory = directory;
+    out.directory = shared ? directory / "local" : directory;
     out.synced = synced;
+    if (shared) {
+      out.shared = directory / "shared";
+      out.waits_below = waits;
+      out.capacity = 2 << 20;  // a cache of the shared directory
+    }
     out.ring = true;  // KillerFiles refuse it, and then it is done by threads
     return out;
   }
@@ -73,6 +80,8 @@ std::vector<std::string> arguments_of(const Life& life, int pipe) {
           std::to_string(static_cast<int>(life.killing.when)),
           std::to_string(static_cast<int>(life.killing.call)),
           std::to_string(life.killing.nth),
+          std::to_string(life.shared),
+          std::to_string(life.waits),
           life.directory.string()};
 }
 
@@ -80,6 +89,7 @@ std::vector<std::string> arguments_of(const Life& life, int pipe) {
 class Child {
  public:
   Child(const std::string& program, const Life& life) {
+    if (life.shared) std::filesystem::create_directories(life.directory);  // of both
     int ends[2];
     if (::pipe(ends) != 0) throw std::runtime_error("no pipe can be made");
     pid_ = ::fork();
@@ -178,7 +188,15 @@ struct Trier {
     out.seed = seed;
     out.synced = random() % 4 != 0;
     out.unclosed = random() % 2;
-    out.layer = options.snapshots ? Layer::snapshots : random() % 2 ? Layer::store : Layer::storage;
+    out.shared = options.shared;
+    if (out.shared) {
+      out.waits = out.synced;
+      out.synced = true;
+    }
+    out.layer = out.shared          ? Layer::store
+                : options.snapshots ? Layer::snapshots
+                : random() % 2      ? Layer::store
+                                    : Layer::storage;
     out.directory = options.directory / std::to_string(made++);
     return out;
   }
@@ -196,29 +214,55 @@ struct Trier {
       report.violation(where + ": it ended by itself, with status " + std::to_string(child.status));
       return true;
     }
-    const Script script = life.script();
     const std::vector<Event> events = child.events();
-    Verdict verdict;
-    for (const bool readonly : {true, false}) {
-      SubjectOptions subject = life.options();
-      subject.readonly = readonly;
-      auto store = open_subject(std::make_shared<os::PosixFiles>(), subject);
-      if (!store) {
-        const bool none = readonly && store.error().code == Errc::not_a_store && events.empty();
-        if (!none) verdict.violations.push_back("it cannot be opened: " + store.error().message);
-        continue;
-      }
-      const Verdict found = judge(script, events, look(**store, script.histories()));
-      verdict.outcome = std::max(verdict.outcome, found.outcome);
-      for (const std::string& what : found.violations) {
-        verdict.violations.push_back((readonly ? "read only: " : "to be written: ") + what + (*store)->said());
-      }
-      if (const auto closed = (*store)->close(); !closed)
-        verdict.violations.push_back("closing it: " + closed.error().message);
-    }
+    const Verdict verdict = life.shared ? judge_both(life, events) : judge_one(life, events);
     report.count(verdict.outcome);
     for (const std::string& what : verdict.violations) report.violation(where + ": " + what);
     return true;
+  }
+
+  // As those who read, and then the next process, meet it.
+  Verdict judge_one(const Life& life, const std::vector<Event>& events) {
+    Verdict verdict;
+    for (const bool readonly : {true, false}) add(verdict, life, events, life.options(), readonly, {});
+    return verdict;
+  }
+
+  // The same of two directories. For every other one the local directory is lost with its node; what was not sent is
+  // sent by the next process that has both.
+  Verdict judge_both(const Life& life, const std::vector<Event>& events) {
+    Verdict verdict;
+    SubjectOptions elsewhere = life.options();
+    elsewhere.directory = elsewhere.shared;
+    elsewhere.shared.clear();
+    const Rules sent{.sent_alone = true};
+    add(verdict, life, events, life.options(), true, {});
+    add(verdict, life, events, elsewhere, true, sent);
+    const bool lost = made % 2 == 0;
+    if (lost) std::filesystem::remove_all(life.options().directory);
+    report.count_by(lost ? "the local directory is lost" : "both directories are there");
+    add(verdict, life, events, life.options(), false, lost ? sent : Rules{});
+    if (life.waits || lost) add(verdict, life, events, elsewhere, true, lost ? sent : Rules{});
+    return verdict;
+  }
+
+  void add(Verdict& verdict, const Life& life, const std::vector<Event>& events, SubjectOptions subject, bool readonly,
+           const Rules& rules) {
+    const Script script = life.script();
+    subject.readonly = readonly;
+    const std::string as = (subject.directory == life.options().directory ? "" : "the shared directory alone, ") +
+                           std::string(readonly ? "read only: " : "to be written: ");
+    auto store = open_subject(std::make_shared<os::PosixFiles>(), subject);
+    if (!store) {
+      const bool none = readonly && store.error().code == Errc::not_a_store && events.empty();
+      if (!none) verdict.violations.push_back(as + "it cannot be opened: " + store.error().message);
+      return;
+    }
+    const Verdict found = judge(script, events, look(**store, script.histories()), rules);
+    verdict.outcome = std::max(verdict.outcome, found.outcome);
+    for (const std::string& what : found.violations) verdict.violations.push_back(as + what + (*store)->said());
+    if (const auto closed = (*store)->close(); !closed)
+      verdict.violations.push_back(as + "closing it: " + closed.error().message);
   }
 
   std::array<std::uint64_t, doubles::kFileCalls> count_calls(Life life) {
@@ -233,8 +277,11 @@ struct Trier {
 };
 
 std::string told(const Life& life, const std::string& how) {
-  return std::string(name_of(life.layer)) + (life.synced ? ", storage" : ", process") + ", script " +
-         std::to_string(life.seed) + (life.unclosed ? ", as if killed before" : "") + ", killed " + how;
+  return std::string(name_of(life.layer)) +
+         (!life.synced                ? ", process"
+          : life.shared && life.waits ? ", shared"
+                                      : ", storage") +
+         ", script " + std::to_string(life.seed) + (life.unclosed ? ", as if killed before" : "") + ", killed " + how;
 }
 
 void kill_at_calls(Trier& with, std::uint64_t each, std::mt19937_64& random) {
@@ -284,7 +331,9 @@ void kill_at_random(Trier& with, std::uint64_t many, std::mt19937_64& random) {
       if (with.judge_end(life, child, where)) {
         with.report.count_by("a random moment");
         const auto said = child.events();
-        const auto durable = [](const Event& event) { return event.kind == Event::Kind::durable; };
+        const auto durable = [](const Event& event) {
+          return event.kind == Event::Kind::durable || event.kind == Event::Kind::sent;
+        };
         if (std::ranges::any_of(said, durable)) with.report.count_by("a random moment, after something was reported");
         ++i;
       }
@@ -314,7 +363,9 @@ int run_kills_child(const std::vector<std::string>& arguments) {
   life.layer = static_cast<Layer>(std::stoi(arguments.at(5)));
   life.killing = {static_cast<Killing::When>(std::stoi(arguments.at(6))),
                   static_cast<FileCall>(std::stoi(arguments.at(7))), std::stoull(arguments.at(8))};
-  life.directory = arguments.at(9);
+  life.shared = arguments.at(9) == "1";
+  life.waits = arguments.at(10) == "1";
+  life.directory = arguments.at(11);
   const auto say = [to](const std::string& text) {  // whole lines: short writes to a pipe are
     if (::write(to, text.data(), text.size()) != static_cast<ssize_t>(text.size())) ::_exit(kCannot);
   };
@@ -329,7 +380,8 @@ int run_kills_child(const std::vector<std::string>& arguments) {
   if (life.unclosed) {
     runner.before_open = [&life](std::size_t) {
       os::PosixFiles plain;
-      make_unclosed(plain, life.directory);
+      make_unclosed(plain, life.options().directory);
+      if (life.shared) make_unclosed(plain, life.options().shared);
     };
   }
   runner.run();

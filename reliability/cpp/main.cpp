@@ -21,6 +21,8 @@ constexpr Trial kTrials[] = {
     {"limits", run_limits},
     {"kills", run_kills},
     {"snapshot_kills", run_kills, true},
+    {"shared_kills", run_kills, false, true},
+    {"shared_power", run_shared_power, false, true},
 };
 
 std::string next_of(int& at, int count, char** arguments) {
@@ -63,6 +65,7 @@ int run(int count, char** arguments) {
   }
   if (trial == nullptr) throw std::invalid_argument("which trial?");
   options.snapshots = trial->snapshots;
+  options.shared = trial->shared;
   options.directory = own_directory(directory);
   Report report;
   try {

@@ -42,12 +42,7 @@ Recorded record(std::uint64_t seed, const SubjectOptions& options, const ScriptO
   out.options.keep_every = out.script.keep_every;
   const auto files = std::make_shared<MemoryFiles>();
   Runner runner{out.script, files, options, [&](const Event& event) { files->note(text_of(event)); }};
-  if (how.retention) {  // what it has dropped by itself is not there to be waited for
-    runner.failed = [](const Step& step, const Error& error) {
-      const bool gone = error.code == Errc::unknown_version || error.code == Errc::dropped;
-      if (step.kind != Step::Kind::wait || !gone) throw std::runtime_error(error.message);
-    };
-  }
+  if (how.retention) runner.allow_dropped();
   out.failing = failing;
   if (failing) {
     files->fail_sync(failing);

@@ -28,6 +28,8 @@ struct Runner {
 
   /// Where a step fails, those that it was for are left out. Throws std::runtime_error where none may fail.
   void run();
+  /// For a store with retention: what it has dropped by itself is not there to be waited for.
+  void allow_dropped();
 };
 
 /// A store that was closed becomes as if its process had been killed: no index, and room behind the last record. The

@@ -14,7 +14,7 @@ namespace {
 using Kind = Step::Kind;
 using Random = std::mt19937_64;
 
-constexpr std::array<std::string_view, 6> kWords{"opened", "begun", "durable", "lost", "dropping", "closed"};
+constexpr std::array<std::string_view, 7> kWords{"opened", "begun", "durable", "lost", "dropping", "closed", "sent"};
 
 // Names as hostile as they are allowed to be.
 const std::array<std::string, 3>& names() {

@@ -48,8 +48,9 @@ struct ScriptOptions {
 Script make_script(std::uint64_t seed, const ScriptOptions& options);
 
 /// What the program knew at a moment. Said before a call that changes something, and after one that promised something.
+/// `sent`: durable in a shared directory, and so in any case.
 struct Event {
-  enum class Kind : std::uint8_t { opened, begun, durable, lost, dropping, closed } kind = Kind::opened;
+  enum class Kind : std::uint8_t { opened, begun, durable, lost, dropping, closed, sent } kind = Kind::opened;
   std::size_t made = 0;
 };
 std::string text_of(const Event& event);

@@ -29,6 +29,8 @@ struct SubjectOptions {
   bool ring = false;  // the file engine that is chosen by itself; or threads
   std::uint64_t capacity = 12 << 20;
   std::uint64_t keep_last = 0, keep_every = 0;  // of a whole store
+  std::filesystem::path shared = {};            // of a whole store: the directory below; empty: none
+  bool waits_below = true;                      // closing waits for it
 };
 
 /// An open store, one call after another. What it says is by name: every failure is an Error.
@@ -38,6 +40,8 @@ class Subject {
   virtual Result<void> write(const Made& made, const Bytes& contents) = 0;
   /// Until it is durable, or never will be.
   virtual Result<void> wait(const std::string& history, Version version) = 0;
+  /// The same for the shared directory.
+  virtual Result<void> send(const std::string& history, Version version) { return wait(history, version); }
   virtual Result<void> drop(const std::string& history, Version version) = 0;
   /// What was dropped is, by now, carried out on the disk as far as it ever will be. Best done.
   Result<void> settle() {

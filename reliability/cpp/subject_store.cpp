@@ -8,7 +8,7 @@
 namespace ebb::trials {
 namespace {
 
-constexpr std::uint64_t kCache = 1 << 20, kChunk = 64 << 10;
+constexpr std::uint64_t kCache = 1 << 20, kChunk = 64 << 10, kShared = 32 << 20;
 
 }  // namespace
 
@@ -62,6 +62,12 @@ Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<os::Files> f
   tiers.push_back({"device", planner::Medium::device, kCache, 4096});
   tiers.push_back({"host", planner::Medium::host, kCache, 4096});
   tiers.push_back({"local", planner::Medium::file, options.capacity, 4096});
+  if (!options.shared.empty()) {
+    tiers.push_back({"shared", planner::Medium::file, kShared, 4096});
+    if (options.readonly) tiers.back().every = planner::kNothingComes;
+    setup.shared = {options.shared, options.direct};
+    if (options.waits_below) setup.durability = Durability::shared;
+  }
   planner::connect(setup.machine, 4);
   for (auto& link : setup.machine.links) link.chunk = kChunk;
   setup.machine.ring_slot = kChunk;

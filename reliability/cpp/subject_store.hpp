@@ -24,6 +24,9 @@ class StoreSubject : public Subject {
   Result<void> wait(const std::string& history, Version version) override {
     return store_.history(history).wait(version, level_);
   }
+  Result<void> send(const std::string& history, Version version) override {
+    return store_.history(history).wait(version, "shared");
+  }
   Result<void> drop(const std::string& history, Version version) override {
     return store_.history(history).drop(version);
   }

@@ -27,6 +27,7 @@ struct TrialOptions {
   std::uint64_t count = 0;  // cases; 0: as many as the trial means
   std::uint64_t seed = 1;
   bool snapshots = false;           // of memory, instead of checkpoints
+  bool shared = false;              // of stores with a shared directory
   bool short_form = false;          // a few seconds at most
   std::filesystem::path directory;  // a new one, on a disk, for trials that need one; theirs to fill
   std::string without;              // of power: the sync or order that is left out, or "all"
@@ -66,9 +67,12 @@ struct Trial {
   const char* name;
   void (*run)(const TrialOptions& options, Report& report);
   bool snapshots = false;
+  bool shared = false;
 };
 
 void run_power(const TrialOptions& options, Report& report);
+/// Of stores with a shared directory: either directory, or both, lose what was not synced, or the local one is gone.
+void run_shared_power(const TrialOptions& options, Report& report);
 /// With `without`: each mistake must break a promise.
 void run_power_without(const TrialOptions& options, Report& report);
 void run_flips(const TrialOptions& options, Report& report);
