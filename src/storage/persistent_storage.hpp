@@ -35,6 +35,14 @@ struct Found {
   Checksum body{};             // of its regions, metadata and their checksums: equal in every copy of the same bytes
 };
 
+/// The record of a checkpoint that was dropped.
+struct Gone {
+  Checksum history{};  // of its name
+  Version version = 0;
+  std::uint64_t sequence = 0;
+  Checksum body{};  // as in Found
+};
+
 /// The lowest id for an object of the caller's; objects found on disk have lower ids.
 inline constexpr ObjectId kFirstObject = ObjectId{1} << 62;
 
@@ -45,6 +53,7 @@ struct PersistentOptions {
   bool synced = true;          // persistent means synced to stable storage; false: handed to the operating system.
                                // A store keeps the level it was created with; see level()
   bool readonly = false;       // writes nothing and takes no lock; the level is the store's own
+  bool paired = false;         // another directory may have the same versions: gone() is asked for
   bool direct = true;
   bool checksums = true;                 // of payloads; off only to measure their cost: none are written or checked
   std::uint32_t block_bytes = 64 << 10;  // of payload per checksum; put() takes multiples of this
@@ -93,6 +102,8 @@ class PersistentStorage : public Storage {
   /// The checkpoints on disk when the store was opened, ascending by name and version; of two records of one version,
   /// the newer. Their ids are below kFirstObject.
   virtual std::vector<Found> found() const = 0;
+  /// Of paired directories: what was dropped, of which there were records on disk when the store was opened.
+  virtual std::vector<Gone> gone() const { return {}; }
   /// Read only: checkpoints that another process has added since, each reported once. If nothing has changed, this
   /// takes three system calls, whatever the size of the store.
   virtual std::vector<Found> refresh() = 0;

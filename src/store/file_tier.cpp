@@ -39,6 +39,7 @@ storage::PersistentOptions persistent_options(const options::EngineSetup& setup,
   options.capacity = capacity_of(setup, tier);
   options.synced = !local || setup.durability != Durability::process;
   options.readonly = setup.readonly;
+  options.paired = setup.shared.has_value();
   options.direct = local ? setup.direct_io : setup.shared->direct_io;
   options.checksums = setup.checksums;
   options.block_bytes = block_of(setup.machine);

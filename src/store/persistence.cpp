@@ -248,8 +248,13 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint,
 void Persistence::begin_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier,
                               storage::ObjectId object) {
   const std::size_t file = tier.number();
-  const Record* const record = catalog_.find(locked, checkpoint);
+  Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || record->files[file].object.id != object) return;
+  if (!catalog_.live(locked, *record)) {  // a record now would count as newer than what was written anew meanwhile
+    catalog_.take_pending(locked, object);
+    record->files[file].object = {};
+    return;
+  }
   auto description = description_of(locked, *record);
   // What an earlier process left may have been asked for by no call yet.
   const auto found = description ? std::nullopt : record->recovered_in();

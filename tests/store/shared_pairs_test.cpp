@@ -112,6 +112,30 @@ TEST(SharedPairs, AVersionThatTheLocalDirectoryLostIsTheSharedOne) {
   expect_restored(rig.open(), 1, 2 * kSize);
 }
 
+// The shared directory lost its drop with the power, and the local one what replaced the version, which was dropped
+// too.
+TEST(SharedPairs, WhatWasReplacedStaysGoneAlsoWhenItsReplacementWasDropped) {
+  SharedRig rig;
+  rig.setup().durability = Durability::storage;
+  send(rig.open(), 1);
+  rig.close();
+  OwnDirectory local, shared;
+  fs::copy(rig.shared().path(), shared.path(), kTree);
+  Store& store = rig.open();
+  store.drop(1).value();
+  keep(store, 1, 2 * kSize);
+  store.drop(1).value();
+  for (const Version next : {2, 3}) keep(store, next);  // with their batches the drop is carried out
+  fs::copy(rig.setup().directory, local.path(), kTree);
+  rig.close();
+  for (const auto& [from, to] :
+       {std::pair(local.path(), rig.setup().directory), std::pair(shared.path(), rig.shared().path())}) {
+    fs::remove_all(to);
+    fs::copy(from, to, kTree);
+  }
+  EXPECT_EQ(rig.open().versions().value(), (std::vector<Version>{2, 3}));
+}
+
 /// A dictionary of what a store of two directories holds, beside such a store.
 class Random {
  public:

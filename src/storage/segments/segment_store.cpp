@@ -31,6 +31,15 @@ std::optional<Error> refuse_memory(os::Files& files, const PersistentOptions& op
                                       "durability \"process\""};
 }
 
+std::vector<Gone> gone_of(const ScannedStore& scanned) {
+  std::vector<Gone> out;
+  for (const ScannedSegment& segment : scanned.segments)
+    for (const ScannedSegment::Place& place : segment.waste)
+      if (place.head && place.head->history != Checksum{})
+        out.push_back({place.head->history, place.head->version, place.head->sequence, place.head->body});
+  return out;
+}
+
 }  // namespace
 
 SegmentStore::SegmentStore(os::Files& files, os::Clock& clock, const PersistentOptions& options,
@@ -56,6 +65,7 @@ Result<void> SegmentStore::start() {
   if (!opened) return opened.error();
   damages_ = opened->scanned.damages;
   found_ = without_prefix(std::move(opened->found));
+  if (context_.options.paired) gone_ = gone_of(opened->scanned);
   if (auto started = context_.transfers.start(context_.files, context_.options.engine); !started) return started;
   if (context_.options.readonly) return {};
   RecordRemover& remover = committer_.remover();

@@ -43,6 +43,7 @@ class SegmentStore final : public PersistentStorage {
   std::uint64_t unreleased() const override { return committer_.unreleased(table_.lock()); }
   Durability level() const override { return context_.directory.head().level; }
   std::vector<Found> found() const override { return found_; }
+  std::vector<Gone> gone() const override { return gone_; }
   std::vector<Found> refresh() override { return without_prefix(recovery_.refresh()); }
   std::uint64_t changes_seen() const override { return recovery_.changes_seen(); }
   bool was_dropped(ObjectId object) override { return reader_.was_dropped(object); }
@@ -71,6 +72,7 @@ class SegmentStore final : public PersistentStorage {
   ObjectReader reader_;
   Recovery recovery_;
   std::vector<Found> found_;  // constant after start(), like damages_
+  std::vector<Gone> gone_;    // likewise
   std::vector<Damage> damages_;
 };
 
