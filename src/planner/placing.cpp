@@ -114,7 +114,7 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
       durability_.note_no_room(t, bytes);
       continue;
     }
-    const Time cost = room.wait + transfers_.route_time(kNoTier, t, bytes);
+    const Time cost = room.wait + transfers_.route_time(kNoTier, t, bytes) + (r.ordered ? behind_flushes(t) : 0);
     if (cost < best_cost) best = t, best_cost = cost, best_room = room;
     if (room.wait == 0 && cost < ready_cost) ready = t, ready_cost = cost, ready_room = room;
   }
@@ -142,6 +142,19 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   }
   flush_planner_.urge(best, best_room, rights, r.since);
   return false;
+}
+
+// What a copy in stream order waits for on its way from the device past the fastest tier: that way is also the one of
+// the flushes that make room there, and while it waits, so does the program's stream. A call that waits for the room
+// holds up the host alone.
+Time Placing::behind_flushes(TierIndex to) const {
+  if (to == 0) return 0;
+  Bytes left = 0;
+  for (const MoveIndex i : transfers_.link(transfers_.route_of(0, to)[0]).moves) {
+    const Move& m = transfers_[i];
+    if (m.kind == MoveKind::flush && m.from == 0 && !m.cancelled) left += m.total - m.done;
+  }
+  return left > 0 ? transfers_.route_time(0, to, left) : 0;
 }
 
 // A read tries once more what the file has refused: caches that are full of that have no other way to give it room.

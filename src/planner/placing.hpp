@@ -21,6 +21,7 @@ class Placing : Part {
  private:
   bool place_borrow(Request& request);
   bool place_write(Request& request, bool fastest_taken, bool at_any_cost);
+  Time behind_flushes(TierIndex to) const;
   bool outgrown(const Request& request) const;
   bool try_file_again(Request& request);
 

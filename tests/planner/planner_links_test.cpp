@@ -166,5 +166,28 @@ TEST(PlannerLinks, ACommandIsCarriedOnceAndBeforeItsEnd) {
   EXPECT_THROW(d.tell(event::Carried{id + 1000}), std::logic_error);
 }
 
+// Beside the flushes that make room, a direct copy in stream order would take longer than they do, and hold up the
+// program's stream meanwhile.
+TEST(PlannerLinks, ACheckpointInStreamOrderWaitsForTheRoomThatFlushesMakeNotBehindThem) {
+  for (const bool ordered : {false, true}) {
+    Machine machine = machine_of(16, 64, 0);
+    machine.links[static_cast<std::size_t>(find_link(machine.links, "app>device"))].bytes_per_s = 1e12;
+    Driver d(machine);
+    for (Version v = 1; v <= 2; ++v) {
+      const RequestId id = d.checkpoint(v, 8);
+      while (!d.answered(id)) {
+        std::size_t i = 0;
+        while (d.under_way.at(i).from.at.kind != Endpoint::application) ++i;
+        d.finish(i);
+      }
+    }
+    EXPECT_GT(d.by_link["device>host"], 0u);
+    const RequestId id = d.checkpoint(3, 8, 0, ordered);
+    d.run();
+    EXPECT_EQ(d.reason(id), Reason::ok);
+    EXPECT_EQ(d.by_link["app>host"], ordered ? 0u : 8 * kMiB);
+  }
+}
+
 }  // namespace
 }  // namespace ebb::planner
