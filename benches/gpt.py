@@ -3,9 +3,11 @@
 torch's `save_on_cpu(pin_memory=True)`, and by TRL's `OffloadActivations` where it can be imported.
 
 24 blocks, AdamW (fused), autocast to bfloat16; the batch is 8 x 1024 tokens, then 2 x 1024. Each step ends with a wait for
-the GPU; `host` is when the program would have gone on without that wait. The bound of a step whose device cache has room
-for a part of what is stored: max(forward, out) + max(rest of the step, in), where out and in are the other bytes over
-the rates of pinned copies, measured here. The peak is of PyTorch's allocator; the store's device cache comes on top.
+the GPU; `host` is when the program would have gone on without that wait. Of a budget of GPU memory, a part is the store's
+device cache; the rest is PyTorch's memory (`offload(memory=)`): three quarters if all that is saved fits there, otherwise
+an eighth. The ways "..._stored" have the whole budget as device cache. The bound of a step whose budget has room for a part of what is saved:
+max(forward, out) + max(rest of the step, in), where out and in are the other bytes over the rates of pinned copies,
+measured here. The peak is of PyTorch's allocator; the store's device cache comes on top.
 "Hooks that do nothing" is what PyTorch itself takes for calling Python; the cost of a tensor is beyond that.
 
   benches/gpt.py --json benches/results/gpt.json     # on a GPU
@@ -31,8 +33,16 @@ from torch.nn import functional
 
 VOCABULARY = 8192
 BLOCKS = 24
-WAYS = "memory,nothing,large,middle,small,save_on_cpu,trl"
-CACHES = {"large": 12, "middle": 4, "small": 1}  # by way: twelfths of the largest device cache
+# By way: twelfths of the largest budget, and whether a part of it is PyTorch's memory.
+BUDGETS = {
+    "large": (12, True),
+    "middle": (4, True),
+    "small": (1, True),
+    "large_stored": (12, False),
+    "middle_stored": (4, False),
+    "small_stored": (1, False),
+}
+WAYS = ",".join(["memory", "nothing", *BUDGETS, "save_on_cpu", "trl"])
 
 
 class Shape(NamedTuple):
@@ -41,9 +51,8 @@ class Shape(NamedTuple):
     batch: int
     tokens: int
     least: int  # bytes of a tensor that is stored
-    cache: int  # bytes of the largest device cache
+    budget: int  # bytes, the largest
     device: str
-    adopted: float = 0.0  # of a cache, the share that is memory of the program
 
 
 GPU = Shape(1024, 16, 8, 1024, 1 << 20, 12 << 30, "cuda")
@@ -155,28 +164,33 @@ def trl(training: Training) -> Callable[[], Any]:
     return lambda: keep
 
 
-def ways(training: Training, names: list[str], size: int) -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """A name, a context for each step, and the bytes of the device cache. What cannot be imported is left out by name."""
+def ways(
+    training: Training, names: list[str], size: int, logs: str
+) -> Iterator[tuple[str, Callable[[], Any], int, int]]:
+    """A name, a context for each step, its budget, and how much of that stays. What cannot be imported is left out by name."""
     shape = training.shape
     for name in names:
-        if name in CACHES:
-            cache = shape.cache * CACHES[name] // 12
-            kept = int(cache * shape.adopted)
-            options: dict[str, Any] = {"device": shape.device, "device_cache": cache - kept, "adopted": kept, "host_cache": size * 5 // 4 + (64 << 20), "disk": 0}  # fmt: skip
+        if name in BUDGETS:
+            twelfths, parted = BUDGETS[name]
+            budget = shape.budget * twelfths // 12
+            stays = (budget * 3 // 4 if size <= budget * 3 // 4 else budget // 8) if parted else 0
+            options: dict[str, Any] = {"device": shape.device, "device_cache": budget - stays, "host_cache": size * 5 // 4 + (64 << 20), "disk": 0}  # fmt: skip
+            if logs:
+                options["event_log"] = f"{logs}/{name}-{shape.batch}.log"
             with ebbtide.open(warm=True, **options) as store:
-                keep = ebbtide.torch.offload(store, min_bytes=shape.least)
-                yield name, lambda keep=keep: keep, cache
+                keep = ebbtide.torch.offload(store, memory=stays, min_bytes=shape.least)
+                yield name, lambda keep=keep: keep, budget, stays
                 del keep
         elif name == "trl":
             try:
-                yield name, trl(training), 0
+                yield name, trl(training), 0, 0
             except Exception as error:  # TRL's own, or of what it needs
                 print(f"trl: not there: {type(error).__name__}: {error}", file=sys.stderr)
         elif name == "save_on_cpu":
             pinned = shape.device == "cuda"
-            yield name, lambda pinned=pinned: torch.autograd.graph.save_on_cpu(pin_memory=pinned), 0
+            yield name, lambda pinned=pinned: torch.autograd.graph.save_on_cpu(pin_memory=pinned), 0, 0
         else:
-            yield name, nothing if name == "nothing" else contextlib.nullcontext, 0
+            yield name, nothing if name == "nothing" else contextlib.nullcontext, 0, 0
 
 
 def link_rates() -> tuple[float, float]:
@@ -195,14 +209,14 @@ def link_rates() -> tuple[float, float]:
     return rates[0], rates[1]
 
 
-def measure(shape: Shape, names: list[str], repeats: int) -> dict[str, Any]:
+def measure(shape: Shape, names: list[str], repeats: int, logs: str) -> dict[str, Any]:
     training = Training(shape)
     for _ in range(2):
         training.step(contextlib.nullcontext)
     found: dict[str, Any] = {"shape": shape._asdict(), "saved": saved(training), "ways": {}}
     if shape.device == "cuda":
         found["d2h_bytes_per_s"], found["h2d_bytes_per_s"] = link_rates()
-    for name, keep, cache in ways(training, names, found["saved"]["bytes"]):
+    for name, keep, budget, stays in ways(training, names, found["saved"]["bytes"], logs):
         for _ in range(3):  # new memory, and what is learned from a step
             training.step(keep)
         if shape.device == "cuda":
@@ -211,7 +225,7 @@ def measure(shape: Shape, names: list[str], repeats: int) -> dict[str, Any]:
         way: dict[str, Any] = {key: [one[key] for one in rounds] for key in rounds[0]}
         if shape.device == "cuda":
             way["peak_bytes"] = torch.cuda.max_memory_allocated()
-        way["cache_bytes"] = cache
+        way["budget_bytes"], way["memory_bytes"] = budget, stays
         found["ways"][name] = way
         show(found, name)
         if shape.device == "cuda":
@@ -225,14 +239,14 @@ def show(found: dict[str, Any], name: str) -> None:
     middle = {key: statistics.median(way[key]) for key in ("s", "host_s", "forward_s")}
     line = f"batch {found['shape']['batch']} {name:12} {1e3 * middle['s']:8.1f} ms a step ({1e3 * min(way['s']):.1f} to {1e3 * max(way['s']):.1f}), host {1e3 * middle['host_s']:.1f}"  # fmt: skip
     if "peak_bytes" in way:
-        line += f", peak {way['peak_bytes'] / harness.GIB:.2f} GiB + {way['cache_bytes'] / harness.GIB:.0f}"
-    if memory and name in CACHES:
+        line += f", peak {way['peak_bytes'] / harness.GIB:.2f} GiB + {(way['budget_bytes'] - way['memory_bytes']) / harness.GIB:.2f}"
+    if memory and name in BUDGETS:
         forward, whole = statistics.median(memory["forward_s"]), statistics.median(memory["s"])
-        leaving = max(0, found["saved"]["bytes"] - way["cache_bytes"]) if "d2h_bytes_per_s" in found else 0
+        leaving = max(0, found["saved"]["bytes"] - way["budget_bytes"]) if "d2h_bytes_per_s" in found else 0
         out, back = (leaving / found.get(f"{which}_bytes_per_s", 1) for which in ("d2h", "h2d"))
         way["bound_s"] = max(forward, out) + max(whole - forward, back)
         line += f", bound {1e3 * way['bound_s']:.1f} ms, over it {middle['s'] / way['bound_s']:.2f}"
-    if (base := found["ways"].get("nothing")) and name in CACHES:
+    if (base := found["ways"].get("nothing")) and name in BUDGETS:
         beyond = middle["host_s"] - statistics.median(base["host_s"])
         way["us_a_tensor"] = 1e6 * beyond / found["saved"]["tensors"]
         line += f", host {way['us_a_tensor']:.1f} us a tensor"
@@ -244,16 +258,14 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="small tensors, on processors")
     parser.add_argument("--only", default=WAYS, help="with commas between; default: %(default)s")
     parser.add_argument("--batches", default="8,2", help="with commas between; default: %(default)s")
-    parser.add_argument(
-        "--adopted", type=float, default=0.0, help="the share of each cache that is memory of the program"
-    )
+    parser.add_argument("--logs", default="", help="a folder for the stores' event logs")
     given = parser.parse_args()
-    shape = (SMALL if given.small else GPU)._replace(adopted=given.adopted)
+    shape = SMALL if given.small else GPU
     found: dict[str, Any] = {"machine": harness.machine(given.dir) | {"torch": torch.__version__}, "batches": {}}
     if shape.device == "cuda":
         found["machine"]["gpu"] = torch.cuda.get_device_name()
     for batch in map(int, given.batches.split(",")):
-        found["batches"][batch] = measure(shape._replace(batch=batch), given.only.split(","), given.repeats)
+        found["batches"][batch] = measure(shape._replace(batch=batch), given.only.split(","), given.repeats, given.logs)
         print(f"batch {batch}: {found['batches'][batch]['saved']}", file=sys.stderr, flush=True)
         harness.leave(found, given.json)
 

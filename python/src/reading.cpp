@@ -111,6 +111,19 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
   }
 }
 
+// What `_write` wrote, into other memory; it is kept. False: that is not on the store's device, and nothing was read.
+bool read(HistoryObject& self, Version version, std::uintptr_t data, std::size_t bytes, int gpu,
+          std::optional<StreamHandle> stream) {
+  self.state->admit();
+  if (gpu != self.state->gpu()) return false;
+  Signals signals;
+  auto options = restore_options(true, {}, signals);
+  options.stream = stream;
+  const Target target{0, reinterpret_cast<void*>(data), bytes};
+  waiting(*self.state, signals, [&] { return self.history.restore(version, {&target, 1}, options); });
+  return true;
+}
+
 nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out, bool keep) {
   self.state->admit();
   const Version number = to_version(version);
@@ -147,6 +160,8 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
 
 void bind_reading(nb::class_<HistoryObject>& history) {
   history
+      .def("_read", &read, nb::arg("version"), nb::arg("data"), nb::arg("bytes"), nb::arg("gpu"),
+           nb::arg("stream").none())
       .def("restore", &restore, nb::arg("version").none(), nb::arg("out") = nb::none(), nb::arg("keep") = false,
            nb::arg("timeout") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("have") = nb::none(),
            nb::arg("adopt") = false,

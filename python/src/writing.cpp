@@ -48,6 +48,20 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
   return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
 }
 
+// For ebbtide.torch, whose tensors need no description: bytes in memory that stays theirs until the stream has passed
+// the copy. False: it is not on the store's device, and nothing was written.
+bool write(HistoryObject& self, Version version, std::uintptr_t data, std::size_t bytes, int gpu,
+           std::optional<StreamHandle> stream) {
+  self.state->admit();
+  if (gpu != self.state->gpu()) return false;
+  Signals signals;
+  auto options = checkpoint_options({}, 0.0, signals);
+  options.stream = stream;
+  const Source source{0, reinterpret_cast<const void*>(data), bytes};
+  waiting(*self.state, signals, [&] { return self.history.checkpoint(version, {&source, 1}, options); });
+  return true;
+}
+
 Library library_named(nb::handle like) {
   if (like.is_none()) return Library::numpy;
   std::string name;
@@ -78,27 +92,6 @@ nb::object reserve(HistoryObject& self, nb::handle version, nb::handle shape, nb
   return nb::cast(new ReservationObject(self.state, number, std::move(leaf), reach.stream, nb::borrow(like),
                                         std::move(reservation)),
                   nb::rv_policy::take_ownership);
-}
-
-// For ebbtide.torch: memory that `owner` keeps alive, as one array of bytes of a tensor. Whether it was adopted, and
-// not copied; None: it is not on the store's device, and nothing was written.
-nb::object adopt(HistoryObject& self, Version version, std::uintptr_t data, std::size_t bytes, int gpu,
-                 std::optional<StreamHandle> stream, nb::object owner) {
-  self.state->check();
-  if (gpu != self.state->gpu()) return nb::none();
-  Layout layout;
-  layout.leaves.push_back({Library::torch, "|u1", {static_cast<std::int64_t>(bytes)}, gpu});
-  Signals signals;
-  auto options = checkpoint_options(encode(layout), 0.0, signals);
-  options.stream = stream;
-  options.adopt = lend(std::make_shared<Held>(Held{{}, std::move(owner)}));
-  const std::weak_ptr<const void> lent = options.adopt;
-  const Source source{0, reinterpret_cast<const void*>(data), bytes};
-  waiting(
-      *self.state, signals, [&] { return self.history.checkpoint(version, {&source, 1}, options); },
-      [&](auto*) { options.adopt.reset(); });
-  sweep_lent();
-  return nb::bool_(!lent.expired());
 }
 
 }  // namespace
@@ -142,8 +135,8 @@ raise.
 >>> f.wait("local")          # until it is in a file
 >>> store.checkpoint(8, activation, adopt=True)     # no copy: ``activation`` is not written to again
 >>> del activation)")
-      .def("_adopt", &adopt, nb::arg("version"), nb::arg("data"), nb::arg("bytes"), nb::arg("gpu"),
-           nb::arg("stream").none(), nb::arg("owner"))
+      .def("_write", &write, nb::arg("version"), nb::arg("data"), nb::arg("bytes"), nb::arg("gpu"),
+           nb::arg("stream").none())
       .def("reserve", &reserve, nb::arg("version").none(), nb::arg("shape").none(), nb::arg("dtype") = "float64",
            nb::arg("timeout") = 0.0, nb::arg("stream") = nb::none(), nb::arg("like") = nb::none(),
            nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "

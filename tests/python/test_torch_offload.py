@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import gc
 import os
 import subprocess
@@ -19,27 +20,31 @@ from memory_support import resident
 from torch_support import torch
 
 import ebbtide
-from ebbtide.torch import offload
+from ebbtide.torch import _saved
+from ebbtide.torch import offload as stored
 
 checkpoint = torch.utils.checkpoint.checkpoint
 
 
 @pytest.fixture
-def copied(disk: Path) -> Iterator[ebbtide.Store]:
+def store(disk: Path) -> Iterator[ebbtide.Store]:
     with ebbtide.open(disk, device_cache="1MiB", host_cache="2MiB", disk="64MiB") as store:
         yield store
 
 
-@pytest.fixture(params=["copied", "adopted"])
-def store(request: pytest.FixtureRequest, disk: Path) -> Iterator[ebbtide.Store]:
-    adopted = "1MiB" if request.param == "adopted" else 0
-    with ebbtide.open(disk, device_cache="1MiB", adopted=adopted, host_cache="2MiB", disk="64MiB") as store:
-        yield store
+@pytest.fixture(params=["0", "300KiB"])
+def offload(request: pytest.FixtureRequest) -> Any:
+    """With everything in the store, and with what was saved last in memory."""
+    return functools.partial(stored, memory=request.param)
 
 
-def held(keep: offload) -> list[int]:
+def held(keep: stored) -> list[Any]:
+    """What is saved, in memory or in the store."""
     gc.collect()
-    return keep._saved.history.versions()
+    entries = [one for one in gc.get_objects() if type(one) is _saved.Entry and one.saved is keep._saved]
+    versions = {entry.version for entry in entries if not entry.stays()}
+    assert versions == set(keep._saved.history.versions())
+    return entries
 
 
 class Attention(torch.nn.Module):
@@ -66,7 +71,7 @@ def gradients(model: Any, loss: Any, **options: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_gradients_are_the_same_bits(store: ebbtide.Store, rounds: int) -> None:
+def test_gradients_are_the_same_bits(store: ebbtide.Store, rounds: int, offload: Any) -> None:
     model, x = model_and_input()
     plain = gradients(model, model(x).square().mean())
     keep = offload(store, min_bytes="16KiB")
@@ -79,14 +84,23 @@ def test_gradients_are_the_same_bits(store: ebbtide.Store, rounds: int) -> None:
         assert held(keep) == []
 
 
-def test_the_order_is_known_and_prefetched(copied: ebbtide.Store) -> None:
+def mostly_ahead(store: ebbtide.Store, count: int) -> bool:
+    """Of the last ``count`` restores, those whose successors had been fetched. They may outrun that on a busy machine."""
+    distances = store.stats()["prefetch_distance"][-count:]
+    return len(distances) == count > 20 and sum(distance > 0 for distance in distances) > count / 2
+
+
+def test_the_order_is_known_and_prefetched(store: ebbtide.Store) -> None:
+    def first_step() -> bool:
+        keep = stored(store, min_bytes="16KiB")
+        with keep:
+            loss = model(x).square().mean()
+        count = len(held(keep))
+        gradients(model, loss)
+        return mostly_ahead(store, count)
+
     model, x = model_and_input()
-    keep = offload(copied, min_bytes="16KiB")
-    with keep:
-        loss = model(x).square().mean()
-    gradients(model, loss)
-    distances = copied.stats()["prefetch_distance"]
-    assert len(distances) > 20 and sum(distance > 0 for distance in distances) > len(distances) / 2
+    assert any(first_step() for _ in range(50))
 
 
 class Counted:
@@ -96,11 +110,11 @@ class Counted:
         self.history, self.calls = history, collections.Counter[str]()
 
     def __getattr__(self, name: str) -> Any:
-        self.calls["checkpoint" if name == "_adopt" else name] += 1
+        self.calls["checkpoint" if name == "_write" else name] += 1
         return getattr(self.history, name)
 
 
-def test_the_order_of_a_step_is_learned_and_hinted_in_one_call(copied: ebbtide.Store) -> None:
+def test_the_order_of_a_step_is_learned_and_hinted_in_one_call(store: ebbtide.Store) -> None:
     def step(layers: Any) -> collections.Counter[str]:
         counted.calls.clear()
         with keep:
@@ -112,15 +126,18 @@ def test_the_order_of_a_step_is_learned_and_hinted_in_one_call(copied: ebbtide.S
         return forward
 
     model, x = model_and_input()
-    keep = offload(copied, min_bytes="16KiB")
+    keep = stored(store, min_bytes="16KiB")
     counted = keep._saved.history = Counted(keep._saved.history)
     first = step(model)
     assert first["hint_front"] == first["checkpoint"] > 20 and first["hint"] == 0
-    for _ in range(3):
+    ahead = False
+    for i in range(50):
         again = step(model)
         assert again == {"checkpoint": first["checkpoint"], "hint": 1}
-        distances = copied.stats()["prefetch_distance"][-first["checkpoint"] :]
-        assert sum(distance > 0 for distance in distances) > len(distances) / 2
+        ahead = ahead or mostly_ahead(store, first["checkpoint"])
+        if ahead and i >= 2:
+            break
+    assert ahead
     shorter = step(model[:3])  # what was expected, and does not come, is withdrawn
     assert 1 < shorter["checkpoint"] < first["checkpoint"]
     assert shorter == {"checkpoint": shorter["checkpoint"], "hint": 1, "unhint": 1}
@@ -155,11 +172,11 @@ def test_a_tensor_costs_few_calls(store: ebbtide.Store) -> None:
 
     x = torch.ones(1000, requires_grad=True)
     with ebbtide.open(device="cpu", device_cache="4MiB", host_cache="4MiB", disk=0) as roomy:
-        assert step(offload(roomy, min_bytes=1)) < 2000
-        assert step(offload(roomy)) < 400
+        assert step(stored(roomy, min_bytes=1)) < 2000
+        assert step(stored(roomy)) < 400
 
 
-def test_what_is_saved_twice_is_stored_once_and_views_are_views(store: ebbtide.Store) -> None:
+def test_what_is_saved_twice_is_stored_once_and_views_are_views(store: ebbtide.Store, offload: Any) -> None:
     seen: list[Any] = []
 
     class Look(torch.autograd.Function):
@@ -196,7 +213,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts_come_back_and_memory_is_stored_once(store: ebbtide.Store, layout: str) -> None:
+def test_layouts_come_back_and_memory_is_stored_once(store: ebbtide.Store, layout: str, offload: Any) -> None:
     seen: list[Any] = []
 
     class Look(torch.autograd.Function):
@@ -223,7 +240,7 @@ def test_layouts_come_back_and_memory_is_stored_once(store: ebbtide.Store, layou
     assert (back.stride(), back.dtype, back.shape) == (given.stride(), given.dtype, given.shape)
 
 
-def test_what_is_saved_again_after_a_change_is_stored_again(store: ebbtide.Store) -> None:
+def test_what_is_saved_again_after_a_change_is_stored_again(store: ebbtide.Store, offload: Any) -> None:
     x = torch.ones(1000, requires_grad=True)
     buffer = torch.full((1000,), 3.0)
     with offload(store, min_bytes=1) as keep:
@@ -250,7 +267,7 @@ CHANGES = {
 @pytest.mark.parametrize("bytes_of_it", [40, 2 << 20])
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_was_changed_is_refused_as_pytorch_does(
-    store: ebbtide.Store, change: str, bytes_of_it: int, of: str
+    store: ebbtide.Store, change: str, bytes_of_it: int, of: str, offload: Any
 ) -> None:
     def backward(keep: Any) -> None:
         w = torch.ones(bytes_of_it // 4, requires_grad=True)
@@ -266,7 +283,7 @@ def test_what_was_changed_is_refused_as_pytorch_does(
 
 
 @pytest.mark.parametrize("length", [10, 1 << 19])
-def test_an_output_that_was_changed_is_refused_as_pytorch_does(store: ebbtide.Store, length: int) -> None:
+def test_an_output_that_was_changed_is_refused_as_pytorch_does(store: ebbtide.Store, length: int, offload: Any) -> None:
     for keep in (contextlib.nullcontext(), offload(store)):
         with keep:
             y = torch.ones(length, requires_grad=True).exp()
@@ -277,7 +294,7 @@ def test_an_output_that_was_changed_is_refused_as_pytorch_does(store: ebbtide.St
 
 
 @pytest.mark.parametrize("least", [1, "1GiB"])
-def test_changes_that_pytorch_allows_are_allowed(store: ebbtide.Store, least: int | str) -> None:
+def test_changes_that_pytorch_allows_are_allowed(store: ebbtide.Store, least: int | str, offload: Any) -> None:
     def gradient(keep: Any) -> Any:
         torch.manual_seed(1)
         x, w = torch.linspace(-1, 1, 1000, requires_grad=True), torch.full((1000,), 2.0, requires_grad=True)
@@ -295,7 +312,7 @@ def test_changes_that_pytorch_allows_are_allowed(store: ebbtide.Store, least: in
 
 
 @pytest.mark.parametrize("way", ["autocast", "DDP", "FSDP2"])
-def test_gradients_of_a_wrapped_model_are_the_same_bits(store: ebbtide.Store, way: str) -> None:
+def test_gradients_of_a_wrapped_model_are_the_same_bits(store: ebbtide.Store, way: str, offload: Any) -> None:
     def step(keep: Any) -> list[Any]:
         with keep, torch.autocast("cpu", torch.bfloat16, enabled=way == "autocast"):
             loss = wrapped(x).float().square().mean()
@@ -319,7 +336,7 @@ def test_gradients_of_a_wrapped_model_are_the_same_bits(store: ebbtide.Store, wa
         assert held(keep) == []
 
 
-def test_parameters_that_are_changed_before_the_backward_pass_are_refused(store: ebbtide.Store) -> None:
+def test_parameters_that_are_changed_before_the_backward_pass_are_refused(store: ebbtide.Store, offload: Any) -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
     with offload(store, min_bytes=1):
         loss = layers(torch.ones(3, 4)).sum()
@@ -329,7 +346,7 @@ def test_parameters_that_are_changed_before_the_backward_pass_are_refused(store:
         loss.backward()
 
 
-def test_a_dropped_graph_leaves_nothing(store: ebbtide.Store) -> None:
+def test_a_dropped_graph_leaves_nothing(store: ebbtide.Store, offload: Any) -> None:
     model, x = model_and_input()
     keep = offload(store, min_bytes="16KiB")
     for _ in range(20):  # all of it would not fit the store
@@ -339,7 +356,9 @@ def test_a_dropped_graph_leaves_nothing(store: ebbtide.Store) -> None:
 
 
 @pytest.mark.parametrize("length", [10, 1 << 19])
-def test_a_dropped_graph_is_freed_though_its_outputs_stay_in_memory(store: ebbtide.Store, length: int) -> None:
+def test_a_dropped_graph_is_freed_though_its_outputs_stay_in_memory(
+    store: ebbtide.Store, length: int, offload: Any
+) -> None:
     class Mark:
         pass
 
@@ -354,7 +373,7 @@ def test_a_dropped_graph_is_freed_though_its_outputs_stay_in_memory(store: ebbti
     assert alive() is None
 
 
-def test_retain_graph_and_second_derivatives(store: ebbtide.Store) -> None:
+def test_retain_graph_and_second_derivatives(store: ebbtide.Store, offload: Any) -> None:
     model, x = model_and_input()
     plain = gradients(model, model(x).square().mean())
     keep = offload(store, min_bytes="16KiB")
@@ -372,7 +391,7 @@ def test_retain_graph_and_second_derivatives(store: ebbtide.Store) -> None:
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpointed_segments(store: ebbtide.Store, reentrant: bool) -> None:
+def test_checkpointed_segments(store: ebbtide.Store, reentrant: bool, offload: Any) -> None:
     model, x = model_and_input()
     x.requires_grad_()
     plain = gradients(model, model(x).square().mean())
@@ -387,7 +406,7 @@ def test_checkpointed_segments(store: ebbtide.Store, reentrant: bool) -> None:
     assert held(keep) == []
 
 
-def test_parameters_and_what_is_skipped_are_not_copied(store: ebbtide.Store) -> None:
+def test_parameters_and_what_is_skipped_are_not_copied(store: ebbtide.Store, offload: Any) -> None:
     x = torch.randn(2, 300, requires_grad=True)
     linear = torch.nn.Linear(300, 300)
     weight = torch.randn(300, 300)  # of no module
@@ -411,7 +430,7 @@ def test_parameters_and_what_is_skipped_are_not_copied(store: ebbtide.Store) -> 
 def test_a_part_of_a_large_tensor_is_stored_alone(store: ebbtide.Store) -> None:
     data = torch.arange(40 << 20, dtype=torch.uint8).view(torch.float32)  # ten times the caches; the disk takes one
     w = torch.ones((), requires_grad=True)
-    keep = offload(store, min_bytes="1KiB")
+    keep = stored(store, min_bytes="1KiB")
     for row in data.view(-1, 1 << 18)[:20]:
         with keep:
             loss = (w * row.nan_to_num()).sum() + (w * row).nansum()
@@ -419,7 +438,7 @@ def test_a_part_of_a_large_tensor_is_stored_alone(store: ebbtide.Store) -> None:
     assert held(keep) == []
 
 
-def test_sparse_and_empty_tensors_stay(store: ebbtide.Store) -> None:
+def test_sparse_and_empty_tensors_stay(store: ebbtide.Store, offload: Any) -> None:
     keep = offload(store, min_bytes=0)
     x = torch.ones(6, 6, requires_grad=True)
     with keep:
@@ -464,7 +483,7 @@ DERIVATIVES = {
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
-def test_derivatives_of_every_kind_are_the_same(store: ebbtide.Store, name: str) -> None:
+def test_derivatives_of_every_kind_are_the_same(store: ebbtide.Store, name: str, offload: Any) -> None:
     x, v = torch.linspace(0, 1, 1000, requires_grad=True), torch.full((1000,), 3.0)
     plain = DERIVATIVES[name](x, v)
     with offload(store, min_bytes=1):
@@ -472,7 +491,7 @@ def test_derivatives_of_every_kind_are_the_same(store: ebbtide.Store, name: str)
     assert all(map(torch.equal, plain, kept))
 
 
-def test_entered_inside_a_compiled_function(store: ebbtide.Store) -> None:
+def test_entered_inside_a_compiled_function(store: ebbtide.Store, offload: Any) -> None:
     model, x = model_and_input()
     plain = gradients(model, model(x).square().mean())
     keep = offload(store, min_bytes="16KiB")
@@ -491,7 +510,9 @@ def test_entered_inside_a_compiled_function(store: ebbtide.Store) -> None:
 
 @pytest.mark.parametrize("first", ["before", "inside"])
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_compiled_model_is_one_graph_with_the_same_bits(store: ebbtide.Store, whole: bool, first: str) -> None:
+def test_a_compiled_model_is_one_graph_with_the_same_bits(
+    store: ebbtide.Store, whole: bool, first: str, offload: Any
+) -> None:
     counters = torch._dynamo.utils.counters
     torch._dynamo.reset()
     counters.clear()
@@ -516,7 +537,7 @@ def test_a_compiled_model_is_one_graph_with_the_same_bits(store: ebbtide.Store, 
 
 def test_a_whole_model_that_is_compiled_is_warned_of_once(store: ebbtide.Store) -> None:
     def warned(compiled: Any) -> list[str]:
-        keep = offload(store, min_bytes="16KiB")
+        keep = stored(store, min_bytes="16KiB")
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             for _ in range(4):
@@ -611,7 +632,7 @@ def test_a_program_that_ends_with_a_graph_says_nothing() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the test's process has threads
-def test_a_graph_that_ends_in_a_forked_process_says_nothing(store: ebbtide.Store) -> None:
+def test_a_graph_that_ends_in_a_forked_process_says_nothing(store: ebbtide.Store, offload: Any) -> None:
     x = torch.ones(1000, requires_grad=True)
     with offload(store, min_bytes=1):
         loss = (x.exp() * x).sum()
@@ -628,7 +649,7 @@ def test_a_graph_that_ends_in_a_forked_process_says_nothing(store: ebbtide.Store
 def test_an_offload_that_is_gone_leaves_no_memory_in_the_store(store: ebbtide.Store) -> None:
     def many(count: int) -> None:
         for _ in range(count):
-            with offload(store, min_bytes=1):
+            with stored(store, min_bytes=1):
                 loss = x.square()
             loss.backward()
 
@@ -641,7 +662,7 @@ def test_an_offload_that_is_gone_leaves_no_memory_in_the_store(store: ebbtide.St
 
 def test_a_graph_outlives_its_offload(store: ebbtide.Store) -> None:
     x = torch.ones(1000, requires_grad=True)
-    with offload(store, min_bytes=1):
+    with stored(store, min_bytes=1):
         loss = x.exp().square().sum()
     gc.collect()
     assert len(store.histories()) == 1
@@ -654,7 +675,7 @@ def test_a_graph_outlives_its_offload(store: ebbtide.Store) -> None:
 
 def test_what_cannot_be_entered_leaves_no_hook(store: ebbtide.Store) -> None:
     hooks = torch.nn.modules.module._global_forward_pre_hooks
-    before, keep = len(hooks), offload(store)
+    before, keep = len(hooks), stored(store)
     with (
         torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"),
         pytest.raises(RuntimeError, match="no hooks here"),
@@ -672,55 +693,144 @@ def test_refusals(store: ebbtide.Store, disk: Path) -> None:
         ebbtide.open(disk / "kept", durability="process") as kept,
         pytest.raises(ebbtide.InvalidArgument, match="the store is persistent"),
     ):
-        offload(kept)
-    keep = offload(store)
+        stored(kept)
+    keep = stored(store)
     with keep, pytest.raises(ebbtide.InvalidArgument, match="entered already"), keep:
         pass
-    with pytest.raises(ebbtide.InvalidArgument, match="min_bytes"):
-        offload(store, min_bytes="many")
+    for name in ("memory", "min_bytes"):
+        with pytest.raises(ebbtide.InvalidArgument, match=name):
+            stored(store, **{name: "many"})
 
 
 def test_a_store_that_is_too_small_is_named_and_left_empty(disk: Path) -> None:
     model, x = model_and_input()
     with ebbtide.open(disk, device_cache="1MiB", host_cache="1MiB", disk="2MiB") as small:
-        keep = offload(small, min_bytes="16KiB")
+        keep = stored(small, min_bytes="16KiB")
         with pytest.raises(ebbtide.NoSpace), keep:
             model(x.repeat(8, 1, 1))
         assert held(keep) == []
 
 
-def test_memory_that_was_resized_while_adopted_is_refused(disk: Path) -> None:
-    with ebbtide.open(disk, device_cache="1MiB", adopted="1MiB", host_cache="2MiB", disk="64MiB") as store:
-        x = torch.randn(1 << 16, requires_grad=True)
-        with offload(store, min_bytes="16KiB"):
-            y = x.exp()
-        y.untyped_storage().resize_(0)
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            y.backward(torch.ones(1 << 16))
+class Steps:
+    """Steps that save ``count`` tensors of 40 KiB, each the sine of the one before."""
+
+    def __init__(self, store: ebbtide.Store, memory: str) -> None:
+        self.keep = stored(store, memory=memory, min_bytes="16KiB")
+        self.calls = Counted(self.keep._saved.history)
+        self.keep._saved.history = self.calls
+        self.x = torch.ones(10 << 10, requires_grad=True)
+
+    def forward(self, count: int) -> tuple[Any, list[int]]:
+        """The last tensor, and how many were written after each."""
+        self.calls.calls.clear()
+        y, written = self.x * 1, []
+        with self.keep:
+            for _ in range(count):
+                y = y.sin()
+                written.append(self.calls.calls["checkpoint"])
+        return y, written
+
+    def slope(self, y: Any) -> Any:
+        return torch.autograd.grad(y.sum(), self.x)[0]
+
+    def plain(self, count: int) -> Any:
+        y = self.x * 1
+        for _ in range(count):
+            y = y.sin()
+        return self.slope(y)
 
 
-def test_what_is_interrupted_as_it_is_stored_is_dropped(store: ebbtide.Store) -> None:
+def test_what_was_saved_last_stays_and_half_of_what_leaves_does_so_at_once_in_the_next_step(
+    store: ebbtide.Store,
+) -> None:
+    steps = Steps(store, "200KiB")  # five of them
+
+    def check(count: int, expected: list[int]) -> None:
+        y, written = steps.forward(count)
+        assert written == expected
+        assert sum(entry.stays() for entry in held(steps.keep)) == count - expected[-1]
+        assert torch.equal(steps.slope(y), steps.plain(count))
+        del y
+        assert held(steps.keep) == []
+
+    check(9, [0, 0, 0, 0, 0, 1, 2, 3, 4])
+    for _ in range(3):
+        check(9, [1, 2, 2, 2, 2, 2, 2, 3, 4])  # half at once
+        assert steps.calls.calls["hint"] == 1 and steps.calls.calls["hint_front"] == 0
+    check(14, [1, 2, 2, 2, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9])
+    check(14, [1, 2, 3, 4, 5, 5, 5, 5, 5, 5, 6, 7, 8, 9])
+    check(7, [1, 2, 3, 4, 5, 5, 5])
+    check(7, [1, 1, 1, 1, 1, 1, 2])
+    check(4, [1, 1, 1, 1])
+    for _ in range(2):
+        check(4, [0, 0, 0, 0])  # all fits
+
+
+def test_what_stays_is_no_more_than_was_said_whatever_else_lives(store: ebbtide.Store) -> None:
+    steps = Steps(store, "200KiB")
+    kept: collections.deque[tuple[int, Any]] = collections.deque()
+    for count in (3, 9, 1, 4, 12, 2, 6, 6, 3):
+        kept.append((count, steps.forward(count)[0]))
+        assert sum(entry.bytes for entry in held(steps.keep) if entry.stays()) <= 200 << 10
+        if len(kept) > 2:
+            first, y = kept.popleft()
+            assert torch.equal(steps.slope(y), steps.plain(first))
+            del y
+    kept.clear()
+    assert held(steps.keep) == []
+
+
+def test_a_tensor_that_stays_is_no_call_of_the_store(store: ebbtide.Store) -> None:
+    steps = Steps(store, "1MiB")
+    y, written = steps.forward(20)
+    steps.slope(y)
+    assert not steps.calls.calls
+
+
+@pytest.mark.parametrize("change", ["written to", "resized"])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_stayed_and_was_changed_is_refused(store: ebbtide.Store, leaves: bool, change: str) -> None:
+    steps = Steps(store, "200KiB")
+    changed, given = torch.ones(10 << 10), torch.ones(10 << 10, requires_grad=True)
+    with steps.keep:
+        z = given * changed
+    if change == "resized":
+        changed.untyped_storage().resize_(0)
+    else:
+        changed.mul_(2)
+    if leaves:
+        y, written = steps.forward(9)
+        assert written[-1] == 4  # of the five that left, one was not as it had been
+    del changed
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+@pytest.mark.parametrize("memory", [0, 6000])
+def test_what_is_interrupted_as_it_is_stored_is_dropped(store: ebbtide.Store, memory: int) -> None:
     class Interrupted:
         def __init__(self, history: ebbtide.History) -> None:
             self.history = history
 
-        def _adopt(self, *given: Any) -> None:
-            self.history._adopt(*given)  # type: ignore[attr-defined]
+        def _write(self, *given: Any) -> None:
+            self.history._write(*given)  # type: ignore[attr-defined]
             raise KeyboardInterrupt
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self.history, name)
 
-    keep = offload(store, min_bytes=1)
+    keep = stored(store, memory=memory, min_bytes=1)
     keep._saved.history = Interrupted(keep._saved.history)
+    x = torch.ones(1000, requires_grad=True)
     with pytest.raises(KeyboardInterrupt), keep:
-        torch.ones(1000, requires_grad=True).square()
+        x.square().square()
+    del x
     assert held(keep) == []
 
 
 def test_a_store_that_is_closed_first(disk: Path) -> None:
     x = torch.ones(1000, requires_grad=True)
-    with ebbtide.open(disk, device_cache="1MiB", host_cache="2MiB", disk="4MiB") as store, offload(store, min_bytes=1):
+    with ebbtide.open(disk, device_cache="1MiB", host_cache="2MiB", disk="4MiB") as store, stored(store, min_bytes=1):
         loss = (x.exp() * x).sum()
     with pytest.raises(ebbtide.Closed):
         loss.backward()
@@ -729,7 +839,7 @@ def test_a_store_that_is_closed_first(disk: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_on_a_gpu() -> None:
+def test_on_a_gpu(offload: Any) -> None:
     if not torch.cuda.is_available():
         pytest.skip("there is no GPU for torch")
     model, x = model_and_input()
@@ -746,7 +856,29 @@ def test_on_a_gpu() -> None:
 
 
 @pytest.mark.gpu
-def test_what_several_streams_of_a_gpu_saved_waits_for_its_bytes() -> None:
+def test_two_hundred_steps_in_little_memory_on_a_stream_of_their_own(offload: Any) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU for torch")
+    model, x = model_and_input()
+    model, x = model.cuda(), x.cuda()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with (
+        ebbtide.open(device="cuda", device_cache="1MiB", host_cache="64MiB", disk=0) as store,
+        torch.cuda.stream(side),
+    ):
+        keep = offload(store, min_bytes="16KiB")
+        for i in range(200):
+            plain = gradients(model, model(x * i).square().mean())
+            with keep:
+                loss = model(x * i).square().mean()
+            assert all(map(torch.equal, plain, gradients(model, loss)))
+        del loss
+        assert held(keep) == []
+
+
+@pytest.mark.gpu
+def test_what_several_streams_of_a_gpu_saved_waits_for_its_bytes(offload: Any) -> None:
     if not torch.cuda.is_available():
         pytest.skip("there is no GPU for torch")
     side = torch.cuda.Stream()

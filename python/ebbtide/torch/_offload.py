@@ -14,8 +14,8 @@ from ebbtide._core import parse_bytes
 from ebbtide.torch._saved import Packed, Saved, changed, compile_with, unseen
 
 Skip: TypeAlias = "torch.nn.Module | Callable[[torch.Tensor], bool] | Iterable[torch.Tensor]"
-_Stayed: TypeAlias = tuple[torch.Tensor, int]
-"""A tensor that stays in memory, and the count of its changes: autograd does not check what hooks return."""
+_Left: TypeAlias = tuple[torch.Tensor, int]
+"""A tensor that is never stored, and the count of its changes: autograd does not check what hooks return."""
 
 
 class offload:
@@ -26,7 +26,9 @@ class offload:
     inside or after the block, and more than once (``retain_graph``).
 
     store: an ephemeral :class:`ebbtide.Store`; tensors on a GPU need one on a GPU.
-    min_bytes: smaller tensors stay in memory.
+    memory: bytes (or text, ``"9GiB"``) of what was saved last that stay in PyTorch's memory, beside the store: they are
+    needed first. Only what was saved before them is stored.
+    min_bytes: smaller tensors stay in memory, and do not count.
     skip: a module whose parameters and buffers stay, tensors that do, or a function that is True of those that do. Parameters and
     their views stay without being named.
 
@@ -45,13 +47,20 @@ class offload:
     ...         loss.backward()
     """
 
-    def __init__(self, store: ebbtide.Store, *, min_bytes: int | str = "1MiB", skip: Skip | None = None) -> None:
+    def __init__(
+        self,
+        store: ebbtide.Store,
+        *,
+        memory: int | str = 0,
+        min_bytes: int | str = "1MiB",
+        skip: Skip | None = None,
+    ) -> None:
         if store.durability != "ephemeral":
             raise errors.InvalidArgument(
                 "the store is persistent: activations need one that forgets them (an ephemeral one)"
             )
-        self._saved = Saved(store)
-        self._least = max(parse_bytes("min_bytes", min_bytes) if isinstance(min_bytes, str) else int(min_bytes), 1)
+        self._saved = Saved(store, _bytes("memory", memory))
+        self._least = max(_bytes("min_bytes", min_bytes), 1)
         self._skip = skip
         self._asks = callable(skip) and not isinstance(skip, torch.nn.Module)
         self._named: dict[int, torch.UntypedStorage] = {}  # by identity; those that `skip` names
@@ -84,37 +93,46 @@ class offload:
                 storage = tensor.untyped_storage()
                 self._named[storage._cdata] = storage
 
-    def _stays(self, tensor: torch.Tensor) -> bool:
+    def _storage(self, tensor: torch.Tensor) -> torch.UntypedStorage | None:
+        """Of a tensor that is to be stored. None: it is not."""
         if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.nbytes < self._least:
-            return True
+            return None
         base = tensor._base
-        return (
-            (base is not None and type(base) is not torch.Tensor)  # a view of a parameter, say
-            or not (tensor.is_cuda or tensor.is_cpu)
-            or not _arrays.has_memory(tensor)
-            or _arrays.is_dual(tensor)
-            or tensor.untyped_storage().nbytes() < self._least  # an expanded one
+        if base is not None and type(base) is not torch.Tensor:  # a view of a parameter, say
+            return None
+        if not (tensor.is_cuda or tensor.is_cpu) or not _arrays.has_memory(tensor) or _arrays.is_dual(tensor):
+            return None
+        storage = tensor.untyped_storage()
+        if (
+            storage.nbytes() < self._least  # an expanded one
             or tensor.is_quantized
             or tensor.is_nested
             or tensor.is_conj()
             or tensor.is_neg()
-            or tensor.untyped_storage()._cdata in self._named
-            or (self._asks and bool(self._skip(tensor)))  # type: ignore[operator, misc]
-        )
+            or storage._cdata in self._named
+            or (self._asks and self._skip(tensor))  # type: ignore[operator, misc]
+        ):
+            return None
+        return storage
 
     @unseen
-    def _pack(self, tensor: torch.Tensor) -> Packed | _Stayed:
+    def _pack(self, tensor: torch.Tensor) -> Packed | _Left:
         compiler = compile_with(None)
         try:
-            if self._stays(tensor):
+            storage = self._storage(tensor)
+            if storage is None:
                 return tensor.detach(), tensor._version  # an output itself would hold the graph that holds it
-            return self._saved.pack(tensor)
+            return self._saved.pack(tensor, storage)
         finally:
             compile_with(compiler)
 
 
+def _bytes(name: str, given: int | str) -> int:
+    return parse_bytes(name, given) if isinstance(given, str) else int(given)
+
+
 @unseen
-def _unpack(packed: Packed | _Stayed) -> torch.Tensor:
+def _unpack(packed: Packed | _Left) -> torch.Tensor:
     if isinstance(packed, tuple):
         tensor, version = packed
         if tensor._version != version:
