@@ -337,10 +337,8 @@ void Outcomes::discard_failed(Slot slot) {
     if (const Replica& r = c.at[t]; r.failed && complete(r.state) && r.uses == 0) replicas_.remove(slot, t, false);
   if (hope) return;
   c.write_failed = true;
-  if (!c.lost_why.empty()) {
-    table_.history_of(c).lost[c.version] = c.lost_why;
-    waits_.fail(slot, c.lost_why);
-  }
+  if (!c.lost_why.empty()) table_.history_of(c).lost[c.version] = c.lost_why;
+  waits_.fail(slot, c.lost_why.empty() ? "it could not be read from where it was" : c.lost_why);
   context_.out->failures.push_back({table_.ref(slot), lowest, true, c.lost_why});
   undo_write(slot);
   replicas_.try_release(slot);
