@@ -1,5 +1,6 @@
 /* The C interface over the real store: bytes go round, each refusal has its code, threads have their own messages. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -459,12 +460,73 @@ static void test_snapshots(void) {
   free(read);
 }
 
+static void count(void* context) { atomic_fetch_add((atomic_int*)context, 1); } /* on any thread */
+
+static ebb_status lend(ebb_store* store, int64_t version, unsigned char* memory, size_t bytes, atomic_int* released) {
+  const ebb_source source = {0, memory, bytes};
+  ebb_checkpoint_options writing = EBB_CHECKPOINT_OPTIONS_INIT;
+  writing.released = count;
+  writing.released_context = released;
+  return ebb_checkpoint(store, version, &source, 1, &writing, NULL);
+}
+
+/* Memory that the program lends is let go of once, whatever becomes of the call. */
+static void test_adopted(void) {
+  static unsigned char memory[4][kBytes], large[3 * kBytes], out[3 * kBytes];
+  atomic_int released[4] = {0, 0, 0, 0}, other = 0;
+  ebb_store* store = NULL;
+  ebb_options options;
+  OK(ebb_options_init(&options));
+  options.device = "cpu";
+  options.device_cache = options.host_cache = 1 << 20;
+  options.adopted = 2 * kBytes;
+  options.disk = 0;
+  OK(ebb_open(&options, &store));
+  for (int version = 0; version < 2; ++version) {
+    fill(memory[version], kBytes, version);
+    OK(lend(store, version, memory[version], kBytes, &released[version]));
+    ebb_loan* loan = NULL;
+    const void* data = NULL;
+    OK(ebb_borrow(store, version, NULL, &loan));
+    OK(ebb_loan_data(loan, 0, &data, NULL));
+    CHECK(data == memory[version]); /* it was not copied */
+    OK(ebb_loan_release(loan, 1, NULL));
+    OK(ebb_loan_free(&loan));
+  }
+  OK(ebb_wait(store, "host", 30)); /* nothing reads it any more */
+  CHECK(released[0] == 0 && released[1] == 0);
+  CHECK_STATUS(lend(store, 1, memory[2], kBytes, &other), EBB_VERSION_EXISTS);
+  CHECK(other == 1);
+  CHECK_STATUS(lend(store, 9, NULL, kBytes, &other), EBB_INVALID_ARGUMENT);
+  CHECK(other == 2);
+
+  OK(ebb_drop(store, 0));
+  CHECK(released[0] == 1);
+  const ebb_target target = {0, out, kBytes}, all = {0, out, sizeof out};
+  OK(ebb_restore(store, 1, &target, 1, NULL));
+  CHECK(holds(out, kBytes, 1) && released[1] == 1);
+
+  fill(large, sizeof large, 2); /* beyond `adopted`: it is copied */
+  OK(lend(store, 2, large, sizeof large, &released[2]));
+  CHECK(released[2] == 1);
+  memset(large, 0, sizeof large);
+  OK(ebb_restore(store, 2, &all, 1, NULL));
+  CHECK(holds(out, sizeof out, 2));
+
+  OK(lend(store, 3, memory[3], kBytes, &released[3]));
+  CHECK(released[3] == 0);
+  OK(ebb_close(store));
+  OK(ebb_store_free(&store));
+  CHECK(released[0] == 1 && released[1] == 1 && released[2] == 1 && released[3] == 1 && other == 2);
+}
+
 int main(void) {
   test_opening();
   test_arenas();
   test_round_trip();
   test_refusals();
   test_without_a_copy();
+  test_adopted();
   test_waiting();
   test_files();
   test_snapshots();
