@@ -70,37 +70,45 @@ def _gpu(measured: dict[str, Any]) -> list[str]:
 
 def _gpt(measured: dict[str, Any]) -> list[str]:
     machine, batches = measured["machine"], measured["batches"].values()
-    titles = {"memory": "all in GPU memory", "large": "`offload`", "middle": "`offload`", "small": "`offload`", "save_on_cpu": "`save_on_cpu(pin_memory=True)`", "trl": "TRL's `OffloadActivations`"}  # fmt: skip
+    titles = {"memory": "all in GPU memory", "nothing": "hooks that do nothing"}
+    titles |= dict.fromkeys(("large", "large_stored", "middle", "middle_stored", "small", "small_stored"), "`offload`")
+    titles |= {"save_on_cpu": "`save_on_cpu(pin_memory=True)`", "trl": "TRL's `OffloadActivations`"}
     rows = []
     for batch in batches:
         for name, title in titles.items():
             way = batch["ways"].get(name)
             if way is None:
                 continue
-            cache = f", device cache of {way['cache_bytes'] / 2**30:.0f} GiB" if way["cache_bytes"] else ""
+            stays, budget = way["memory_bytes"] / 2**30, way["budget_bytes"] / 2**30
+            cache = f", device cache of {budget - stays:g} GiB" if budget else ""
+            cache += f" and {stays:g} GiB of PyTorch's memory" if stays else ""
             bound = way.get("bound_s")
             over = f"{1e3 * bound:.0f} | {statistics.median(way['s']) / bound:.2f}" if bound else " | "
             rows.append(
                 f"| {batch['shape']['batch']} | {title}{cache} | {_spread(way['s'], 1e3)} | {over} | "
                 f"{1e3 * statistics.median(way['host_s']):.0f} | {way['peak_bytes'] / 2**30:.1f} |"
             )
-    first = next(iter(batches))
+    first, *_, last = batches
+    ways = {name: statistics.median(way["s"]) for name, way in last["ways"].items()}
     return [
         *_text(
             "A step of a GPT of 24 blocks (width 1024, 16 heads, 1024 tokens, bfloat16 autocast, fused AdamW; one run of `benches/gpt.py` on",
-            f"an {machine['gpu']}, torch {machine['torch'].split('+')[0]}; `benches/results/gpt.json`): autograd saves {first['saved']['tensors']} tensors a step, and",
-            f"{first['saved']['stored']} are stored. *Bound*: the longer of the forward pass and what the link needs for what has no room,",
-            "and the same for the backward pass. *Host*: when the program would have gone on if it did not wait for the GPU.",
-            "The peak is PyTorch's; the device cache comes on top.",
+            f"an {machine['gpu']}, torch {machine['torch'].split('+')[0]}; `benches/results/gpt.json`): autograd saves {first['saved']['tensors']} tensors a step, of",
+            f"which {first['saved']['stored']} are large, {first['saved']['bytes'] / 2**30:.2g} GiB with batch {first['shape']['batch']}. *Bound*: the longer of the forward pass and what the link",
+            "needs for what has no room in the budget, and the same for the backward pass and the optimizer. *Host*: when the program",
+            "would have gone on if it did not wait for the GPU. The peak is PyTorch's; the device cache comes on top.",
         ),
         "| batch | | a step, ms | bound, ms | over it | host, ms | peak, GiB |",
         "|---|---|---|---|---|---|---|",
         *rows,
         "",
         *_text(
-            "Where the link is the limit, `offload` comes near the bound. **Where everything fits in the device cache it costs the most**:",
-            "the host's calls for each stored tensor take longer than the GPU's work, so with tensors this small keep what fits in",
-            "PyTorch's own memory (`skip`, a larger `min_bytes`), and offload the rest.",
+            "Where the link is the limit (batch 8, budgets of 4 and 1 GiB), it is busy in both directions all the time, but for what",
+            "nothing hides: the optimizer's step. **Where all fits, leave it in PyTorch's memory.** With batch",
+            f"{last['shape']['batch']} the host is the limit even without `offload`: there hooks that do nothing make a step {ways['nothing'] / ways['memory'] - 1:.0%} longer. Beyond those,",
+            f"`offload` costs the host {last['ways']['large']['us_a_tensor']:.0f} us for each tensor that is saved if all of it stays, and {last['ways']['large_stored']['us_a_tensor']:.0f} us if what is large is",
+            "stored: so what fits costs least there if it stays, and what does not fit is bound by the host. The host's times vary",
+            "from one run to the next.",
         ),
     ]
 
