@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -290,3 +291,23 @@ def test_the_environment_names_the_shared_directory(disk, monkeypatch):
         store.checkpoint(1, field(1))
         store.wait("shared", timeout=60)
     assert (disk / "shared" / "store").exists()
+
+
+def test_what_is_damaged_locally_is_exported_from_the_shared_directory(disk):
+    local, shared, out = disk / "local", disk / "shared", disk / "out"
+    with ebbtide.open(local, shared=shared, **SMALL) as store:
+        for version in (1, 2):
+            store.checkpoint(version, field(version)).wait("shared", timeout=60)
+    listed = json.loads(run("ls", local, "--json")[1])["checkpoints"]
+    one = next(one for one in listed if one["version"] == 1)
+    with open(local / one["file"], "r+b") as file:
+        file.seek(one["offset"] + one["record_bytes"] - 4096)  # the end of its payload
+        file.write(b"\x5a" * 4096)
+    code, said = run("export", local, "--to", disk / "alone", "--json")
+    assert code != 0 and [damage["version"] for damage in json.loads(said)["damaged"]] == [1]
+    code, said = run("export", local, "--shared", shared, "--to", out, "--json")
+    assert code == 0, said
+    written = {one["version"]: one for one in json.loads(said)["written"]}
+    for version in (1, 2):
+        files = [path for path in pathlib.Path(written[version]["path"]).rglob("*") if path.is_file()]
+        assert any(path.read_bytes() == field(version).tobytes() for path in files)

@@ -157,7 +157,7 @@ def _write(
             if advance:
                 advance(done)
 
-        for one in chosen:
+        def attempt(one: Checkpoint) -> Damage | None:
             reader = None
             try:
                 reader = store.reader(one)
@@ -167,16 +167,23 @@ def _write(
                 with out.folder(folder_name(one)) as folder:
                     put(folder, one, reader, form, force, tell)
             except ebbtide.UnknownVersion:
-                continue  # dropped by a process that writes
+                return None  # dropped by a process that writes
             except (ebbtide.Damaged, ebbtide.IOFailed) as error:
-                if reader is None:
-                    damages.append(Damage(str(store.place_of(one)), one.offset, str(error), one.history, one.version))
-                else:
-                    damages.append(Damage.of(reader.trouble()))
                 out.remove_if_empty(folder_name(one))
-                continue
+                if reader is not None:
+                    return Damage.of(reader.trouble())
+                return Damage(str(store.place_of(one)), one.offset, str(error), one.history, one.version)
             path = to / folder_name(one) / written_name(one, form)
             written.append({"history": one.history, "version": one.version, "bytes": one.bytes, "path": str(path)})
+            return None
+
+        copies = {(one.history, one.version): one for one in store.records if one.copy and not one.superseded}
+        for one in chosen:
+            damage = attempt(one)
+            if damage is not None and (copy := copies.get((one.history, one.version))):
+                damage = attempt(copy)  # in the shared directory
+            if damage is not None:
+                damages.append(damage)
     return written
 
 
