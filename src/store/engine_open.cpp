@@ -3,6 +3,7 @@
 #include <system_error>
 
 #include "base/own_process.hpp"
+#include "planner/closing.hpp"
 #include "planner/lease_ledger.hpp"
 #include "share/pool/pool_header.hpp"
 #include "store/engine.hpp"
@@ -97,14 +98,12 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   }
   bool stop = false;
   Interrupt watched;
-  // A job does not hang at its end with the file system that others share: with no time given, closing ends when that
-  // has been silent for long.
-  const bool gives_up = parts_.files.tiers().size() > 1 && !parts_.setup.close_timeout;
-  const bool waits_there = parts_.setup.durability == Durability::shared;
-  if (interrupted || gives_up)
+  const planner::Closing closing(parts_.files.tiers().size() > 1, parts_.setup.durability == Durability::shared,
+                                 parts_.setup.close_timeout ? std::optional(until) : std::nullopt);
+  if (interrupted || closing.may_give_up())
     watched = [&] {
       stop = stop || (interrupted && interrupted());
-      return stop || (gives_up && waits_there && parts_.files.trouble().silent());
+      return stop || closing.gives_up(parts_.files.trouble().silent());
     };
   Result<void> result;
   try {
@@ -131,9 +130,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   parts_.queues.clear(locked);
   parts_.dispatcher.wake_everyone(locked);
   parts_.files.pool().leave(locked);
-  // Once it is closed, no one hears of a silence any more.
-  const planner::Time now = parts_.port.now();
-  const planner::Time limit = gives_up ? now + (parts_.files.trouble().silent() ? 0 : planner::kSilentAfter) : until;
+  const planner::Time limit = closing.limit(parts_.port.now(), parts_.files.trouble().silent());
   if (!parts_.lifetime.await(locked, limit, [&] { return parts_.lifetime.idle(locked); }))
     return leave_stuck(locked, result);
   parts_.files.drop_unreferenced(locked);
