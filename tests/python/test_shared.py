@@ -293,16 +293,20 @@ def test_the_environment_names_the_shared_directory(disk, monkeypatch):
     assert (disk / "shared" / "store").exists()
 
 
+def damage(directory, version: int) -> None:
+    listed = json.loads(run("ls", directory, "--json")[1])["checkpoints"]
+    one = next(one for one in listed if one["version"] == version)
+    with open(directory / one["file"], "r+b") as file:
+        file.seek(one["offset"] + one["record_bytes"] - 4096)  # the end of its payload
+        file.write(b"\x5a" * 4096)
+
+
 def test_what_is_damaged_locally_is_exported_from_the_shared_directory(disk):
     local, shared, out = disk / "local", disk / "shared", disk / "out"
     with ebbtide.open(local, shared=shared, **SMALL) as store:
         for version in (1, 2):
             store.checkpoint(version, field(version)).wait("shared", timeout=60)
-    listed = json.loads(run("ls", local, "--json")[1])["checkpoints"]
-    one = next(one for one in listed if one["version"] == 1)
-    with open(local / one["file"], "r+b") as file:
-        file.seek(one["offset"] + one["record_bytes"] - 4096)  # the end of its payload
-        file.write(b"\x5a" * 4096)
+    damage(local, 1)
     code, said = run("export", local, "--to", disk / "alone", "--json")
     assert code != 0 and [damage["version"] for damage in json.loads(said)["damaged"]] == [1]
     code, said = run("export", local, "--shared", shared, "--to", out, "--json")
@@ -311,3 +315,16 @@ def test_what_is_damaged_locally_is_exported_from_the_shared_directory(disk):
     for version in (1, 2):
         files = [path for path in pathlib.Path(written[version]["path"]).rglob("*") if path.is_file()]
         assert any(path.read_bytes() == field(version).tobytes() for path in files)
+
+
+def test_gc_counts_the_steps_of_dcp_that_are_intact_in_either_directory(disk):
+    local, shared = disk / "local", disk / "shared"
+    with ebbtide.open(local, shared=shared, **SMALL) as store:
+        for step in (1, 2, 3):
+            store.history(f"dcp/{step}").checkpoint(step, field(step)).wait("shared", timeout=60)
+    damage(local, 3)
+    code, said = run("gc", local, "--shared", shared, "--keep-last", 1)
+    assert "version 1 of history dcp/1" in said and "version 2 of history dcp/2" in said
+    assert "version 3" not in said.replace("damaged: version 3", "")
+    with ebbtide.open(local, shared=shared, **SMALL) as store:
+        assert np.array_equal(store.history("dcp/3").restore(3), field(3))

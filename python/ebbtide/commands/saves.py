@@ -89,21 +89,28 @@ def damaged_lines(documents: list[Any]) -> list[str]:
     return [f"step {step} of DCP is damaged, in {', '.join(sorted(of))}" for step, of in sorted(ranks.items())]
 
 
-def retired(stores: list[Path], keep_last: int, keep_every: int, advance: Callable[[int], Any] | None) -> list[str]:
-    """The histories of the steps older than the newest `keep_last` that are whole and intact in all ranks."""
+def retired(
+    stores: list[Path],
+    keep_last: int,
+    keep_every: int,
+    advance: Callable[[int], Any] | None,
+    shared: Path | None = None,
+) -> list[str]:
+    """The histories of the steps older than the newest `keep_last` that are whole and intact in all ranks. shared: the
+    shared directory of the one store; what is intact in either counts."""
     from .store import Store
 
     found: list[tuple[str, str, int, bool]] = []
     for path in stores:
-        store = Store(path)
+        store = Store(path, shared)
         if any(damage.history is None for damage in store.damages):
             return []  # which may be of any step
-        found += [(str(path), damage.history or "", 0, False) for damage in store.damages]
-        if not any(step_of(one.history) is not None for one in store.checkpoints):
-            continue
-        for one, verdict in zip(store.records, store.inspection.verify(advance)):
-            if not one.superseded:
-                found.append((str(path), one.history, one.bytes, verdict["verdict"] == "intact"))
+        intact = {(damage.history or "", damage.version): (0, False) for damage in store.damages}
+        has_steps = any(step_of(one.history) is not None for one in store.checkpoints)
+        for one, verdict in zip(store.records, store.inspection.verify(advance) if has_steps else []):
+            if not one.superseded and not intact.get((one.history, one.version), (0, False))[1]:
+                intact[one.history, one.version] = (one.bytes, verdict["verdict"] == "intact")
+        found += [(str(path), history, size, right) for (history, _), (size, right) in intact.items()]
     steps = steps_of(found)
     good = sorted(step for step, save in steps.items() if save.whole and not save.damaged)
     if len(good) < keep_last:
