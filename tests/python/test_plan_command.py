@@ -34,7 +34,7 @@ def test_figures_writes_what_the_model_says(tmp_path: Path) -> None:
     assert drawn.read_text() == figures.picture(figures.figures())
 
 
-def test_a_plan_has_intervals_the_efficiency_and_a_line_that_runs(tmp_path: Path, monkeypatch) -> None:
+def test_a_plan_has_intervals_the_efficiency_and_a_line_that_runs(tmp_path: Path, disk: Path, monkeypatch) -> None:
     path = tmp_path / "plan.json"
     said = run(*ISSUED, "--mtbf-process", "30d", "--json", str(path))
     found = json.loads(path.read_text())
@@ -43,12 +43,13 @@ def test_a_plan_has_intervals_the_efficiency_and_a_line_that_runs(tmp_path: Path
     work, n1, n2 = (found["pattern"][name] for name in ("work", "n1", "n2"))
     assert found["intervals"] == [work, work * n1, work * n1 * n2]
     assert n1 > 1 and f"keep_every={n1}" in found["python"]
+    assert f"shared_every={n1 * n2}" in found["python"]
     assert f"{found['efficiency']:.2f}%" in said and found["python"] in said
     assert "a failure of a process each 30 days and of a node each" in " ".join(said.split())
     assert "keep_last=2" in found["python"], "a node may be a checkpoint ahead of another"
     run("--state", "60GB", "--nodes", "1", "--json", str(path))
     assert "keep_last=1" in json.loads(path.read_text())["python"]
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(disk)
     line = found["python"].replace('"run"', '"run", device="cpu", device_cache="1MiB", host_cache="4MiB", disk="64MiB"')
     names = {"ebbtide": ebbtide}
     exec(line, names)

@@ -69,7 +69,10 @@ class Plan:
         """The line that opens a store with these settings, on each node. Nodes that restart together need a version that all
         of them have, and one of them may be a checkpoint ahead of another: each keeps two."""
         keep = f", keep_every={self.pattern.n1}" if self.pattern.n1 > 1 else ""
-        return f'store = ebbtide.open("run", durability="process", keep_last={1 if self.nodes == 1 else 2}{keep})'
+        sent = self.pattern.n1 * self.pattern.n2
+        every = f", shared_every={sent}" if sent > 1 else ""
+        last = 1 if self.nodes == 1 else 2
+        return f'store = ebbtide.open("run", durability="process", keep_last={last}{keep}, shared="run-shared"{every})'
 
 
 def plan(site: Site, draining: bool = False) -> Plan:
