@@ -82,7 +82,9 @@ def test_export_goes_by_step_and_leaves_out_what_was_never_finished(tmp_path: pa
     step = {"rank-2/history-dcp%2F7%2F1", "rank-10/history-dcp%2F7%2F1", "rank-2/history-dcp%2F7"}
     told, folders = exported()
     assert folders == step | {"rank-2/history", "rank-10/history"}
-    assert "step 7 of DCP: 7.82 KiB in 2 ranks\n" in told and "step 8 of DCP was never finished, and is left out\n" in told
+    assert (
+        "step 7 of DCP: 7.82 KiB in 2 ranks\n" in told and "step 8 of DCP was never finished, and is left out\n" in told
+    )
     told, folders = exported("--versions", "7")
     assert folders == step and "step 8" not in told
     told, folders = exported("--versions", "1")
