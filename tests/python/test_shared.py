@@ -307,9 +307,9 @@ def test_what_is_damaged_locally_is_exported_from_the_shared_directory(disk):
         for version in (1, 2):
             store.checkpoint(version, field(version)).wait("shared", timeout=60)
     damage(local, 1)
-    code, said = run("export", local, "--to", disk / "alone", "--json")
+    code, said = run("export", local, "--alone", "--to", disk / "alone", "--json")
     assert code != 0 and [damage["version"] for damage in json.loads(said)["damaged"]] == [1]
-    code, said = run("export", local, "--shared", shared, "--to", out, "--json")
+    code, said = run("export", local, "--to", out, "--json")
     assert code == 0, said
     written = {one["version"]: one for one in json.loads(said)["written"]}
     for version in (1, 2):
@@ -328,3 +328,29 @@ def test_gc_counts_the_steps_of_dcp_that_are_intact_in_either_directory(disk):
     assert "version 3" not in said.replace("damaged: version 3", "")
     with ebbtide.open(local, shared=shared, **SMALL) as store:
         assert np.array_equal(store.history("dcp/3").restore(3), field(3))
+
+
+def test_the_shared_directory_is_found_where_both_name_each_other(disk):
+    local, shared = disk / "local", disk / "shared"
+    options = SMALL | {"disk": "2MiB"}
+    with ebbtide.open(local, shared=shared, **options) as store:
+        for version in range(1, 31):  # more than the local directory has room for
+            store.checkpoint(version, field(version)).wait("shared", timeout=60)
+
+    def listed(*arguments) -> list[int]:
+        code, said = run("ls", *arguments, "--json")
+        assert code == 0, said
+        return [one["version"] for one in json.loads(said)["checkpoints"]]
+
+    whole = list(range(1, 31))
+    assert listed(local) == listed(local, "--shared", shared) == listed(shared) == whole
+    alone = listed(local, "--alone")
+    assert alone and alone != whole
+    code, said = run("ls", local, "--shared", shared, "--alone")
+    assert code == 2 and "--alone" in said
+    with ebbtide.open(disk / "elsewhere", shared=shared, **options):
+        pass  # from now on the shared directory is that one's
+    assert listed(local) == alone
+    assert listed(disk / "elsewhere") == whole
+    (local / "pair").write_text("nothing that names a store")
+    assert listed(local) == alone

@@ -34,6 +34,7 @@ def export(
     form: Annotated[Form, typer.Option("--format", help="One file per region, or NumPy archives.")] = Form.files,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     shared: outcome.Shared = None,
+    alone: outcome.Alone = False,
     json: outcome.Json = False,
 ) -> None:
     """Write checkpoints as plain files, each with a page of JSON that describes it, and files as they were written.
@@ -49,7 +50,7 @@ def export(
     with outcome.exit_codes(json):
         from . import saves
         from .files import export_files, files_named, files_of, is_part, refuse_existing_files
-        from .ranks import Told, each, one_with, stores_in
+        from .ranks import Told, each, looked_at_with, stores_in
         from .snapshots import is_piece
         from .store import Store
         from .suspend import is_mark
@@ -57,7 +58,7 @@ def export(
         wanted = Versions.parse(versions)
         if file is not None and history is not None:
             raise outcome.Refused("--file and --history exclude each other: a file has a name of its own")
-        one_with(directory, shared)
+        shared = looked_at_with(directory, shared, alone)
         stores = stores_in(directory)
         several = len(stores) > 1
         steps = saves.listed(stores, shared) if file is None and history is None else {}

@@ -24,6 +24,7 @@ def ls(
     ] = False,
     history: Annotated[str | None, typer.Option("--history", metavar="NAME", help="Only this history.")] = None,
     shared: outcome.Shared = None,
+    alone: outcome.Alone = False,
     json: outcome.Json = False,
 ) -> None:
     """List a store's checkpoints (history, version, size and when each was written) and its files.
@@ -34,10 +35,10 @@ def ls(
     """
     with outcome.exit_codes(json):
         from . import saves
-        from .ranks import Told, each, one_with
+        from .ranks import Told, each, looked_at_with
         from .store import Store
 
-        one_with(directory, shared)
+        shared = looked_at_with(directory, shared, alone)
 
         def one_store(path: Path) -> Told:
             store = Store(path, shared)

@@ -26,6 +26,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.
 Shared = Annotated[
     Path | None, typer.Option("--shared", metavar="DIR2", help="The store's shared directory, to be looked at as well.")
 ]
+Alone = Annotated[
+    bool, typer.Option("--alone", help="DIR alone, also where it is the local directory of a store with a shared one.")
+]
 
 
 class Refused(Exception):

@@ -39,6 +39,42 @@ def stores_in(directory: Path) -> list[Path]:
     return sorted(by_number, key=lambda one: re.sub(r"\d+", "", one.name))
 
 
+_ID_AT = 16  # of the store's id in its file `store` (docs/format.md)
+
+
+def shared_of(directory: Path) -> Path | None:
+    """The shared directory that a store's file `pair` names, if that names the store back: the run may have gone on in
+    another local directory since."""
+    ours = _pair(directory)
+    if ours is None or ours[2:] != ["local"]:
+        return None
+    shared = Path(ours[1])
+    theirs = _pair(shared)
+    return shared if theirs is not None and theirs[:1] == [_store_id(directory)] else None
+
+
+def _pair(directory: Path) -> list[str] | None:
+    try:
+        return (directory / "pair").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _store_id(directory: Path) -> str:
+    try:
+        return (directory / "store").read_bytes()[_ID_AT : _ID_AT + 16].hex()
+    except OSError:
+        return ""
+
+
+def looked_at_with(directory: Path, shared: Path | None, alone: bool) -> Path | None:
+    """The shared directory to look at as well: the one that was given or, unless `alone`, that of the store."""
+    if shared is not None and alone:
+        raise outcome.Refused("--alone and --shared exclude each other")
+    one_with(directory, shared)
+    return shared_of(directory) if shared is None and not alone else shared
+
+
 def one_with(directory: Path, shared: Path | None) -> None:
     """Refuses a shared directory beside several stores: it is one store's."""
     if shared is not None and len(stores_in(directory)) > 1:

@@ -18,6 +18,7 @@ def verify(
         Path, typer.Argument(metavar="DIR", help="The store's directory, or one with a store for each rank.")
     ],
     shared: outcome.Shared = None,
+    alone: outcome.Alone = False,
     json: outcome.Json = False,
 ) -> None:
     """Read all of a store and check it: headers, payloads, the index, and that they agree.
@@ -29,9 +30,9 @@ def verify(
     """
     with outcome.exit_codes(json):
         from . import saves
-        from .ranks import each, one_with, stores_in
+        from .ranks import each, looked_at_with, stores_in
 
-        one_with(directory, shared)
+        shared = looked_at_with(directory, shared, alone)
         several = len(stores_in(directory)) > 1
         each(directory, json, lambda path: _one(path, shared, json or several), saves.damaged_lines)
 
