@@ -2,6 +2,7 @@
 // A checkpoint, its replicas on the tiers, and the history that it belongs to.
 #include <array>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,17 +30,19 @@ struct PerTier : std::array<T, kMaxTiers> {
 // Where else there is a complete copy of what a replica holds.
 enum class Spare : std::uint8_t { no, memory_below, file_below, wanted_above };
 
+// Every checkpoint has one for each tier, so its facts are in few bytes.
 struct Replica {
-  ReplicaState state = ReplicaState::gone;
-  bool wanted = false;         // pinned by the prefetch plan
-  bool failed = false;         // in a file that could not be read: as good as gone, and goes with its last reader
-  bool leaving = false;        // another file tier has it or will have it: it goes with its last reader
-  Spare spare = Spare::no;     // counted in spare_bytes if it is
-  std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
   Bytes offset = 0;            // in its tier; from kAdopted on it is in memory of the program
   Bytes watermark = 0;         // bytes valid from the first on
   MoveIndex filler = kNoMove;  // the move that writes it
+  std::uint16_t uses = 0;      // moves out of it, borrows, a reservation
+  ReplicaState state = ReplicaState::gone;
+  Spare spare : 2 = Spare::no;  // counted in spare_bytes if it is
+  bool wanted : 1 = false;      // pinned by the prefetch plan
+  bool failed : 1 = false;      // in a file that could not be read: as good as gone, and goes with its last reader
+  bool leaving : 1 = false;     // another file tier has it or will have it: it goes with its last reader
 };
+static_assert(sizeof(Replica) == 24);
 
 inline bool adopted(const Replica& r) { return r.offset >= kAdopted; }
 // Whether all bytes of the replica can be read.
@@ -47,14 +50,16 @@ inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 
 // What is known of a checkpoint in the file of one tier (durability.hpp), of a store with retention.
 struct Filed {
-  enum class Durable : std::uint8_t { pending, yes, failed } durable = Durable::pending;
-  bool recovered = false;  // an earlier process wrote it
-  bool intact = false;     // this process wrote it, or all of it was read
-  bool waived = false;     // (below another file tier) it does not come here: newer ones made up for it
-  bool exempt = false;     // a multiple of keep_every that newer ones made up for: it stays, and counts no more
-  bool owed = false, passing = false, lined = false, safe = false, syncing = false, filling = false,
-       unfiled = false;  // how it is counted
+  enum class Durable : std::uint8_t { pending, yes, failed };
+  Durable durable : 2 = Durable::pending;
+  bool recovered : 1 = false;  // an earlier process wrote it
+  bool intact : 1 = false;     // this process wrote it, or all of it was read
+  bool waived : 1 = false;     // (below another file tier) it does not come here: newer ones made up for it
+  bool exempt : 1 = false;     // a multiple of keep_every that newer ones made up for: it stays, and counts no more
+  bool owed : 1 = false, passing : 1 = false, lined : 1 = false, safe : 1 = false, syncing : 1 = false,
+              filling : 1 = false, unfiled : 1 = false;  // how it is counted
 };
+static_assert(sizeof(Filed) == 2);
 
 // Flushes leave in eviction order: what no hint names first, oldest first; then what is needed latest.
 struct FlushKey {
@@ -95,25 +100,24 @@ struct Checkpoint {
   bool hinted = false;              // by being written (History::reverse): the hint goes if it is not written after all
   bool submitted = false;           // it did so in stream order: `commit` follows
   bool write_failed = false;        // no tier could take it
-  std::string lost_why;             // what became of a copy in memory that was lost
   bool pending_delete = false;      // consumed or dropped: goes as soon as nothing uses it
   bool deleted_by_restore = false;  // a restore consumed it
   bool consumed = false;            // (persistent stores) restored, and no hint names it
+  bool listed_forced = false;
+  TierIndex listed_on = kNoTier;  // in the flush queue under `key`
+  TierIndex flush_to = kNoTier;   // a `wait` asks for it there
+  PerTier<Filed> filed;
+  std::uint32_t readers = 0;  // restores and borrows that have not ended
+  std::uint32_t flush_failures = 0, prefetch_failures = 0;
+  std::unique_ptr<const std::string> lost_why;  // what became of a copy in memory that was lost
   RestoreOrder::Position hint = RestoreOrder::kNone;
   std::uint64_t touched = 0, written = 0;
-  std::uint32_t readers = 0;  // restores and borrows that have not ended
   PerTier<Replica> at;
   std::vector<MoveIndex> moves;
-  TierIndex listed_on = kNoTier;  // in the flush queue under `key`
-  bool listed_forced = false;
   FlushGroup group;
   FlushKey key;
-  SpareKey spare_key;            // where it is spare, but for a copy of what is wanted above
-  TierIndex flush_to = kNoTier;  // a `wait` asks for it there
-  std::uint32_t flush_failures = 0, prefetch_failures = 0;
-  Time flush_retry = 0;  // after a failure: not before then
-
-  PerTier<Filed> filed;
+  SpareKey spare_key;           // where it is spare, but for a copy of what is wanted above
+  Time flush_retry = 0;         // after a failure: not before then
   std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
 };
 

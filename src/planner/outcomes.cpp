@@ -259,7 +259,7 @@ void Outcomes::start_read(Request& r) {
                   : !c.exists                                 ? c.write_failed ? Reason::lost : Reason::unknown_version
                   : c.pending_delete && !c.deleted_by_restore ? Reason::dropped
                                                               : Reason::lost,
-                  key_text(c) + (!c.lost_why.empty()          ? " is lost: " + c.lost_why
+                  key_text(c) + (c.lost_why                   ? " is lost: " + *c.lost_why
                                  : c.exists || c.write_failed ? " could not be read from any tier"
                                                               : " was not written after all"));
     replicas_.try_release(slot);
@@ -337,9 +337,10 @@ void Outcomes::discard_failed(Slot slot) {
     if (const Replica& r = c.at[t]; r.failed && complete(r.state) && r.uses == 0) replicas_.remove(slot, t, false);
   if (hope) return;
   c.write_failed = true;
-  if (!c.lost_why.empty()) table_.history_of(c).lost[c.version] = c.lost_why;
-  waits_.fail(slot, c.lost_why.empty() ? "it could not be read from where it was" : c.lost_why);
-  context_.out->failures.push_back({table_.ref(slot), lowest, true, c.lost_why});
+  const std::string why = c.lost_why ? *c.lost_why : std::string();
+  if (c.lost_why) table_.history_of(c).lost[c.version] = why;
+  waits_.fail(slot, c.lost_why ? why : "it could not be read from where it was");
+  context_.out->failures.push_back({table_.ref(slot), lowest, true, why});
   undo_write(slot);
   replicas_.try_release(slot);
 }

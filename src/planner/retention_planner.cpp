@@ -195,7 +195,7 @@ bool RetentionPlanner::waive_superseded(TierIndex tier) {
       if (!goes || c.flush_to > tier) continue;
       bool waived = false;
       for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t))
-        if (c.at[t].state == ReplicaState::gone) waived |= !std::exchange(c.filed[t].waived, true);
+        if (c.at[t].state == ReplicaState::gone && !c.filed[t].waived) waived = c.filed[t].waived = true;
       if (waived) replicas_.refresh(slot);
       any |= let_go(slot, tier);
     }

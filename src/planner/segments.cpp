@@ -87,7 +87,7 @@ void Segments::leave_beyond() {
 void Segments::mark_lost(Slot slot, TierIndex tier, const std::string& why) {
   Checkpoint& c = table_[slot];
   Replica& r = c.at[tier];
-  c.lost_why = why;
+  c.lost_why = std::make_unique<const std::string>(why);
   replicas_.mark_failed(slot, tier);
   r.failed = true;  // also if it is yet to be committed, or has lost its name
   replicas_.refresh(slot);
