@@ -102,6 +102,8 @@ class PersistentStorage : public Storage {
   /// The checkpoints on disk when the store was opened, ascending by name and version; of two records of one version,
   /// the newer. Their ids are below kFirstObject.
   virtual std::vector<Found> found() const = 0;
+  /// The same, for a caller that asks once, and not beside found(), which may return nothing from then on.
+  virtual std::vector<Found> take_found() { return found(); }
   /// Of paired directories: what was dropped, of which there were records on disk when the store was opened.
   virtual std::vector<Gone> gone() const { return {}; }
   /// Read only: checkpoints that another process has added since, each reported once. If nothing has changed, this

@@ -2,10 +2,10 @@
 // What a store knows of its histories and of their checkpoints.
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -124,7 +124,7 @@ class Catalog {
   Record& add(const Locked& locked, planner::HistoryId history, Version version);
   Record* find(const Locked& locked, planner::CheckpointRef checkpoint);
   Record* find(const Locked& locked, planner::HistoryId history, Version version);
-  std::span<Record> records(const Locked& /*locked*/) { return records_; }
+  std::deque<Record>& records(const Locked& /*locked*/) { return records_; }
   /// Whether the version still names this record: it was neither dropped nor consumed.
   bool live(const Locked& locked, const Record& record) const;
   /// All bytes of the checkpoint are in the store: it can be asked for. Another thread may have consumed or dropped it
@@ -199,7 +199,7 @@ class Catalog {
   PlannerPort& port_;
   const bool persistent_;
   // All below by the port's mutex.
-  std::vector<Record> records_;                                     // by slot
+  std::deque<Record> records_;                                      // by slot
   std::unordered_map<storage::ObjectId, Pending> pending_objects_;  // not durable yet, an index
   storage::ObjectId next_object_ = storage::kFirstObject;
   std::uint64_t next_order_ = 1;

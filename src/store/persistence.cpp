@@ -364,6 +364,7 @@ void Persistence::set_durable(std::size_t file, storage::ObjectId object, const 
     InFile& there = record->files[file];
     if (result) there.durability = InFile::Durability::durable;
     const auto future = record->future.lock();
+    if (!future) record->future.reset();  // which keeps the memory of what nobody holds any more
     if (result && future) future->durable |= 1u << file;
     pool_.note_durable(locked);
     if (result && there.not_durable) {  // of an earlier attempt

@@ -40,10 +40,11 @@ std::vector<std::pair<std::size_t, storage::ObjectId>> objects_of(const Record& 
 void Recovery::register_recovered(const Locked& locked) {
   if (!files_.persistent()) return;
   std::vector<std::vector<storage::Found>> found;
-  for (const auto& tier : files_.tiers()) found.push_back(tier->persistent()->found());
+  for (const auto& tier : files_.tiers()) found.push_back(tier->persistent()->take_found());
   if (found.size() > 1) drop_outdated(found);
   // The slowest first: the planner knows of each version where it need not be sent any more.
-  for (std::size_t file = found.size(); file-- > 0;) add(locked, *files_.tiers()[file], found[file], false);
+  for (std::size_t file = found.size(); file-- > 0;)
+    add(locked, *files_.tiers()[file], std::exchange(found[file], {}), false);
 }
 
 // A version of which the directories differ was dropped and written anew, and the process or the machine ended before
@@ -74,8 +75,12 @@ void Recovery::drop_outdated(std::vector<std::vector<storage::Found>>& found) {
 }
 
 void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector<storage::Found>& found, bool beside) {
+  const std::string* last = nullptr;  // they are sorted by it
+  planner::HistoryId history = 0;
   for (const storage::Found& one : found) {
-    const planner::HistoryId history = catalog_.number_of(locked, one.history);
+    const bool other = last == nullptr || *last != one.history;
+    if (other) history = catalog_.number_of(locked, one.history);
+    last = &one.history;
     Record* known = catalog_.find(locked, history, one.version);
     if (known != nullptr && beside) {
       const std::uint64_t sequence = sequence_of(*known);
@@ -87,9 +92,9 @@ void Recovery::add(const Locked& locked, const FileTier& tier, const std::vector
     }
     port_.submit(locked, history, planner::event::Recovered{one.version, one.bytes, tier.index()});
     catalog_.mark_used(locked, history);
-    if (const auto file = file_of(one.history))
+    if (const auto file = other ? file_of(one.history) : std::nullopt)
       unwritten_files_.insert(file->series);
-    else if (one.history.find("/.ebbtide-") == std::string::npos)
+    else if (other && one.history.find("/.ebbtide-") == std::string::npos)
       unwritten_.insert(history);
     Record& record = known != nullptr ? *known : catalog_.add(locked, history, one.version);
     InFile& there = record.files[tier.number()];

@@ -30,13 +30,13 @@ bool Committer::stop() {
 }
 
 void Committer::add_if_complete(const Locked&, const SharedObject& object) {
-  if (object->state != State::writing || object->dropped || object->blocks_missing || object->puts) return;
+  if (object->state != State::writing || object->dropped || object->writing->blocks_missing || object->puts) return;
   object->state = State::ready;
-  object->blocks_put = {};
+  object->writing->blocks_put = {};
   ready_.push_back(object);
   ready_bytes_ += object->space();
   commit_wanted_ =
-      commit_wanted_ || object->commits_when_put != commits_;  // called while its last put was being reported
+      commit_wanted_ || object->writing->commits_when_put != commits_;  // called while its last put was being reported
   wake_.notify_all();
 }
 
@@ -230,7 +230,7 @@ void Committer::report_refused(const Objects& refused) {
       remover_.fail(segment, synced.error());
     }
   }
-  for (const SharedObject& object : refused) context_.persisted(object->id, object->error);
+  for (const SharedObject& object : refused) context_.persisted(object->id, *object->error);
 }
 
 // Compact records have their payloads in their headers, and only the segment's own head comes before them.
@@ -300,9 +300,9 @@ Result<void> Committer::write_compact(const SharedSegment& segment, const Object
       StoredObject& object = **first;
       RecordHead head = object.head;
       head.written_ns = now;
-      static const std::vector<std::byte> kNone;
-      const std::vector<std::byte> record =
-          encode_compact(head, *object.description, object.held ? *object.held : kNone);
+      const auto& held = object.writing->held;  // constant by now; null: there are no bytes
+      const auto payload = held ? std::span(*held) : std::span<const std::byte>();
+      const std::vector<std::byte> record = encode_compact(head, *object.description, payload);
       std::ranges::copy(record, slab->data() + (head.place.offset - begin));
       set_written(object, head);
     }
@@ -361,7 +361,7 @@ void Committer::report(const Objects& objects) {
       if (object->state != State::committing) continue;  // a drop failed its segment, and it was reported
       object->state = State::persistent;
       object->description = nullptr;  // it can be read from disk now
-      object->held = nullptr;
+      object->writing = nullptr;
       if (!object->dropped) ids.push_back(object->id);
     }
   }
@@ -382,7 +382,7 @@ void Committer::end_unfinished() {
     }
     if (const SharedSegment current = table_.current(lock)) current->closed = true;
   }
-  for (const SharedObject& object : unfinished) context_.persisted(object->id, object->error);
+  for (const SharedObject& object : unfinished) context_.persisted(object->id, *object->error);
   Objects drops;
   {
     const Locked lock = table_.lock();

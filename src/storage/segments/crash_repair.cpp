@@ -84,7 +84,10 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
   for (const ScannedSegment& segment : scanned.segments) {
     const SharedSegment ours = table.segments(table.lock()).at(segment.segment);
     find_lost_heads(context, table, remover, segment, *ours, damages);
-    const bool whole = segment.records.empty() && remover.is_removable(table.lock(), *ours);
+    const bool whole = [&] {
+      const Locked lock = table.lock();
+      return ours->records.empty() && remover.is_removable(lock, *ours);
+    }();
     if (ours->suspect || whole) continue;  // left as it is, or removed as a whole
     close_gaps(context, segment);
     if (segment.end >= segment.bytes) continue;

@@ -191,7 +191,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
     }
     get->token = token;
     get->file = object.segment->file;
-    get->held = object.held;
+    if (object.writing) get->held = object.writing->held;
     get->hashed = context_.options.checksums && object.head.block_bytes && bytes;
     get->offset = get->first = offset;
     get->bytes = get->read = bytes;

@@ -41,30 +41,36 @@ using SharedSegment = std::shared_ptr<SegmentState>;
 
 /// An object and its record. `id`, `history`, `segment` and the head's place and sizes are constant once it is in the
 /// table; the table's lock guards the rest, except `sums` (see SegmentWriter 2 and ObjectReader 3). A small object has
-/// a compact record, whose place is constant once the committer has given it one: `held` has its payload until then.
+/// a compact record, whose place is constant once the committer has given it one; its payload is held until it is
+/// persistent.
 ///
 ///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> persistent
 ///   writing, ready, committing --its segment failed, or the store closed--> failed
 struct StoredObject {
+  /// What only an object has that is not persistent.
+  struct Writing {
+    std::vector<bool> blocks_put;                        // blocks whose put succeeded
+    std::size_t blocks_missing = 0;                      // the number of others
+    std::uint64_t commits_when_put = 0;                  // Committer::commits() when the last block was put
+    std::shared_ptr<const std::vector<std::byte>> held;  // a small object's payload
+  };
+
   enum class State : std::uint8_t { writing, ready, committing, persistent, failed } state = State::writing;
+  bool description_asked = false;  // load_description() was called
+  bool may_be_on_disk = false;     // its header may have been written
+  bool dropped = false;
+  bool abandoned = false;       // unreadable: left on disk until its version is written again
+  std::uint32_t puts = 0;       // in flight, or being reported
+  std::uint32_t in_flight = 0;  // puts and gets not reported yet
   ObjectId id = 0;
   std::string history;
   std::shared_ptr<const Description> description;  // null: on disk, or returned to the caller
   RecordHead head;
   SharedSegment segment;
-  std::shared_ptr<std::vector<Checksum>> sums;              // null: on disk
-  std::shared_ptr<const std::vector<std::byte>> held;       // a small object's payload; null: on disk
-  std::vector<bool> blocks_put;                             // blocks whose put succeeded
-  std::size_t blocks_missing = 0;                           // the number of others
-  std::size_t puts = 0;                                     // in flight, or being reported
-  std::uint64_t commits_when_put = 0;                       // Committer::commits() when the last block was put
-  std::size_t in_flight = 0;                                // puts and gets not reported yet
+  std::shared_ptr<std::vector<Checksum>> sums;              // null: on disk, or in its header
+  std::unique_ptr<Writing> writing;                         // null: it is persistent
   std::vector<std::shared_ptr<RangeRead>> awaiting_header;  // gets; the first one reads the header
-  bool description_asked = false;                           // load_description() was called
-  bool may_be_on_disk = false;                              // its header may have been written
-  bool dropped = false;
-  bool abandoned = false;  // unreadable: left on disk until its version is written again
-  Error error;             // why it failed
+  std::unique_ptr<const Error> error;                       // why it failed
 
   /// 'version 3 of "adjoint"'
   std::string name() const { return "version " + std::to_string(head.version) + " of \"" + history + "\""; }
@@ -75,7 +81,7 @@ struct StoredObject {
   Error was_dropped() const { return {Errc::unknown_version, name() + " was dropped"}; }
   void fail(const Error& why) {
     state = State::failed;
-    error = named(why);
+    error = std::make_unique<const Error>(named(why));
   }
 };
 
@@ -113,6 +119,7 @@ class ObjectTable {
   /// Null: there is no such object.
   SharedObject find(const Locked&, ObjectId id) const;
   SharedObject find(ObjectId id) const { return find(lock(), id); }
+  void reserve(const Locked&, std::size_t objects) { objects_.reserve(objects); }
   /// The caller adds it to its segment's records.
   void add(const Locked&, const SharedObject& object);
   /// Null: there is none. Its segment keeps it. Throws std::logic_error if it has transfers in flight.

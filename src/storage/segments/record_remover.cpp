@@ -226,7 +226,7 @@ void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
     file = segment->file;
   }
   static_cast<void>(withdraw(*segment, file, on_disk));
-  for (const SharedObject& object : lost) context_.persisted(object->id, object->error);
+  for (const SharedObject& object : lost) context_.persisted(object->id, *object->error);
 }
 
 }  // namespace ebb::storage

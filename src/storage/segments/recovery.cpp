@@ -22,10 +22,20 @@ Result<Recovery::Opened> Recovery::open() {
     table_.next(lock).segment = scanned->next_segment;
     table_.next(lock).sequence = scanned->next_sequence;
   }
+  std::size_t many = 0;
+  for (const ScannedSegment& segment : scanned->segments) many += segment.records.size();
+  {
+    const Locked lock = table_.lock();
+    table_.reserve(lock, many);
+  }
   Objects all;
-  for (const ScannedSegment& segment : scanned->segments) {
-    const Objects some = register_segment(segment, scanned->damages);
-    all.insert(all.end(), some.begin(), some.end());
+  all.reserve(many);
+  // An index lists what counts, and nothing that was dropped: there, only a later look needs to know what there is.
+  const bool looks_again = options.readonly || !scanned->from_index;
+  for (ScannedSegment& segment : scanned->segments) {
+    if (looks_again) newest_.add(segment);
+    register_segment(segment, scanned->damages, all);
+    if (scanned->from_index) segment.records = {};  // of which nothing more is asked
   }
   Opened out;
   out.found = select_newest(std::move(all), out.outdated);
@@ -34,13 +44,12 @@ Result<Recovery::Opened> Recovery::open() {
   return out;
 }
 
-// Returns the new objects of a scanned segment.
-Recovery::Objects Recovery::register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages) {
+// Adds the new objects of a scanned segment.
+void Recovery::register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages, Objects& added) {
   // A record committed later may precede those already there.
   std::uint64_t& seen = scan_from_[scanned.segment];
   seen = scanned.gaps.empty() ? scanned.end : scanned.gaps.front().offset;
   for (const ScannedSegment::Place& place : scanned.damaged) seen = std::min(seen, place.offset);
-  newest_.add(scanned);
 
   const Locked lock = table_.lock();
   SharedSegment& segment = table_.segments(lock)[scanned.segment];
@@ -54,9 +63,9 @@ Recovery::Objects Recovery::register_segment(const ScannedSegment& scanned, cons
   for (const Damage& damage : damages) {  // some is inside a record
     segment->suspect = segment->suspect || damage.file == context_.segment_files.path(scanned.segment);
   }
-  Objects added;
   for (const ScannedRecord& record : scanned.records) {
-    SharedObject& object = segment->records[record.head.place.offset];
+    const auto at = segment->records.try_emplace(segment->records.end(), record.head.place.offset);
+    SharedObject& object = at->second;
     if (object) continue;
     object = std::make_shared<StoredObject>();
     object->state = StoredObject::State::persistent;
@@ -68,17 +77,18 @@ Recovery::Objects Recovery::register_segment(const ScannedSegment& scanned, cons
     table_.add(lock, object);
     added.push_back(object);
   }
-  return added;
 }
 
 // Ascending by name and version. The other objects are removed from the table.
 std::vector<Found> Recovery::select_newest(Objects objects, Objects& outdated) {
   const auto name = [](const SharedObject& one) { return std::tie(one->history, one->head.version); };
-  std::sort(objects.begin(), objects.end(), [&](const SharedObject& a, const SharedObject& b) {
+  const auto before = [&](const SharedObject& a, const SharedObject& b) {
     if (name(a) != name(b)) return name(a) < name(b);
     return a->head.sequence > b->head.sequence;
-  });
+  };
+  if (!std::ranges::is_sorted(objects, before)) std::ranges::sort(objects, before);  // mostly they are
   std::vector<Found> out;
+  out.reserve(objects.size());
   const SharedObject* last = nullptr;
   for (const SharedObject& one : objects) {
     if ((last && name(*last) == name(one)) || !newest_.is_newest(one->head, one->history)) {
@@ -112,8 +122,8 @@ std::vector<Found> Recovery::refresh() {
       mark_.forget();
       continue;
     }
-    const Objects some = register_segment(*segment, damages);
-    all.insert(all.end(), some.begin(), some.end());
+    newest_.add(*segment);
+    register_segment(*segment, damages, all);
   }
   Objects outdated;
   return select_newest(std::move(all), outdated);

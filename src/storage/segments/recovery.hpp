@@ -32,7 +32,7 @@ class Recovery {
 
  private:
   using Objects = std::vector<SharedObject>;
-  Objects register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages);
+  void register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages, Objects& added);
   std::vector<Found> select_newest(Objects objects, Objects& outdated);
 
   StoreContext& context_;

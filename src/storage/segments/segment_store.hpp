@@ -2,6 +2,7 @@
 // The storage behind open_persistent_storage(): passes each call on to the part that implements it.
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "storage/segments/committer.hpp"
@@ -43,6 +44,7 @@ class SegmentStore final : public PersistentStorage {
   std::uint64_t unreleased() const override { return committer_.unreleased(table_.lock()); }
   Durability level() const override { return context_.directory.head().level; }
   std::vector<Found> found() const override { return found_; }
+  std::vector<Found> take_found() override { return std::exchange(found_, {}); }
   std::vector<Gone> gone() const override { return gone_; }
   std::vector<Found> refresh() override { return without_prefix(recovery_.refresh()); }
   std::uint64_t changes_seen() const override { return recovery_.changes_seen(); }
@@ -71,8 +73,8 @@ class SegmentStore final : public PersistentStorage {
   SegmentWriter writer_;
   ObjectReader reader_;
   Recovery recovery_;
-  std::vector<Found> found_;  // constant after start(), like damages_
-  std::vector<Gone> gone_;    // likewise
+  std::vector<Found> found_;  // constant after start() but for take_found()
+  std::vector<Gone> gone_;    // constant after start(), like damages_
   std::vector<Damage> damages_;
 };
 

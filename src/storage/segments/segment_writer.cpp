@@ -39,9 +39,10 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
                   .version = description->version,
                   .block_bytes = block};
   object->description = std::move(description);
-  object->sums = std::make_shared<std::vector<Checksum>>(block_count(payload, block));
-  object->blocks_missing = block_count(payload, context_.options.block_bytes);
-  object->blocks_put.resize(object->blocks_missing);
+  if (!small) object->sums = std::make_shared<std::vector<Checksum>>(block_count(payload, block));
+  object->writing = std::make_unique<StoredObject::Writing>();
+  object->writing->blocks_missing = block_count(payload, context_.options.block_bytes);
+  object->writing->blocks_put.resize(object->writing->blocks_missing);
 
   std::lock_guard turn(begin_mutex_);
   Locked lock = table_.lock();
@@ -63,7 +64,7 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
     object->segment->end += object->head.record_bytes;
     object->segment->records.emplace(object->head.place.offset, object);
   }
-  object->commits_when_put = committer_.commits(lock);
+  object->writing->commits_when_put = committer_.commits(lock);
   table_.add(lock, object);
   committer_.add_if_complete(lock, object);
   return {};
@@ -136,7 +137,7 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
       throw std::logic_error("a range outside its object, or not of whole blocks of " +
                              std::to_string(context_.options.block_bytes) + " bytes");
     }
-    if (object.state == StoredObject::State::failed) return object.error;
+    if (object.state == StoredObject::State::failed) return *object.error;
     if (bytes > 0 && object.state != StoredObject::State::writing) {
       throw std::logic_error("a put to an object that is complete");
     }
@@ -164,9 +165,9 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
 void SegmentWriter::start(const std::shared_ptr<Put>& put) {
   if (put->object->head.compact()) {
     auto held = std::make_shared<std::vector<std::byte>>(put->memory, put->memory + put->bytes);
-    {
+    if (put->bytes > 0) {  // of nothing, it may be persistent already
       const Locked lock = table_.lock();
-      put->object->held = std::move(held);
+      put->object->writing->held = std::move(held);
     }
     context_.workers.post([this, put] { finish(put); });
     return;
@@ -237,9 +238,10 @@ void SegmentWriter::finish(const std::shared_ptr<Put>& put) {
     --object.in_flight;
     for (std::uint64_t at = put->offset; put->how && at < put->offset + put->bytes; at += block_bytes) {
       const std::size_t block = at / block_bytes;
-      if (object.blocks_put[block]) continue;
-      object.blocks_put[block] = true;
-      if (--object.blocks_missing == 0) object.commits_when_put = committer_.commits(lock);
+      StoredObject::Writing& writing = *object.writing;
+      if (writing.blocks_put[block]) continue;
+      writing.blocks_put[block] = true;
+      if (--writing.blocks_missing == 0) writing.commits_when_put = committer_.commits(lock);
     }
   }
   context_.done(put->token, put->how);
