@@ -92,7 +92,8 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   callers_.run_until_answered(locked, request, &timer, interrupted);
   if (!request.answered) return lifetime_.closed_error();
   const bool reached = request.answer.reason == Reason::ok;
-  if (const auto wrong = catalog_.overwritten(locked, history, version); reached && wrong) return *wrong;
+  const bool judged = reached || request.answer.reason == Reason::lost;  // in time
+  if (const auto wrong = catalog_.overwritten(locked, history, version); judged && wrong) return *wrong;
   if (reached && is_durability(level)) {
     auto durable = files_.await(locked, history, version, level, *tier, timer, interrupted);
     if (const auto wrong = catalog_.overwritten(locked, history, version); durable && wrong) durable = *wrong;
