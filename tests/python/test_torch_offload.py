@@ -899,3 +899,32 @@ def test_what_several_streams_of_a_gpu_saved_waits_for_its_bytes(offload: Any) -
                 assert bool((slope == i).all())
         del loss
         assert held(keep) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("memory", [0, "40MiB"])
+def test_memory_of_another_stream_than_the_one_it_leaves_on_is_used_again_after_its_copy(memory: int | str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU for torch")
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    with ebbtide.open(device="cuda", device_cache="256MiB", host_cache="512MiB", disk=0) as store:
+        v = torch.ones(1 << 22, device="cuda", requires_grad=True)
+        for i in range(10):
+            with stored(store, memory=memory):
+                x = torch.full_like(v, float(i), requires_grad=False)
+                side.wait_stream(main)
+                with torch.cuda.stream(side):
+                    torch.cuda._sleep(20_000_000)
+                    z = (v * x).sum()
+                if memory:  # it stays, and the main stream waits for all but the copy
+                    main.wait_stream(side)
+                del x
+                with torch.cuda.stream(side):
+                    torch.cuda._sleep(20_000_000)
+                    for _ in range(3):  # for which it leaves
+                        z = z + (v * torch.ones_like(v)).sum()
+                other = [torch.full_like(v, -1.0) for _ in range(4)]  # where it was
+                main.wait_stream(side)
+            (slope,) = torch.autograd.grad(z, v)
+            assert bool((slope == i + 3).all())
+            del other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import functools
 import sys
 import types
 import warnings
@@ -264,7 +265,7 @@ class Entry:
             self.parts = []
             window.add(self)
         else:
-            self._write(storage)
+            self._write(tensor, storage)
 
     def stays(self) -> bool:
         return self.parts is not None
@@ -275,7 +276,7 @@ class Entry:
         first = self.parts[0]
         storage = first.untyped_storage()
         if self.is_as_saved(first, storage):
-            self._write(storage)
+            self._write(first, storage)
         else:
             self.changed = first._version
         self.layouts = [self.layout(part) for part in self.parts]  # first: another thread may unpack one
@@ -290,7 +291,9 @@ class Entry:
         offset = tensor.storage_offset() - self.key[2] // tensor.itemsize
         return tensor.dtype, offset, tensor.shape, tensor.stride()
 
-    def _write(self, storage: torch.UntypedStorage) -> None:
+    def _write(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
+        if self.gpu >= 0:  # it may be let go of before the stream of its memory waits for the copy
+            tensor.record_stream(_stream(self.handle, self.device))
         self.step = self.saved.step
         self.version = self.saved.number(self.bytes)
         if self.gpu < 0:
@@ -349,13 +352,13 @@ class Entry:
         if self.handle == _handle_of(self.gpu):
             return
         stream = torch.cuda.current_stream(self.device)
-        came_on = (
-            torch.cuda.ExternalStream(self.handle, self.device)
-            if self.handle
-            else torch.cuda.default_stream(self.device)
-        )
-        stream.wait_stream(came_on)
+        stream.wait_stream(_stream(self.handle, self.device))
         torch.empty(0, dtype=torch.uint8, device=self.device).set_(back).record_stream(stream)
+
+
+@functools.lru_cache(maxsize=64)
+def _stream(handle: int | None, device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.ExternalStream(handle, device) if handle else torch.cuda.default_stream(device)
 
 
 class Packed:
