@@ -66,7 +66,6 @@ class Persistence {
   bool persistent() const { return persistent_; }
   /// The pool of the node, if the store has joined one.
   JoinedPool& pool() { return pool_; }
-  const JoinedPool& pool() const { return pool_; }
   /// What is said of a shared directory that fails or does not answer.
   SharedTrouble& trouble() { return trouble_; }
 

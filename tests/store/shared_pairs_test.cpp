@@ -2,7 +2,9 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <thread>
 
+#include "ebbtide/admin.hpp"
 #include "shared_rig.hpp"
 
 namespace ebb::store {
@@ -125,7 +127,12 @@ TEST(SharedPairs, WhatWasReplacedStaysGoneAlsoWhenItsReplacementWasDropped) {
   store.drop(1).value();
   keep(store, 1, 2 * kSize);
   store.drop(1).value();
-  for (const Version next : {2, 3}) keep(store, next);  // with their batches the drop is carried out
+  keep(store, 2);
+  const auto is_there = [&](Version version) {
+    const auto listed = admin::ls(rig.setup().directory).value();
+    return std::ranges::any_of(listed.checkpoints, [&](const auto& one) { return one.version == version; });
+  };
+  while (is_there(1)) std::this_thread::yield();  // until the drop is carried out on the disk
   fs::copy(rig.setup().directory, local.path(), kTree);
   rig.close();
   for (const auto& [from, to] :
@@ -133,7 +140,7 @@ TEST(SharedPairs, WhatWasReplacedStaysGoneAlsoWhenItsReplacementWasDropped) {
     fs::remove_all(to);
     fs::copy(from, to, kTree);
   }
-  EXPECT_EQ(rig.open().versions().value(), (std::vector<Version>{2, 3}));
+  EXPECT_EQ(rig.open().versions().value(), std::vector<Version>{2});
 }
 
 /// A dictionary of what a store of two directories holds, beside such a store.
