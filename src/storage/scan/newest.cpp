@@ -12,13 +12,15 @@ Checksum name_sum(std::string_view history) { return checksum_of(std::as_bytes(s
 }  // namespace
 
 void Newest::add(const ScannedSegment& segment) {
-  for (const ScannedRecord& record : segment.records) {
-    add({name_sum(record.history), record.head.version}, record.head.sequence);
-  }
+  for (const ScannedRecord& record : segment.records) add(record.head, record.history);
   for (const ScannedSegment::Place& place : segment.waste) {
     if (place.head && place.head->history != Checksum{})
       add({place.head->history, place.head->version}, place.head->sequence);
   }
+}
+
+void Newest::add(const RecordHead& head, std::string_view history) {
+  add({name_sum(history), head.version}, head.sequence);
 }
 
 bool Newest::is_newest(const RecordHead& head, std::string_view history) const {

@@ -14,6 +14,8 @@ class Newest {
  public:
   /// Adds all records of a scanned segment.
   void add(const ScannedSegment& segment);
+  /// Adds a live record.
+  void add(const RecordHead& head, std::string_view history);
   /// Whether no newer record than this live one has been added.
   bool is_newest(const RecordHead& head, std::string_view history) const;
 

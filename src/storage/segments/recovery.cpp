@@ -30,18 +30,29 @@ Result<Recovery::Opened> Recovery::open() {
   }
   Objects all;
   all.reserve(many);
-  // An index lists what counts, and nothing that was dropped: there, only a later look needs to know what there is.
-  const bool looks_again = options.readonly || !scanned->from_index;
+  // An index lists what counts, and nothing that was dropped: only a later look needs to know what there is.
   for (ScannedSegment& segment : scanned->segments) {
-    if (looks_again) newest_.add(segment);
+    if (!scanned->from_index) newest_.add(segment);
     register_segment(segment, scanned->damages, all);
     if (scanned->from_index) segment.records = {};  // of which nothing more is asked
   }
+  knows_index_ = !scanned->from_index;
   Opened out;
   out.found = select_newest(std::move(all), out.outdated);
   out.scanned = std::move(*scanned);
   if (!options.readonly) newest_ = {};
   return out;
+}
+
+// What the index listed, for the first look again: most readers need no more than the index.
+void Recovery::add_index() {
+  if (std::exchange(knows_index_, true)) return;
+  Objects all;
+  {
+    const Locked lock = table_.lock();
+    for (const auto& [id, object] : table_.objects(lock)) all.push_back(object);
+  }
+  for (const SharedObject& object : all) newest_.add(object->head, object->history);  // both are constant
 }
 
 // Adds the new objects of a scanned segment.
@@ -107,6 +118,7 @@ std::vector<Found> Recovery::refresh() {
   const std::lock_guard turn(refresh_mutex_);
   if (!mark_.changed()) return {};
   ++changes_seen_;
+  add_index();
   const auto numbers = list_segments(context_.files, context_.directory.path());
   if (!numbers) {
     mark_.forget();

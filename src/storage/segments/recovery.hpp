@@ -33,13 +33,15 @@ class Recovery {
  private:
   using Objects = std::vector<SharedObject>;
   void register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages, Objects& added);
+  void add_index();
   std::vector<Found> select_newest(Objects objects, Objects& outdated);
 
   StoreContext& context_;
   ObjectTable& table_;
   std::mutex refresh_mutex_;  // one refresh() at a time; guards the fields below except changes_seen_
   ChangeMark mark_;
-  Newest newest_;                                     // of all records seen
+  Newest newest_;            // of all records seen
+  bool knows_index_ = true;  // or of those in segments alone: the first look again adds what the index listed
   std::map<std::uint64_t, std::uint64_t> scan_from_;  // by segment: new records may follow from here
   std::atomic<std::uint64_t> changes_seen_{0};
 };
