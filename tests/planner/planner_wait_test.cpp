@@ -51,5 +51,18 @@ TEST(PlannerWait, AWaitLeavesOutWhatIsOnlyReserved) {
   EXPECT_EQ(d.reason(d.wait(1, 2)), Reason::unknown_version);
 }
 
+// As memory that the program lent, and that is gone.
+TEST(PlannerWait, AWaitForBytesThatCannotBeReadFails) {
+  Driver d(machine_of(16, 16, 0));
+  const RequestId write = d.checkpoint(1, 4);
+  while (!d.answered(write)) d.finish();
+  const RequestId one = d.wait(1, 1), all = d.wait_all(1);
+  ASSERT_FALSE(d.under_way.empty()) << "the test needs a flush under way";
+  d.finish(0, true, false, true);
+  EXPECT_EQ(d.reason(one), Reason::lost);
+  EXPECT_EQ(d.reason(all), Reason::lost);
+  EXPECT_EQ(d.reason(d.wait(1, 1)), Reason::unknown_version);
+}
+
 }  // namespace
 }  // namespace ebb::planner
