@@ -23,9 +23,10 @@ inline constexpr std::uint64_t kBorrowAll = UINT64_MAX;
 /// storage behind the program's back. Needs `node_pool`; weaker than storage.
 /// shared: on stable storage in the shared directory; outlives the node. Needs `shared`.
 enum class Durability { ephemeral, process, storage, node, shared };
-enum class DeviceArena { mapped, direct };     ///< mapped: memory in pieces, in the background
-enum class HostArena { incremental, direct };  ///< incremental: touched and pinned in pieces, on demand
-enum class Prefetch { automatic, manual };     ///< manual: nothing is prefetched before `start_prefetch()`
+std::string_view name_of(Durability durability) noexcept;  ///< as the option's text: "storage"
+enum class DeviceArena { mapped, direct };                 ///< mapped: memory in pieces, in the background
+enum class HostArena { incremental, direct };              ///< incremental: touched and pinned in pieces, on demand
+enum class Prefetch { automatic, manual };                 ///< manual: nothing is prefetched before `start_prefetch()`
 enum class Eviction { score, score_paper, lru, fifo };
 enum class Io { automatic, uring, threads };
 /// files: bytes that are read from a persistent store's files are checked. all: each checkpoint's bytes are also hashed
@@ -104,6 +105,10 @@ struct Options {
   /// For a persistent store, in each history: once a version is durable, earlier versions that are not among the newest
   /// `keep_last` are dropped, except multiples of `keep_every`. 0 (default): none is dropped.
   std::optional<std::uint64_t> keep_last = {}, keep_every = {};
+  /// Of the newest `keep_last`, only versions count that History::agree() has named, or older ones: for processes that
+  /// checkpoint together and need a version that all of them have. A Group (group.hpp) sets it, and does that. Default:
+  /// no.
+  std::optional<bool> agreed = {};
   std::optional<Verify> verify = {};
   std::optional<Prefetch> prefetch = {};
   std::optional<Eviction> eviction = {};

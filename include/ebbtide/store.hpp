@@ -172,6 +172,9 @@ class History {
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
   Result<void> wait(Version version, std::string_view level, std::optional<Seconds> timeout = {},
                     const Interrupt& interrupted = {});
+  /// Every process that checkpoints along with this one has `version` and what is older, durable; -1: they have none in
+  /// common. In a store with Options::agreed, `keep_last` counts up to there. Group does this for its members.
+  Result<void> agree(Version version);
   /// Forgets a version: its bytes and its hints. It may be written again.
   Result<void> drop(Version version);
   /// Forgets every version of this history. Once its last handle (this, a Future, a Reservation, a Loan) is gone too,

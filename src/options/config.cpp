@@ -237,6 +237,7 @@ constexpr std::array kOptions = {
     row<&Options::readonly, Flag>("readonly"),
     row<&Options::keep_last, Count>("keep_last"),
     row<&Options::keep_every, Count>("keep_every"),
+    row<&Options::agreed, Flag>("agreed"),
     row<&Options::shared, Path>("shared"),
     row<&Options::keep_last_shared, Count>("keep_last_shared"),
     row<&Options::shared_every, Count>("shared_every"),

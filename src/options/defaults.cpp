@@ -16,6 +16,11 @@
 #include "storage/scan/segment_scan.hpp"
 #include "storage/scan/store_directory.hpp"
 
+std::string_view ebb::name_of(Durability durability) noexcept {
+  constexpr std::array<std::string_view, 5> names = {"ephemeral", "process", "storage", "node", "shared"};
+  return names.at(static_cast<std::size_t>(durability));
+}
+
 namespace ebb::options {
 namespace {
 
@@ -80,7 +85,7 @@ Result<void> choose_durability(const Options& options, EngineSetup& setup) {
   setup.readonly = options.readonly.value_or(false);
   if (auto refused = check_shared(options, setup); !refused) return refused;
   planner::Retention& retention = setup.machine.retention;
-  retention = {options.keep_last.value_or(0), options.keep_every.value_or(0)};
+  retention = {options.keep_last.value_or(0), options.keep_every.value_or(0), options.agreed.value_or(false)};
   setup.close_timeout = options.close_timeout;
   if (setup.readonly && options.durability == Durability::ephemeral) {
     return base::wrong_value("durability", "ephemeral", "none with readonly: the store has its own durability");
@@ -328,11 +333,6 @@ Result<std::optional<std::uint64_t>> first_number(const Environment& environment
 Result<void> check_offer(std::string_view key, std::uint64_t bytes) {
   if (!too_small_to_lend(bytes) && bytes <= INT64_MAX) return {};
   return base::wrong_value(key, std::to_string(bytes), std::string(kSmallest) + ", and below 8 EiB");
-}
-
-std::string_view name_of(Durability durability) {
-  constexpr std::array<std::string_view, 5> names = {"ephemeral", "process", "storage", "node", "shared"};
-  return names.at(static_cast<std::size_t>(durability));
 }
 
 Result<std::uint64_t> local_ranks(const Environment& environment) {

@@ -94,9 +94,6 @@ inline constexpr std::string_view kShares = "a number above 0, at most 1, such a
 /// The tier of what other processes lend. Its own memory is none: all of it comes as segments.
 inline constexpr std::string_view kPeerTier = "peer";
 
-/// As the option's text: "storage".
-std::string_view name_of(Durability durability);
-
 /// How many processes of this job the launcher started on this node (Open MPI, MPICH, Intel MPI, Slurm, PMI, torchrun);
 /// 1 without one. Error invalid_argument: what the first of their variables says is no number from 1.
 Result<std::uint64_t> local_ranks(const Environment& environment);

@@ -157,6 +157,7 @@ struct History {
   bool reading = false;                      // the last call was a restore or borrow: prefetch before flush
   bool started = false;                      // start_prefetch
   bool reverse = false;                      // each version is hinted as it is written
+  Version agreed = -1;                       // event::Agreed
   bool foreseen = false;                     // the last write was hinted, and when the first such was, others were too
   std::uint64_t writes = 0;                  // so far, and the bytes of them all
   Bytes written_bytes = 0;

@@ -93,7 +93,8 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Tie
     const bool safe = all || filed.durable == Filed::Durable::yes;
     const std::uint64_t order = c.stored ? c.stored_at : UINT64_MAX / 2 + c.written;
     const bool stays = filed.recovered ? when == When::now && !ours : last_write <= order;
-    newest_first.push_back({c.version, safe && (all || filed.intact || ours), stays});
+    const bool agreed = !context_.machine.retention.agreed || c.version <= h.agreed;
+    newest_first.push_back({c.version, agreed && safe && (all || filed.intact || ours), stays});
     slots_of.push_back(at->second);
     if (filed.recovered || !safe) continue;
     ours = true;

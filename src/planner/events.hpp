@@ -135,6 +135,12 @@ struct Order {
   bool reverse = false;
 };
 
+// Of the client's versions, those up to this one are durable in every process that checkpoints along with this one; -1:
+// none is. See Retention::agreed.
+struct Agreed {
+  Version version = 0;
+};
+
 struct Drop {
   Version version = 0;
 };
@@ -232,7 +238,7 @@ struct Tick {};
 
 using Any =
     std::variant<Tick, Checkpoint, Reserve, Adopt, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,
-                 Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Drop, DropAll, Forget,
+                 Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Agreed, Drop, DropAll, Forget,
                  Recovered, Durable, NotDurable, Unreleased, Carried, Finished, Failed, Lend, Limit, Recall, Lost>;
 
 }  // namespace ebb::planner::event

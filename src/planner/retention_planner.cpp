@@ -52,8 +52,19 @@ void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
   c->filed[e.tier].durable = Filed::Durable::yes;
   c->filed[e.tier].intact = true;
   replicas_.refresh(table_.lookup(client, e.version));
-  // What has stayed above until it is durable here may go now.
-  for (TierIndex t = e.tier; t >= context_.first_keeping; --t) retire(table_.history(client), t, Durability::When::now);
+  retire_upward(table_.history(client), e.tier);
+}
+
+void RetentionPlanner::on(HistoryId client, const event::Agreed& e) {
+  History& h = table_.history(client);
+  h.agreed = e.version;
+  if (context_.counts_files()) retire_upward(h, static_cast<TierIndex>(context_.tiers() - 1));
+  context_.dirty = true;
+}
+
+// What has stayed above until it is durable in the lowest may go too.
+void RetentionPlanner::retire_upward(History& history, TierIndex lowest) {
+  for (TierIndex t = lowest; t >= context_.first_keeping; --t) retire(history, t, Durability::When::now);
 }
 
 void RetentionPlanner::look_for_silence() {

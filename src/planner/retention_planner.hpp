@@ -14,6 +14,7 @@ class RetentionPlanner : Part {
   void on(HistoryId client, const event::Recovered& e);
   void on(HistoryId client, const event::Durable& e);
   void on(HistoryId client, const event::NotDurable& e);
+  void on(HistoryId client, const event::Agreed& e);
   // Moves to a lower file that does not answer are held back until it does.
   void look_for_silence();
   void on(HistoryId client, const event::Unreleased& e);
@@ -24,6 +25,7 @@ class RetentionPlanner : Part {
   Checkpoint* reported(HistoryId client, Version version, TierIndex tier, bool complete_there);
   Slot recover(HistoryId client, const event::Recovered& e);
   bool retire(History& history, TierIndex tier, Durability::When when);
+  void retire_upward(History& history, TierIndex lowest);
   bool let_go(Slot slot, TierIndex tier);
   void leave(Slot slot, TierIndex tier);
   bool evict(TierIndex tier, Bytes needed);

@@ -26,6 +26,7 @@ enum class Medium : std::uint8_t { device, host, file };
 struct Retention {
   std::uint64_t keep_last = 0;   // 0: all stay
   std::uint64_t keep_every = 0;  // multiples of it stay; 0: none for that
+  bool agreed = false;           // Machine::retention's: nothing above the version of event::Agreed makes up for others
 };
 
 inline constexpr std::uint64_t kNothingComes = UINT64_MAX;

@@ -108,8 +108,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   Result<void> result;
   try {
     const Durability all = parts_.setup.durability == Durability::node ? Durability::storage : parts_.setup.durability;
-    result =
-        parts_.waits.drain(locked, options::name_of(all), until, watched);  // an ephemeral store drops what is pending
+    result = parts_.waits.drain(locked, name_of(all), until, watched);  // an ephemeral store drops what is pending
   } catch (...) {  // it can be closed again, and does not drain then if it is poisoned
     parts_.lifetime.stop_closing(locked);
     throw;
@@ -165,7 +164,7 @@ Result<std::string> Engine::suspension_level(const std::optional<std::string>& l
   if (parts_.setup.durability == Durability::ephemeral)
     return Error{Errc::unsupported,
                  "an ephemeral store outlives no process: suspend_on needs one that was opened with a durability"};
-  std::string chosen = level.value_or(std::string(options::name_of(parts_.setup.durability)));
+  std::string chosen = level.value_or(std::string(name_of(parts_.setup.durability)));
   if (auto known = parts_.waits.check_durability(chosen); !known) return known.error();
   return chosen;
 }

@@ -75,7 +75,7 @@ Result<void> FileTier::refuse_persistent_store(os::Files& files) const {
   const auto store = storage::find_store(files, directory_);
   if (!store) return store.error();
   if (!*store) return {};
-  const std::string level(options::name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
+  const std::string level(name_of(Result<std::optional<storage::StoreHead>>(store).value()->level));
   return Error{Errc::invalid_argument, "directory=\"" + directory_.string() + "\" is a store of durability \"" + level +
                                            "\": give durability=\"" + level +
                                            "\" to add to it, readonly to look at it, or "

@@ -30,6 +30,17 @@ Result<void> Histories::hint(planner::HistoryId history, planner::event::Any hin
   return {};
 }
 
+Result<void> Histories::agree(planner::HistoryId history, Version version) {
+  if (auto error = lifetime_.forked()) return *error;
+  const Locked locked = port_.lock();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  if (!setup_.machine.retention.agreed)
+    return Error{Errc::unsupported, "the store was not opened with agreed=true: its keep_last counts every version"};
+  catalog_.mark_used(locked, history);
+  port_.submit(locked, history, planner::event::Agreed{version});
+  return {};
+}
+
 bool Histories::hinted(planner::HistoryId history, Version version) {
   const Locked locked = port_.lock();
   return lifetime_.running(locked) && port_.planner(locked).hinted(history, version);

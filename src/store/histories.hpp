@@ -23,6 +23,7 @@ class Histories : OnMachinery {
   std::pair<planner::HistoryId, std::shared_ptr<const InHand>> history(const std::string& name, Order order);
   /// Hint, HintFront, Unhint, UnhintAll, StartPrefetch.
   Result<void> hint(planner::HistoryId history, planner::event::Any hint);
+  Result<void> agree(planner::HistoryId history, Version version);
   bool hinted(planner::HistoryId history, Version version);
   std::optional<Version> next_hinted(planner::HistoryId history);
   Result<void> drop(planner::HistoryId history, std::optional<Version> version);

@@ -150,6 +150,10 @@ Result<void> History::wait(Version version, std::string_view level, std::optiona
   if (auto settled = settle(*engine_, id_, version, timeout, interrupted); !settled) return settled;
   return engine_->waits().wait(id_, version, level, timeout, interrupted);
 }
+Result<void> History::agree(Version version) {
+  if (auto refused = refusal()) return *refused;
+  return engine_->histories().agree(id_, version);
+}
 Result<void> History::drop(Version version) {
   if (auto refused = refusal()) return *refused;
   // One that failed is no more there.

@@ -44,7 +44,7 @@ Result<planner::TierIndex> Waits::level_of(std::string_view level) const {
     if (files_.persistent() && level != "node" && (level == "process" || synced)) return port_.first_file();
     return Error{Errc::unsupported, "level=\"" + std::string(level) +
                                         "\" is not supported: this store's durability is \"" +
-                                        std::string(options::name_of(setup_.durability)) + "\""};
+                                        std::string(name_of(setup_.durability)) + "\""};
   }
   bool known = false;  // a tier that this store does not have is replaced by the next one below
   for (const std::string_view name : levels) {

@@ -73,6 +73,8 @@ constexpr auto kText<event::StartPrefetch> = text("start_prefetch");
 template <>
 constexpr auto kText<event::Order> = text("order", &event::Order::reverse);
 template <>
+constexpr auto kText<event::Agreed> = text("agreed", &event::Agreed::version);
+template <>
 constexpr auto kText<event::Drop> = text("drop", &event::Drop::version);
 template <>
 constexpr auto kText<event::DropAll> = text("drop_all");
@@ -157,6 +159,7 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
     words.choice(machine.eviction, 4) >> machine.ephemeral >> machine.manual_prefetch >> machine.max_retries >>
         machine.retention.keep_last >> machine.retention.keep_every;
     if (!words.done()) words >> machine.releases_later;
+    if (!words.done()) words >> machine.retention.agreed;
     complete = true;
   } else {
     return bad(number, line);
@@ -209,7 +212,8 @@ void append_text(std::string& out, const Machine& machine) {
   Line line(out, "machine");
   line << machine.ring_slot << static_cast<int>(machine.eviction) << machine.ephemeral << machine.manual_prefetch
        << machine.max_retries << machine.retention.keep_last << machine.retention.keep_every;
-  if (machine.releases_later) line << true;
+  if (machine.releases_later || machine.retention.agreed) line << machine.releases_later;
+  if (machine.retention.agreed) line << true;
 }
 
 void append_text(std::string& out, const Event& event) {

@@ -61,6 +61,33 @@ TEST(PlannerKeeping, OneThatIsDurableIsWhatOlderOnesAreDroppedFor) {
   EXPECT_FALSE(d.there(1));
 }
 
+TEST(PlannerKeeping, OnlyWhatIsAgreedOnMakesUpForOlderOnes) {
+  Machine machine = window(64, 64, 1);
+  machine.retention.agreed = true;
+  Keeper d(machine);
+  for (Version v : {1, 2, 3, 4}) d.keep(v);
+  EXPECT_TRUE(d.retired().empty());
+  d.tell(event::Agreed{3});
+  EXPECT_EQ(d.retired(), (std::vector<Version>{2, 1}));
+  EXPECT_TRUE(d.there(3) && d.there(4));
+  d.tell(event::Agreed{-1});  // as after a restart from nothing
+  d.keep(5);
+  EXPECT_TRUE(d.there(3) && d.there(4) && d.there(5));
+  d.tell(event::Agreed{7});
+  EXPECT_TRUE(d.there(5) && !d.there(3) && !d.there(4));
+}
+
+// What may be agreed on later gives no room now, and the call is refused at once: the program can agree, and ask again.
+TEST(PlannerKeeping, ACallDoesNotWaitForAnAgreement) {
+  Machine machine = window(64, 16, 1);
+  machine.retention.agreed = true;
+  Keeper d(machine);
+  for (Version v : {1, 2, 3, 4}) d.keep(v);
+  EXPECT_EQ(d.write(5, 4), Reason::no_space);
+  d.tell(event::Agreed{4});
+  EXPECT_EQ(d.write(5, 4), Reason::ok);
+}
+
 TEST(PlannerKeeping, WhatComesLateIsDroppedItself) {
   Keeper d(window(64, 64, 1));
   for (Version v : {1, 2, 3}) ASSERT_EQ(d.write(v, 4), Reason::ok);

@@ -177,6 +177,7 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 UnhintAll{},
                                 StartPrefetch{},
                                 planner::event::Order{true},
+                                Agreed{-1},
                                 Drop{4},
                                 DropAll{},
                                 Forget{},
