@@ -45,6 +45,9 @@ GUARDS: dict[str, list[str]] = {
     ],
     "docs/snapshots.md: Memory that moves": ["python/test_snapshots_moved.py"],
     "docs/snapshots.md: How writes are found": ["snapshots/*_test.cpp", "planner/track_choice_test.cpp", "python/test_snapshots.py"],
+    "docs/mpi.md: What a group promises": [
+        "group/agreement_test.cpp", "group/group_test.cpp", "python/test_mpi.py", "capi/group.c",
+    ],
     "docs/hpc.md: A job that must make way": [
         "store/suspend_test.cpp", "os/signal_wake_test.cpp", "python/test_suspend.py",
     ],

@@ -128,6 +128,7 @@ typedef struct ebb_options {
   const char* borrow;  /* what this store may use of theirs: "auto": all that is lent; "8GiB"; "0": none; NULL: unset */
   double lend_share;   /* of the bandwidth to and from what is lent, above 0, at most 1: no limit; 0: unset */
   const char* tuning;  /* what few programs need, as "io=threads, direct_io=false": ebb::Tuning in options.hpp */
+  int agreed;          /* 1: of the newest `keep_last`, only versions that ebb_agree() named, or older ones, count */
   const char* shared;  /* a directory on a parallel file system, to which each version goes on from the local disk;
                         * makes `durability` "shared" unless that is given; NULL: unset */
   uint64_t keep_last_shared; /* as keep_last, there */
@@ -342,6 +343,10 @@ ebb_status ebb_wait(ebb_store* store, const char* level, double timeout);
 /* The same for one version. */
 ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level, double timeout);
 
+/* Every process that checkpoints along with this one has `version` and what is older, durable; -1: they have none in
+ * common. In a store opened with `agreed`, `keep_last` counts up to there. A group does it for its members. Error:
+ * unsupported (it was opened without). */
+ebb_status ebb_agree(ebb_store* store, int64_t version);
 /* Forgets a version: its bytes and its hints. It may be written again. */
 ebb_status ebb_drop(ebb_store* store, int64_t version);
 /* Forgets every version of this history. Once its last handle is freed too, it uses no memory. */
@@ -501,6 +506,73 @@ ebb_status ebb_file_free(ebb_file** file);
 ebb_status ebb_file_versions(ebb_store* store, const char* name, int64_t* versions, size_t capacity, size_t* count);
 /* Forgets a file and its bytes. Errors: unknown_version, unsupported (read-only). */
 ebb_status ebb_drop_file(ebb_store* store, const char* name, int64_t version);
+
+/* --- processes that checkpoint together --- */
+
+/* The ranks of a job, each with a store of its own, which restart together. *Collective* calls are made by all of them,
+ * in the same order, and wait for each other; an error in one rank is an error in all, and those that did not fail say
+ * which one did. One thread at a time calls a group.
+ *
+ *   ebb_group_open_mpi(MPI_COMM_WORLD, &options, &group);              // ebbtide/mpi.h
+ *   ebb_group_resume(group, -1, &newest);                              // the same on every rank; -1: none
+ *   if (newest >= 0) ebb_group_restore(group, newest, &target, 1, NULL);
+ *   for (step = newest + 1; step < n; ++step) {
+ *     advance(field);                                                  // exchanges data with other ranks
+ *     ebb_group_checkpoint(group, step, &source, 1, NULL, NULL);
+ *   }
+ *   ebb_group_close(group);
+ *   ebb_group_free(&group);
+ */
+typedef struct ebb_group ebb_group; /* an open group, or a history of one: the same calls */
+
+/* How the ranks talk: ebbtide/mpi.h makes one of an MPI communicator. It is called by the thread that calls the group.
+ * Functions return 0, or a number of their own that errors tell. */
+typedef struct ebb_collective {
+  void* context;
+  int rank, count; /* of this rank, from 0; of ranks */
+  /* Begins to replace each value by the least that a rank gave in its place. One at a time. */
+  int (*begin_least)(void* context, int64_t* values, size_t count);
+  /* Whether it is done; `wait` not 0: once it is. */
+  int (*test)(void* context, int wait, int* done);
+  void (*free)(void* context); /* called once, when the group is freed, or could not be opened; may be NULL */
+} ebb_collective;
+
+/* Opens this rank's store: in `directory`/rank-N, and rank-N of `shared`; in a node's pool (`node_pool`) ranks share
+ * the directory of their node. Without a `durability` it is "storage", or "shared". Errors: as ebb_open(), and
+ * invalid_argument (a group of another size wrote the directory). Collective. */
+ebb_status ebb_group_open(const ebb_collective* collective, const ebb_options* options, ebb_group** group);
+/* A history of every rank. Free it with ebb_group_free(). Collective. */
+ebb_status ebb_group_history(ebb_group* group, const char* name, int reverse, ebb_group** history);
+/* This rank's store, or its part of a history, for all else. It belongs to the group. */
+ebb_status ebb_group_mine(ebb_group* group, ebb_store** mine);
+/* The newest version, not above `at_most` (-1: any), that is complete and intact in every rank; -1: none. Collective.
+ */
+ebb_status ebb_group_latest(ebb_group* group, int64_t at_most, int64_t* version);
+/* The same, and the job goes on from there: what is newer is dropped in every rank, to be written again. If there is
+ * none, ranks keep what they have until they write the same versions. To be called before the first checkpoint, and to
+ * go back. Collective. */
+ebb_status ebb_group_resume(ebb_group* group, int64_t at_most, int64_t* version);
+/* The versions that every rank has, ascending, as ebb_versions(). Collective. */
+ebb_status ebb_group_versions(ebb_group* group, int64_t* versions, size_t capacity, size_t* count);
+/* ebb_checkpoint() of this rank's part. It waits for no other rank, unless the disk is full of what the others have not
+ * agreed on. Versions ascend, and every rank writes the same ones. If one rank cannot store its part, the version is
+ * void: it is dropped in all, and `dropped` in those that come to it later. `keep_last` counts versions that are
+ * durable in every rank, so the newest of those is always kept. */
+ebb_status ebb_group_checkpoint(ebb_group* group, int64_t version, const ebb_source* sources, size_t count,
+                                const ebb_checkpoint_options* options, ebb_future** future);
+/* ebb_restore() of this rank's part; the version is kept. */
+ebb_status ebb_group_restore(ebb_group* group, int64_t version, const ebb_target* targets, size_t count,
+                             const ebb_restore_options* options);
+/* Waits until what every rank has written is as durable as `level`; as ebb_wait(). Collective. */
+ebb_status ebb_group_wait(ebb_group* group, const char* level, double timeout);
+/* A snapshot of what this rank has protected (ebb_protect() on ebb_group_mine()), at the same point of the program in
+ * all: one version, or none. As ebb_snapshot(). Collective. */
+ebb_status ebb_group_snapshot(ebb_group* group, int64_t version, const ebb_snapshot_options* options,
+                              ebb_future** future);
+/* Waits until what every rank has written is as durable as promised, and closes the stores. Collective. */
+ebb_status ebb_group_close(ebb_group* group);
+/* Frees the handle; of a group that is not closed, closes this rank's store alone. */
+ebb_status ebb_group_free(ebb_group** group);
 
 /* --- counters --- */
 

@@ -363,6 +363,14 @@ class History:
         >>> store.wait("storage")     # one sync serves all waiting calls
         """
 
+    def agree(self, version: int) -> None:
+        """
+        Every process that checkpoints along with this one has ``version`` and what is older, durable; -1: none in common.
+
+        In a store opened with ``agreed=True``, ``keep_last`` counts up to there. :func:`ebbtide.mpi.open` does it for its ranks.
+        Raises :class:`ebbtide.Unsupported` (the store was opened without), :class:`ebbtide.Closed`.
+        """
+
     def drop(self, version: int | None = None) -> None:
         """
         Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.
@@ -873,3 +881,33 @@ class WriteRecorder:
 
     def stop(self) -> list[tuple[int, int]]:
         """Nanoseconds since the cut and page, of each."""
+
+class Agreement:
+    """
+    What one member of a group knows; see ebbtide/agreement.hpp and ebbtide.mpi.
+    """
+
+    def __init__(self) -> None: ...
+
+    def add_history(self) -> int: ...
+
+    def written(self, history: int, version: int) -> None: ...
+
+    def durable(self, history: int, version: int) -> None: ...
+
+    def failed(self, history: int, version: int) -> None: ...
+
+    def restart(self, history: int, version: int) -> None: ...
+
+    def is_void(self, history: int, version: int) -> bool: ...
+
+    def last(self, history: int) -> int: ...
+
+    def arrive(self) -> None: ...
+
+    def met(self) -> bool: ...
+
+    def offer(self) -> list[int]: ...
+
+    def take(self, minima: Sequence[int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """What is void, and what is agreed on: (history, version) of each."""

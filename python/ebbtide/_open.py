@@ -44,6 +44,7 @@ def open(
     readonly: bool | None = None,
     keep_last: int | None = None,
     keep_every: int | None = None,
+    agreed: bool | None = None,
     node_pool: Size | None = None,
     lend: Size | None = None,
     lend_share: float | str | None = None,
@@ -89,6 +90,8 @@ def open(
     keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except
     multiples of keep_every. 0 (default): none is dropped. A version is dropped only when a newer one is durable. ``disk``
     must hold the versions kept and one checkpoint more; the first checkpoint that does not fit raises NoSpace.
+    agreed: of the newest keep_last, only versions that ``agree()`` has named count, or older ones: for processes that checkpoint
+    together and need a version that all of them have. :func:`ebbtide.mpi.open` sets it.
     node_pool: bytes of shared memory in which the processes of this job on this node have their host caches, each an equal
     share, which takes the place of host_cache; what one does not use is lent to others. One agent writes what they hand over
     to the store in ``directory``; each process's histories are its own (wag-dbi sec. III, ``docs/node.md``). Ephemeral stores

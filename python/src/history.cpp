@@ -108,6 +108,17 @@ could not be stored, :class:`ebbtide.Closed`.
 ...     store.checkpoint(step, state)
 >>> store.wait("storage")     # one sync serves all waiting calls)")
       .def(
+          "agree",
+          [](HistoryObject& self, nb::handle version) {
+            self.state->admit();
+            check(self.history.agree(to_version(version)));
+          },
+          nb::arg("version").none(), nb::sig("def agree(self, version: int) -> None"),
+          R"(Every process that checkpoints along with this one has ``version`` and what is older, durable; -1: none in common.
+
+In a store opened with ``agreed=True``, ``keep_last`` counts up to there. :func:`ebbtide.mpi.open` does it for its ranks.
+Raises :class:`ebbtide.Unsupported` (the store was opened without), :class:`ebbtide.Closed`.)")
+      .def(
           "drop", &drop, nb::arg("version") = nb::none(), nb::sig("def drop(self, version: int | None = None) -> None"),
           R"(Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.
 

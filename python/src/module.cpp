@@ -24,4 +24,5 @@ NB_MODULE(_core, module) {
   bind_machine(module);
   bind_node(module);
   bind_write_recorder(module);
+  bind_group(module);
 }

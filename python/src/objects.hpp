@@ -129,5 +129,6 @@ void bind_open(nb::module_& module, nb::class_<StoreObject, HistoryObject>& stor
 void bind_machine(nb::module_& module);
 void bind_node(nb::module_& module);
 void bind_write_recorder(nb::module_& module);
+void bind_group(nb::module_& module);
 
 }  // namespace ebb::python

@@ -55,6 +55,8 @@ inline std::optional<StreamHandle> stream_of(ebb_stream stream) {
   return stream == EBB_NO_STREAM ? std::nullopt : std::optional(StreamHandle{stream});
 }
 
+Options options_of(const ebb_options* given);
+
 inline CheckpointOptions options_of(const ebb_checkpoint_options* given) {
   CheckpointOptions options;
   if (!given) return options;

@@ -18,7 +18,8 @@ enum class Kind : std::uint32_t {
   future = 0x65626266,
   reservation = 0x65626272,
   loan = 0x6562626c,
-  file = 0x65626246
+  file = 0x65626246,
+  group = 0x65626267
 };
 
 struct Handle {
@@ -28,12 +29,14 @@ struct Handle {
 
 }  // namespace ebb::capi
 
-// A store is its own history; a view has `history` alone.
+// A store is its own history; a view has `history` alone. A group owns its member's store.
 struct ebb_store : ebb::capi::Handle {
   static constexpr auto kKind = ebb::capi::Kind::store;
-  explicit ebb_store(ebb::Store opened) : Handle(kKind), root(std::move(opened)), history(*root) {}
+  explicit ebb_store(ebb::Store opened) : Handle(kKind), own(std::move(opened)), root(&*own), history(*root) {}
+  explicit ebb_store(ebb::Store* of_group) : Handle(kKind), root(of_group), history(*root) {}
   explicit ebb_store(ebb::History view) : Handle(kKind), history(std::move(view)) {}
-  std::optional<ebb::Store> root;
+  std::optional<ebb::Store> own;
+  ebb::Store* root = nullptr;
   ebb::History history;
 };
 

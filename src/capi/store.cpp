@@ -27,6 +27,45 @@ ebb_status with_history(ebb_store* store, Body&& body) noexcept {
 
 }  // namespace
 
+ebb::Options ebb::capi::options_of(const ebb_options* given) {
+  ebb::Options options;
+  if (!given) return options;
+  check_seconds(given->close_timeout);
+  if (given->device) set(options, "device", given->device);
+  if (given->directory) options.directory = given->directory;
+  if (given->device_cache != EBB_UNSET) options.device_cache = given->device_cache;
+  if (given->host_cache != EBB_UNSET) options.host_cache = given->host_cache;
+  if (given->disk != EBB_UNSET) options.disk = given->disk;
+  if (given->adopted != 0 && given->adopted != EBB_UNSET) options.adopted = given->adopted;
+  if (given->memory != 0) options.memory = given->memory;
+  if (given->prefetch) set(options, "prefetch", given->prefetch);
+  if (given->eviction) set(options, "eviction", given->eviction);
+  options.close_timeout = timeout_of(given->close_timeout);
+  if (given->event_log) options.event_log = given->event_log;
+  if (given->tuning) set(options, "tuning", given->tuning);
+  if (given->warm > 0) options.warm = true;
+  if (given->durability) set(options, "durability", given->durability);
+  if (given->readonly >= 0) options.readonly = given->readonly != 0;
+  if (given->keep_last != EBB_UNSET) options.keep_last = given->keep_last;
+  if (given->keep_every != EBB_UNSET) options.keep_every = given->keep_every;
+  if (given->agreed > 0) options.agreed = true;
+  if (given->shared) options.shared = given->shared;
+  if (given->keep_last_shared != EBB_UNSET) options.keep_last_shared = given->keep_last_shared;
+  if (given->shared_every != EBB_UNSET) options.shared_every = given->shared_every;
+  if (given->limit_shared) set(options, "limit_shared", given->limit_shared);
+  if (given->node_pool != 0 && given->node_pool != EBB_UNSET) options.node_pool = given->node_pool;
+  if (given->lend != 0 && given->lend != EBB_UNSET) options.lend = given->lend;
+  if (given->lend_share != 0) options.lend_share = given->lend_share;
+  if (given->borrow) set(options, "borrow", given->borrow);
+  if (given->verify) set(options, "verify", given->verify);
+  if (given->log) {
+    options.log = [log = given->log, context = given->log_context](std::string_view line) {
+      log(std::string(line).c_str(), context);
+    };
+  }
+  return options;
+}
+
 extern "C" {
 
 ebb_status ebb_options_init(ebb_options* options) {
@@ -43,42 +82,7 @@ ebb_status ebb_open(const ebb_options* given, ebb_store** store) {
   return guarded([&]() -> ebb_status {
     if (!store) return refuse("the pointer for the store is NULL");
     *store = nullptr;
-    ebb::Options options;
-    if (given) {
-      check_seconds(given->close_timeout);
-      if (given->device) set(options, "device", given->device);
-      if (given->directory) options.directory = given->directory;
-      if (given->device_cache != EBB_UNSET) options.device_cache = given->device_cache;
-      if (given->host_cache != EBB_UNSET) options.host_cache = given->host_cache;
-      if (given->disk != EBB_UNSET) options.disk = given->disk;
-      if (given->adopted != 0 && given->adopted != EBB_UNSET) options.adopted = given->adopted;
-      if (given->memory != 0) options.memory = given->memory;
-      if (given->prefetch) set(options, "prefetch", given->prefetch);
-      if (given->eviction) set(options, "eviction", given->eviction);
-      options.close_timeout = timeout_of(given->close_timeout);
-      if (given->event_log) options.event_log = given->event_log;
-      if (given->tuning) set(options, "tuning", given->tuning);
-      if (given->warm > 0) options.warm = true;
-      if (given->durability) set(options, "durability", given->durability);
-      if (given->readonly >= 0) options.readonly = given->readonly != 0;
-      if (given->keep_last != EBB_UNSET) options.keep_last = given->keep_last;
-      if (given->keep_every != EBB_UNSET) options.keep_every = given->keep_every;
-      if (given->shared) options.shared = given->shared;
-      if (given->keep_last_shared != EBB_UNSET) options.keep_last_shared = given->keep_last_shared;
-      if (given->shared_every != EBB_UNSET) options.shared_every = given->shared_every;
-      if (given->limit_shared) set(options, "limit_shared", given->limit_shared);
-      if (given->node_pool != 0 && given->node_pool != EBB_UNSET) options.node_pool = given->node_pool;
-      if (given->lend != 0 && given->lend != EBB_UNSET) options.lend = given->lend;
-      if (given->lend_share != 0) options.lend_share = given->lend_share;
-      if (given->borrow) set(options, "borrow", given->borrow);
-      if (given->verify) set(options, "verify", given->verify);
-      if (given->log) {
-        options.log = [log = given->log, context = given->log_context](std::string_view line) {
-          log(std::string(line).c_str(), context);
-        };
-      }
-    }
-    return open_with(options, store);
+    return open_with(options_of(given), store);
   });
 }
 
@@ -163,6 +167,10 @@ ebb_status ebb_wait_version(ebb_store* store, int64_t version, const char* level
     require(level, kNoLevel);
     return history.wait(version, level, timeout_of(timeout));
   });
+}
+
+ebb_status ebb_agree(ebb_store* store, int64_t version) {
+  return with_history(store, [&](ebb::History& history) { return history.agree(version); });
 }
 
 ebb_status ebb_drop(ebb_store* store, int64_t version) {

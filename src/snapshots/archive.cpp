@@ -98,7 +98,7 @@ Result<void> Archive::wait_for_pieces(Engine& engine, const Cut& cut, const InFl
       }();
       if (again) tidy(in_flight());
       const auto safe = engine.view(storage::PieceName{"", cut.id, piece.piece}.text())
-                            .wait(storage::kPieceVersion, options::name_of(level), kLook);
+                            .wait(storage::kPieceVersion, name_of(level), kLook);
       if (safe) break;
       const bool full = pooled && safe.error().code == Errc::no_space;
       if ((!full && safe.error().code != Errc::timed_out) || stopping_) return safe;

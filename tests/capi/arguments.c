@@ -40,6 +40,7 @@ static void test_wrong_arguments(void) {
     CHECK_STATUS(ebb_wait(none, "host", 0), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_wait_version(none, 1, "host", 0), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_drop(none, 1), EBB_INVALID_ARGUMENT);
+    CHECK_STATUS(ebb_agree(none, 1), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_drop_all(none), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_suspend_on(none, 15, NULL, 1.0), EBB_INVALID_ARGUMENT);
     CHECK_STATUS(ebb_check_suspended(none), EBB_INVALID_ARGUMENT);

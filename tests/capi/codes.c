@@ -142,6 +142,7 @@ static void test_versions(void) {
     CHECK_STATUS(ebb_unhint(store, &version, 1), status);
     CHECK_STATUS(ebb_wait_version(store, version, "host", 1.0), status);
     CHECK_STATUS(ebb_drop(store, version), status);
+    CHECK_STATUS(ebb_agree(store, version), status);
     size_t count = 99;
     CHECK_STATUS(ebb_info(store, version, NULL, 0, &count), status);
     CHECK(count == (status == EBB_OK ? 2 : 0));

@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from typing import NamedTuple
@@ -89,7 +90,10 @@ def require_command(text: str):
 
 
 def compiled(source: pathlib.Path, library, environment, scratch) -> pathlib.Path:
-    compiler = ["gcc", "-std=c11"] if source.suffix == ".c" else ["g++", "-std=c++20"]
+    c, cxx = ("mpicc", "mpicxx") if "ebbtide/mpi.h" in source.read_text() else ("gcc", "g++")
+    compiler = [c, "-std=c11"] if source.suffix == ".c" else [cxx, "-std=c++20", "-DOMPI_SKIP_MPICXX"]  # it warns
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"{compiler[0]} is not installed")
     program = scratch / "program"
     run(
         [

@@ -17,7 +17,7 @@ constexpr std::size_t kMostKept = 24;
 
 class SnapshotModel : public ::testing::TestWithParam<Durability> {};
 INSTANTIATE_TEST_SUITE_P(Stores, SnapshotModel, ::testing::Values(Durability::ephemeral, Durability::process),
-                         [](const auto& tested) { return std::string(options::name_of(tested.param)); });
+                         [](const auto& tested) { return std::string(name_of(tested.param)); });
 
 // Memory of two regions, one of which begins and ends within a page.
 struct Memory {
@@ -99,7 +99,7 @@ class Program {
   }
   void settle() {
     for (const Snapshot& one : in_flight_) {
-      const auto waited = one.wait(options::name_of(*options_.durability));
+      const auto waited = one.wait(name_of(*options_.durability));
       ASSERT_TRUE(waited) << waited.error().message;
     }
     in_flight_.clear();

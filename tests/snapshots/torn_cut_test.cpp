@@ -74,7 +74,7 @@ class StampCheck {
 
 class TornCut : public ::testing::TestWithParam<Durability> {};
 INSTANTIATE_TEST_SUITE_P(Stores, TornCut, ::testing::Values(Durability::ephemeral, Durability::process),
-                         [](const auto& tested) { return std::string(options::name_of(tested.param)); });
+                         [](const auto& tested) { return std::string(name_of(tested.param)); });
 
 TEST_P(TornCut, NoZoneIsTornAndWhatWasWrittenLaterIsNeverThereAlone) {
   const Version cuts = long_form() ? 1000 : 60;
@@ -94,7 +94,7 @@ TEST_P(TornCut, NoZoneIsTornAndWhatWasWrittenLaterIsNeverThereAlone) {
   std::vector<std::byte> found(memory.bytes());
   const auto look = [&](Version version) {
     SCOPED_TRACE("cut " + std::to_string(version));
-    const auto waited = taken[static_cast<std::size_t>(version)].wait(options::name_of(GetParam()));
+    const auto waited = taken[static_cast<std::size_t>(version)].wait(name_of(GetParam()));
     ASSERT_TRUE(waited) << waited.error().message;
     const std::vector<std::byte> whole = stored(store, version, 0);
     RestoreOptions options{.keep = true};

@@ -27,6 +27,7 @@ BELOW = {
     ROOT: {"_arrays", "_core", "_files", "_open", "_trees", "errors", "sim", "types"},
     "_machine": {ROOT, "_core", "_options"},
     "_training": {ROOT, "_core", "errors"},
+    "mpi": {ROOT, "_core", "errors"},
     "torch": {ROOT, "_arrays", "_core", "_training", "_trees", "errors"},
     "jax": {ROOT, "_training", "errors"},
     "seismic": {ROOT, "_training", "errors"},

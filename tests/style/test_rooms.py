@@ -25,6 +25,7 @@ BELOW = {
     "store": {"base", "os", "device", "planner", "cache", "transfer", "storage", "trace", "options", "share"},
     "files": {"os", "planner", "store"},
     "snapshots": {"base", "os", "device", "planner", "storage", "store"},
+    "group": set(),  # the public headers
     "sim": {"planner"},
     "models": {"planner", "sim"},
     "capi": set(),  # the public headers are all that it wraps
@@ -144,7 +145,9 @@ def ours() -> dict[pathlib.Path, list[pathlib.Path]]:
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in SOURCES
     ]
-    return {path: [found for _, name in includes(path) if (found := resolve(path, name))] for path in files}
+    return {
+        path: [to for kind, name in includes(path) if kind == '"' and (to := resolve(path, name))] for path in files
+    }
 
 
 def all_included(path: pathlib.Path, graph: dict[pathlib.Path, list[pathlib.Path]]) -> set[pathlib.Path]:
