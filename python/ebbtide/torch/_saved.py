@@ -29,9 +29,8 @@ _Layout: TypeAlias = tuple[torch.dtype, int, torch.Size, tuple[int, ...]]
 _dynamo = torch._C._dynamo.eval_frame
 compile_with = _dynamo.set_eval_frame
 """Sets what compiles the functions that this thread calls, None for nothing, and returns what did."""
-_handle_of = getattr(
-    torch._C, "_cuda_getCurrentRawStream", None
-)  # the current stream of a GPU; None: torch has no CUDA
+_handle_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda gpu: 0)
+"""The handle of a GPU's current stream. A PyTorch for processors has no such function."""
 
 
 def unseen(function: _Any) -> _Any:
@@ -285,7 +284,7 @@ class Entry:
 
     def is_as_saved(self, part: torch.Tensor, storage: torch.UntypedStorage) -> bool:
         """Whether bytes that stay were neither changed nor resized."""
-        return part._version == self.key[1] and storage.nbytes() == self.bytes
+        return bool(part._version == self.key[1]) and storage.nbytes() == self.bytes
 
     def layout(self, tensor: torch.Tensor) -> _Layout:
         offset = tensor.storage_offset() - self.key[2] // tensor.itemsize
