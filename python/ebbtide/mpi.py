@@ -70,18 +70,19 @@ class _Mpi:
 
 
 class _Torch:
-    """The ranks of a group of torch.distributed."""
+    """The ranks of a group of torch.distributed, in a group of their own: rounds keep no order with what the program sends."""
 
     def __init__(self, group: Any) -> None:
         import torch
         import torch.distributed as distributed
 
-        self._torch, self._distributed, self._group = torch, distributed, group
+        self._torch, self._distributed = torch, distributed
         self.rank, self.count = distributed.get_rank(group), distributed.get_world_size(group)
-        self._device = "cuda" if distributed.get_backend(group) == "nccl" else "cpu"
+        members = distributed.get_process_group_ranks(group)
+        self._group = distributed.new_group(members, backend="gloo", use_local_synchronization=True)
 
     def begin_least(self, values: list[int]) -> Any:
-        found = self._torch.tensor(values, dtype=self._torch.int64, device=self._device)
+        found = self._torch.tensor(values, dtype=self._torch.int64)
         work = self._distributed.all_reduce(found, self._distributed.ReduceOp.MIN, group=self._group, async_op=True)
         return work, found
 
@@ -140,8 +141,8 @@ def _tried(call: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
 def open(comm: Any, directory: str | os.PathLike[str] | None = None, **options: Any) -> Group:
     """Open a store for each rank, as a group. Every rank calls it.
 
-    comm: a communicator of mpi4py (which is duplicated), or a group of torch.distributed (None: all of its ranks; one with the
-    gloo backend spares the GPU the small messages).
+    comm: a communicator of mpi4py, which is duplicated, or a group of torch.distributed (None: all of its ranks), beside which a
+    gloo group of the same ranks is made; or an object as :class:`Ranks` describes, that nobody else uses.
     directory, options: as in :func:`ebbtide.open`. Each rank's store is in ``directory/rank-N``, and ``rank-N`` of ``shared``; in a
     node's pool (``node_pool``) ranks share the directory of their node. The durability is ``"storage"`` unless it is given, or
     ``"shared"``. ``keep_last`` counts versions that are durable in every rank, so the newest of those is always kept.

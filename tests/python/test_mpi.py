@@ -242,6 +242,48 @@ def with_it_gone(process: int) -> None:
         pass
 
 
+TORCH = """
+import sys, time
+import torch, torch.distributed as distributed, ebbtide.mpi
+rank, meeting, directory = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+caches = {"disk": "64MiB", "device_cache": "1MiB", "host_cache": "1MiB"}
+for group in (None, distributed.group.WORLD):
+    with ebbtide.mpi.open(group, directory, keep_last=2, **caches) as ranks:
+        newest = ranks.resume()
+        first = 0 if newest is None else newest + 1
+        for step in range(first, first + 10):
+            time.sleep(0.002 * (step % 3 == rank))
+            sum = torch.tensor([step + rank])
+            distributed.all_reduce(sum)  # the program's own
+            assert sum.item() == 2 * step + 1
+            ranks.checkpoint(step, torch.full((1000,), step * 10 + rank))
+        ranks.wait("storage")
+        assert ranks.versions() == [first + 8, first + 9]
+        assert (ranks.restore(first + 9) == (first + 9) * 10 + rank).all()
+distributed.barrier()
+distributed.destroy_process_group()
+print("newest", first + 9)
+"""
+
+
+def test_with_torch_distributed(disk: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("torch has no gloo")
+    command = [sys.executable, "-W", "ignore", "-c", TORCH]
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), disk / "meeting", disk / "run"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    assert [ended(rank) for rank in ranks] == ["newest 19\n"] * 2
+
+
 def test_with_mpi4py(disk: Path) -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
     body = """
