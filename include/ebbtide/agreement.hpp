@@ -11,6 +11,20 @@
 
 namespace ebb {
 
+namespace group {
+
+inline constexpr Version kNone = -1;
+
+/// What a member knows of one history.
+struct Known {
+  std::deque<Version> open;  // written, and not known to be durable
+  std::set<Version> ailing;  // failed here, and not yet void
+  std::set<Version> voided;  // beyond what was written here
+  Version last = kNone, durable = kNone, agreed = kNone;
+};
+
+}  // namespace group
+
 /// What one member knows, for a group that talks in a way of its own; Group (group.hpp) has one. It goes on in
 /// *rounds*: each member offers a vector of numbers, and all learn the minimum of each. All rounds are alike, so
 /// members need not be at the same point of the program when they take part in one. What they must have in common: the
@@ -19,7 +33,7 @@ namespace ebb {
 /// Thread safety: none; one thread at a time. It has no clock, and sends nothing.
 class Agreement {
  public:
-  static constexpr Version kNone = -1;
+  static constexpr Version kNone = group::kNone;
 
   /// Only between two meetings of all members. Returns its number.
   std::size_t add_history();
@@ -54,13 +68,7 @@ class Agreement {
   Outcome take(std::span<const std::int64_t> minima);
 
  private:
-  struct Of {
-    std::deque<Version> open;  // written, and not known to be durable
-    std::set<Version> ailing;  // failed here, and not yet void
-    std::set<Version> voided;  // beyond what was written here
-    Version last = kNone, durable = kNone, agreed = kNone;
-  };
-  std::vector<Of> histories_;
+  std::vector<group::Known> histories_;
   std::int64_t arrived_ = 0, least_arrived_ = 0;
 };
 

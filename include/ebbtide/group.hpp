@@ -24,6 +24,10 @@
 
 namespace ebb {
 
+namespace group {
+struct Members;
+}  // namespace group
+
 /// How the members of a group talk: an MPI communicator (ebbtide/mpi.hpp), or whatever else can find a minimum. It is
 /// called by the thread that calls the group, and by no other.
 class Collective {
@@ -78,9 +82,9 @@ class GroupHistory {
 
  protected:
   friend class Group;
-  struct Members;
-  GroupHistory(std::shared_ptr<Members> members, std::size_t number) : members_(std::move(members)), number_(number) {}
-  std::shared_ptr<Members> members_;
+  GroupHistory(std::shared_ptr<group::Members> members, std::size_t number)
+      : members_(std::move(members)), number_(number) {}
+  std::shared_ptr<group::Members> members_;
   std::size_t number_ = 0;
 };
 

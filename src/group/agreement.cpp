@@ -15,20 +15,20 @@ std::size_t Agreement::add_history() {
 }
 
 void Agreement::written(std::size_t history, Version version) {
-  Of& of = histories_[history];
+  group::Known& of = histories_[history];
   of.last = version;
   of.open.push_back(version);
   of.voided.erase(of.voided.begin(), of.voided.upper_bound(version));
 }
 
 void Agreement::durable(std::size_t history, Version version) {
-  Of& of = histories_[history];
+  group::Known& of = histories_[history];
   while (!of.open.empty() && of.open.front() <= version) of.open.pop_front();
   of.durable = std::max(of.durable, version);
 }
 
 void Agreement::failed(std::size_t history, Version version) {
-  Of& of = histories_[history];
+  group::Known& of = histories_[history];
   of.last = std::max(of.last, version);
   std::erase(of.open, version);
   if (of.voided.erase(version) == 0) of.ailing.insert(version);
@@ -44,7 +44,7 @@ bool Agreement::is_void(std::size_t history, Version version) const {
 
 std::vector<std::int64_t> Agreement::offer() const {
   std::vector<std::int64_t> values{arrived_};
-  for (const Of& of : histories_) {
+  for (const group::Known& of : histories_) {
     const Version ailing = of.ailing.empty() ? kNothing : *of.ailing.begin();
     values.push_back(std::min(of.durable, ailing - 1));
     values.push_back(ailing);
@@ -56,7 +56,7 @@ Agreement::Outcome Agreement::take(std::span<const std::int64_t> minima) {
   Outcome outcome;
   least_arrived_ = minima[0];
   for (std::size_t i = 0; i < histories_.size(); ++i) {
-    Of& of = histories_[i];
+    group::Known& of = histories_[i];
     const Version agreed = minima[1 + 2 * i], voided = minima[2 + 2 * i];
     if (voided != kNothing) {
       of.ailing.erase(voided);

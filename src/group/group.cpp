@@ -16,9 +16,9 @@
 
 namespace ebb {
 
-using group::Rounds;
+namespace group {
 
-struct GroupHistory::Members {
+struct Members {
   Members(std::unique_ptr<Collective> collective, Store opened, std::string promised)
       : rounds(std::move(collective)), store(std::move(opened)), level(std::move(promised)) {
     add(store);
@@ -57,7 +57,7 @@ struct GroupHistory::Members {
   std::deque<Of> of;
 };
 
-void GroupHistory::Members::look_at_own() {
+void Members::look_at_own() {
   for (std::size_t number = 0; number < of.size(); ++number) {
     auto& open = of[number].open;
     for (; !open.empty(); open.pop_front()) {
@@ -72,7 +72,7 @@ void GroupHistory::Members::look_at_own() {
   }
 }
 
-Result<void> GroupHistory::Members::act(const Agreement::Outcome& outcome) {
+Result<void> Members::act(const Agreement::Outcome& outcome) {
   for (const auto& [number, version] : outcome.voided) {
     std::erase_if(of[number].open, [version = version](const Written& one) { return one.version == version; });
     if (auto dropped = of[number].history.drop(version); !dropped) return dropped;
@@ -82,7 +82,7 @@ Result<void> GroupHistory::Members::act(const Agreement::Outcome& outcome) {
   return {};
 }
 
-Result<void> GroupHistory::Members::progress() {
+Result<void> Members::progress() {
   look_at_own();
   const auto ended = rounds.look();
   if (!ended) return ended.error();
@@ -91,7 +91,7 @@ Result<void> GroupHistory::Members::progress() {
   return rounds.begin();
 }
 
-Result<void> GroupHistory::Members::meet() {
+Result<void> Members::meet() {
   rounds.agreement.arrive();
   while (!rounds.agreement.met()) {
     look_at_own();
@@ -104,8 +104,8 @@ Result<void> GroupHistory::Members::meet() {
 }
 
 // Each member's newest below a bound, which is the least of those before it, until they are the same.
-Result<std::optional<Version>> GroupHistory::Members::find(
-    std::optional<Version> at_most, const std::function<Result<std::optional<Version>>(Version)>& newest) {
+Result<std::optional<Version>> Members::find(std::optional<Version> at_most,
+                                             const std::function<Result<std::optional<Version>>(Version)>& newest) {
   Version bound = at_most.value_or(std::numeric_limits<Version>::max());
   for (;;) {
     const auto mine = newest(bound);
@@ -120,12 +120,12 @@ Result<std::optional<Version>> GroupHistory::Members::find(
   }
 }
 
-Result<std::optional<Version>> GroupHistory::Members::latest(std::size_t number, std::optional<Version> at_most) {
+Result<std::optional<Version>> Members::latest(std::size_t number, std::optional<Version> at_most) {
   return find(at_most, [&](Version bound) { return of[number].history.latest(bound); });
 }
 
-Result<Future> GroupHistory::Members::write(std::size_t number, Version version, std::span<const Source> sources,
-                                            const CheckpointOptions& options) {
+Result<Future> Members::write(std::size_t number, Version version, std::span<const Source> sources,
+                              const CheckpointOptions& options) {
   constexpr Seconds kUsual(10);
   constexpr auto kLook = std::chrono::milliseconds(1);
   Of& mine = of[number];
@@ -152,6 +152,11 @@ Result<Future> GroupHistory::Members::write(std::size_t number, Version version,
     if (auto told = progress(); !told) return told.error();
   }
 }
+
+}  // namespace group
+
+using group::Members;
+using group::Rounds;
 
 namespace {
 

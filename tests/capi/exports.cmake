@@ -5,7 +5,7 @@ string(REPLACE "[" "(" symbols "${symbols}")  # a bracket would hold a list toge
 string(REPLACE "]" ")" symbols "${symbols}")
 string(REPLACE "\n" ";" symbols "${symbols}")
 set(functions "name_of|parse_bytes|parse_seconds|parse_track|format_bytes|with_environment|set_option")
-set(allowed "^(ebb_[a-z_]+|ebb::(Store|History|File|Future|Snapshot|Reservation|Loan|LentPages|WriteRecorder)::.*|ebb::(admin|machine)::.*|ebb::(${functions})\\(.*|typeinfo (name )?for ebb::BadResult)$")
+set(allowed "^(ebb_[a-z_]+|ebb::(Store|History|File|Future|Snapshot|Reservation|Loan|LentPages|WriteRecorder|Agreement|Group|GroupHistory)::.*|ebb::(admin|machine)::.*|ebb::(${functions})\\(.*|typeinfo (name )?for ebb::BadResult)$")
 set(strangers)
 set(exported)
 foreach(line IN LISTS symbols)
