@@ -142,5 +142,17 @@ TEST_F(SegmentStoreGetTest, without_checksums_nothing_is_checked) {
   EXPECT_TRUE(get(storage_->found().at(0).object, 0, in.data(), 1 << 16));
 }
 
+TEST_F(SegmentStoreGetTest, of_nothing_a_small_object_gives_nothing_though_it_has_no_place_yet) {
+  options_.sync_interval = std::chrono::hours(1);
+  open();
+  ASSERT_TRUE(storage_->begin(kFirst, describe(1, 100)));
+  ASSERT_TRUE(storage_->begin(kFirst + 1, describe(2, 0)));
+  std::byte none{};
+  for (const ObjectId id : {kFirst, kFirst + 1}) {
+    const auto got = get(id, 0, &none, 0);
+    EXPECT_TRUE(got) << got.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace ebb::storage

@@ -192,6 +192,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
     get->token = token;
     get->file = object.segment->file;
     if (object.writing) get->held = object.writing->held;
+    if (bytes == 0 && !object.placed()) get->held = std::make_shared<const std::vector<std::byte>>();
     get->hashed = context_.options.checksums && object.head.block_bytes && bytes;
     get->offset = get->first = offset;
     get->bytes = get->read = bytes;
