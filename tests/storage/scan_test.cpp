@@ -102,6 +102,19 @@ TEST(Scan, EveryFlipOfAHeaderIsNamedAndTheOthersStay) {
   }
 }
 
+TEST(Scan, DamageOfASmallRecordNamesItsHistoryAndNotItsPayload) {
+  for (const std::string& name : {std::string("small"), std::string(150, 's') + std::string(40, 't')}) {
+    StoreImage image;
+    const Bytes payload(1500, std::byte{'p'});
+    const auto heads = image.add_block(1, {{describe(name, 1, {1500}), payload}});
+    auto files = image.files;
+    files["segment-00000001.ebb"][heads[0].place.offset + 1500] ^= std::byte{4};
+    const auto store = scan(files).value();
+    ASSERT_EQ(store.damages.size(), 1u);
+    EXPECT_THAT(store.damages[0].what, HasSubstr("its history seems to be '" + name + "'"));
+  }
+}
+
 TEST(Scan, EveryFlipOfAHeadBehindAGapIsNamedTooAndIsNotPartOfIt) {
   for (const bool last : {false, true}) {
     StoreImage image;

@@ -165,6 +165,13 @@ bool is_named(std::span<const std::byte> block, const RecordHead& head, std::str
   return history.starts_with(BytesReader(begins).text(std::min(history.size(), begins.size())));
 }
 
+std::string name_in(std::span<const std::byte> bytes, const RecordHead& head) {
+  if (bytes.size() < kSector) return {};
+  const std::vector<std::byte> gathered = head.compact() ? compact_body(bytes) : std::vector<std::byte>();
+  const auto body = head.compact() ? std::span(gathered) : bytes.subspan(kSector);
+  return std::string(BytesReader(body).text(std::min<std::size_t>(head.name_bytes, body.size())));
+}
+
 Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& head) {
   if (head.kind == RecordHead::Kind::nothing) return damaged(head, "it is not a record");
   if (const std::string wrong = misfit(head); !wrong.empty())

@@ -126,6 +126,8 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
 std::string misfit(const RecordHead& head);
 /// Whether the name in the header of a live record, of which the first block is given, begins so.
 bool is_named(std::span<const std::byte> block, const RecordHead& head, std::string_view history);
+/// The history's name as the first bytes of a live record have it, unchecked; shorter if they end within it.
+std::string name_in(std::span<const std::byte> bytes, const RecordHead& head);
 /// From head.header_bytes bytes. Error damaged.
 Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& head);
 

@@ -238,10 +238,10 @@ class SegmentScan {
 
   // For display: the name itself may be damaged.
   static std::string seems_named(const RecordHead& head, std::span<const std::byte> header) {
-    if (header.size() < kSector + head.name_bytes || head.name_bytes > 200) return {};
-    const auto name = BytesReader(header.subspan(kSector)).text(head.name_bytes);
-    const bool readable = std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
-    return readable ? "; its history seems to be '" + std::string(name) + "'" : "";
+    if (head.name_bytes > 200) return {};
+    const std::string name = name_in(header, head);
+    const bool readable = std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~'; });
+    return readable && name.size() == head.name_bytes ? "; its history seems to be '" + name + "'" : "";
   }
 
   // The next intact head, at any sector. What only resembles one is added as damage.
