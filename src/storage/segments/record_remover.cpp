@@ -162,8 +162,8 @@ void RecordRemover::remove_empty() {
   }
 }
 
-// Only first sectors change, so a torn write cannot damage others: the rest of a block is what it was or, of a record
-// with blocks of its own, zeros.
+// Only first sectors change, so a write torn between sectors cannot damage others: the rest of a block is what it was
+// or, of a record with blocks of its own, zeros.
 Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects) {
   const std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
   if (!slab) return Error{Errc::out_of_memory, "there is no memory for its tombstone"};

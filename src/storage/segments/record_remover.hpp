@@ -14,7 +14,9 @@ inline constexpr std::size_t kSlab = 4 << 20;  // bytes of headers or tombstones
 
 /// Thread safety: used by one thread at a time (the opening one, the committer, the closing one), except methods with a
 /// Locked and failed_names().
-/// 1. Only the first 4096 bytes of a record are overwritten, and never those of another record.
+/// 1. Only the first sector of a record changes. Its whole block is written, with the other records of it, if compact,
+/// as
+///    they were: a disk that loses all of a torn block may lose those too.
 /// 2. The space of a dropped record is freed after its tombstone is on disk, or with its whole segment.
 /// 3. A record stays in its segment's records until it is off the disk.
 /// 4. No segment is removed while its tombstones may hide an older record.
