@@ -277,5 +277,50 @@ TEST(Collect, AFailureOfAnyCallIsAnErrorThatLosesNothing) {
   }
 }
 
+// A power loss, or decay, may take any sectors of blocks that records share.
+TEST(Collect, WhateverSectorsOfSharedBlocksAreGoneTheOthersStayAndNothingIsWrongAfterwards) {
+  StoreImage image;
+  std::vector<RecordHead> heads;
+  for (Version block = 0; block < 3; ++block) {
+    std::vector<std::pair<Description, Bytes>> small;
+    for (Version i = 0; i < 4; ++i)
+      small.emplace_back(describe("a", 4 * block + i, {500}), test::random_bytes(500, 4 * block + i));
+    for (const RecordHead& head : image.add_block(1, small)) heads.push_back(head);
+  }
+  const std::size_t end = os::kBlock * 4;
+  for (std::size_t from = os::kBlock; from < end; from += kSector) {
+    for (std::size_t to = from + kSector; to <= end; to += kSector) {
+      for (const bool zeros : {true, false}) {
+        SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to) + (zeros ? " zeros" : " flipped"));
+        StoreImage hit = image;
+        Bytes& bytes = hit.segment(1);
+        std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(from), bytes.begin() + static_cast<std::ptrdiff_t>(to),
+                  std::byte{});
+        for (std::size_t at = from; at < to && !zeros; at += kSector) {
+          std::copy_n(image.segment(1).begin() + static_cast<std::ptrdiff_t>(at), kSector,
+                      bytes.begin() + static_cast<std::ptrdiff_t>(at));
+          bytes[at + 100] ^= std::byte{1};
+        }
+        MemoryFiles plain;
+        put_image(plain, hit);
+        const Contents before = offered(plain);
+        std::size_t whole = 0;
+        for (const RecordHead& head : heads)
+          whole += head.place.offset >= to || head.place.offset + head.header_bytes <= from;
+        ASSERT_EQ(before.size(), whole);
+        for (const bool damaged : {false, true}) {
+          MemoryFiles files;
+          put_image(files, hit);
+          const std::size_t wrong = inspect(files, test::kStore).value().damages.size();
+          ASSERT_TRUE(collect(files, test::kStore, {.damaged = damaged}));
+          const auto after = inspect(files, test::kStore).value();
+          ASSERT_EQ(after.damages.size(), damaged ? 0 : wrong) << after.damages[0].damage.what;
+          ASSERT_EQ(offered(files), before);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ebb::storage

@@ -1,6 +1,7 @@
 // What a process may trust in an earlier one's files: used numbers, failed syncs and missing syncs.
 #include <cerrno>
 
+#include "storage/admin/collect.hpp"
 #include "tests/storage/segment_store_fixture.hpp"
 
 namespace ebb::storage {
@@ -162,6 +163,47 @@ TEST_F(SegmentStoreRestartTest, what_lies_behind_a_head_that_became_zeros_is_tol
     for (const Found& found : storage_->found()) expect_back(found.object, found.version, 40'000);
     storage_.reset();
     std::filesystem::remove_all(directory_);
+  }
+}
+
+TEST_F(SegmentStoreRestartTest, a_small_record_whose_head_became_zeros_is_told_of_wherever_it_is_until_gc_removes_it) {
+  options_.sync_interval = std::chrono::hours(1);
+  constexpr ObjectId kRecords = 24;  // of one sector each, in three blocks
+  struct Gone {
+    std::uint64_t from, to, told;  // of these sectors
+  };
+  ObjectId id = kFirst;
+  for (const auto& [from, to, told] :
+       {Gone{0, 1, 0}, {1, 2, 1}, {7, 8, 7}, {8, 9, 8}, {8, 17, 16}, {6, 17, 6}, {23, 24, 23}}) {
+    SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
+    open();
+    ASSERT_TRUE(persist(id++, -1, 100));  // alone in a block: the next commit is in an hour, or when asked for
+    for (ObjectId i = 0; i < kRecords; ++i) ASSERT_TRUE(write(id + i, static_cast<Version>(i), 100));
+    storage_->commit();
+    for (ObjectId i = 0; i < kRecords; ++i) ASSERT_TRUE(persisted_.of(id + i));
+    storage_.reset();
+    without_index();
+    {
+      const auto opened = files_.open(segments().at(0), os::Open::write, false);
+      const os::File file(files_, static_cast<int>(opened.value), "", false);
+      const std::vector<std::byte> zeros((to - from) * 512);
+      ASSERT_TRUE(files_.write(file.fd(), zeros.data(), zeros.size(), 2 * os::kBlock + from * 512));
+      ASSERT_TRUE(files_.sync(file.fd()));
+    }
+    for (int restart = 0; restart < 3; ++restart) {
+      open();
+      EXPECT_EQ(storage_->found().size(), kRecords + 1 - (to - from));
+      ASSERT_EQ(storage_->damages().size(), restart < 2 ? 1 : 0);
+      if (restart < 2) {
+        EXPECT_EQ(storage_->damages()[0].offset, 2 * os::kBlock + told * 512);
+      }
+      storage_.reset();
+      if (restart == 1) {
+        ASSERT_TRUE(collect(files_, directory_, {.damaged = true}));
+      }
+    }
+    std::filesystem::remove_all(directory_);
+    id += kRecords;
   }
 }
 

@@ -55,7 +55,7 @@ class SegmentPlanner {
         continue;
       }
       abandon(gap.offset, gap.length);
-      kept += kBlock;
+      kept += std::min(kBlock, gap.length);
     }
     for (const ScannedSegment::Place& place : segment_.damaged) {
       if (!remove_damaged_) {
@@ -66,7 +66,7 @@ class SegmentPlanner {
       remove(place);
       kept += std::min(kBlock, place.length);
     }
-    const std::uint64_t behind = last_end();
+    const std::uint64_t behind = os::round_up(last_end());
     out_.end = std::min(out_.end, behind);
     if (const Gap tail{behind, segment_.bytes - std::min(segment_.bytes, behind)};
         !remove_damaged_ && is_damaged(tail)) {
@@ -111,13 +111,21 @@ class SegmentPlanner {
   void drop(std::uint64_t offset, std::uint64_t length) {
     if (length > kBlock) out_.punch.push_back({offset, length});
   }
+  // Each part of a block, and what is whole blocks, gets a head of its own.
   void abandon(std::uint64_t offset, std::uint64_t length) {
-    if (offset + length >= segment_.bytes) {  // the last one needs no head
-      out_.end = std::min(out_.end, offset);
-      return;
+    std::uint64_t end = offset + length;
+    if (end >= segment_.bytes) {  // the last blocks need no head
+      end = os::round_up(offset);
+      out_.end = std::min(out_.end, end);
     }
-    out_.nothing.push_back({offset, length});
-    drop(offset, length);
+    while (offset < end) {
+      const std::uint64_t whole = (end - offset) / kBlock * kBlock;
+      const bool within = offset % kBlock != 0 || whole == 0;
+      const std::uint64_t part = within ? std::min(end, os::round_up(offset + 1)) - offset : whole;
+      out_.nothing.push_back({offset, part});
+      drop(offset, part);
+      offset += part;
+    }
   }
 
   void remove(const ScannedSegment::Place& place) {

@@ -155,10 +155,11 @@ class SegmentScan {
       // Damage extends to the next head; before the damage there are only unfinished records.
       const std::uint64_t end = next->value_or(os::round_up(out_.bytes));
       const bool more = damages_.size() > known;
-      const std::uint64_t bad = *met == Met::damaged ? offset : more ? damages_[known].offset : end;
+      const std::uint64_t bad = *met == Met::damaged ? offset : more ? std::max(offset, damages_[known].offset) : end;
       if (bad < end) out_.damaged.push_back({bad, end - bad, {}});
-      const std::uint64_t gap = os::round_up(offset);  // a record of a block that has others may have been the last
-      if (bad > gap && (*next || more)) out_.gaps.push_back({gap, bad - gap});
+      // Records fill their blocks, so the rest of one is a gap even behind the last record.
+      const std::uint64_t gap_end = *next || more ? bad : std::min(bad, os::round_up(offset));
+      if (gap_end > offset) out_.gaps.push_back({offset, gap_end - offset});
       if (!*next) return {};  // after the last record there are only unfinished ones
       offset = **next;
     }
@@ -199,7 +200,7 @@ class SegmentScan {
   Met cut_off(std::span<const std::byte> bytes, std::uint64_t offset) {
     if (!all_zero(bytes)) {
       add_damage(offset, "the file ends within a block of 4096 bytes");
-      out_.damaged.push_back({offset, kBlock, {}});
+      out_.damaged.push_back({offset, kBlock - offset % kBlock, {}});
     }
     return Met::end;
   }

@@ -12,28 +12,37 @@ using os::kBlock;
 
 namespace {
 
-// A header is written in one piece: if its first sector is zero and another is not, the head was lost, or torn by a
-// power loss. The data after it is not discarded.
+// A header, and a block of compact records, is written in one piece: if a head's sector is zero and another of its
+// block is not, the head was lost, or torn by a power loss. The data after it is not discarded. So a place that begins
+// or ends within a block has lost a head: records fill their blocks.
 void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& remover, const ScannedSegment& segment,
                      SegmentState& ours, std::vector<Damage>& damages) {
   if (ours.suspect) return;
   std::vector<ScannedSegment::Gap> places = segment.gaps;
-  if (segment.end < segment.bytes) places.push_back({segment.end, segment.bytes - segment.end});
+  if (segment.end < segment.bytes) places.push_back({segment.end, os::round_up(segment.bytes) - segment.end});
   for (const auto& [offset, length] : places) {
-    AlignedBytes block(kBlock);
-    std::fill_n(block.data(), kBlock, std::byte{0});
-    auto file = context.segment_files.open(segment.segment);
-    const auto got = file ? read_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct())
-                          : os::SysResult::of(0);
-    if (got && all_zero(block.first(kBlock))) continue;
+    const std::uint64_t end = offset + length;
+    std::uint64_t lost = offset;
+    bool known = true;
+    if (offset % kBlock == 0) {
+      AlignedBytes block(kBlock);
+      std::fill_n(block.data(), kBlock, std::byte{0});
+      auto file = context.segment_files.open(segment.segment);
+      const auto got = file ? read_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct())
+                            : os::SysResult::of(0);
+      known = static_cast<bool>(got);
+      const bool zeros = known && all_zero(block.first(kBlock));
+      if (zeros && end % kBlock == 0) continue;
+      if (zeros) lost = end / kBlock * kBlock;
+    }
     const Locked lock = table.lock();
     ours.suspect = true;
-    if (!got) remover.retain_segments(lock);
-    damages.push_back({context.segment_files.path(segment.segment), offset,
-                       !got ? unreadable()
-                            : "a record seems to have lost its first sector: " + std::to_string(length) +
-                                  " bytes are left as they are",
-                       !got});
+    if (!known) remover.retain_segments(lock);
+    damages.push_back({context.segment_files.path(segment.segment), lost,
+                       !known ? unreadable()
+                              : "a record seems to have lost its first sector: " + std::to_string(end - lost) +
+                                    " bytes are left as they are",
+                       !known});
   }
 }
 
@@ -51,8 +60,8 @@ Result<void> set_index_aside(StoreContext& context) {
   return {};
 }
 
-// Marks places that were allocated and never filled, so that a scan steps over them. If that fails, the next scan only
-// takes longer.
+// Marks places that were allocated and never filled, so that a scan steps over them: they are whole blocks, or the
+// segment is suspect. If that fails, the next scan only takes longer.
 void close_gaps(StoreContext& context, const ScannedSegment& segment) {
   if (segment.gaps.empty()) return;
   auto file = context.segment_files.open(segment.segment);
