@@ -3,6 +3,7 @@
 
 #include "storage/admin/collect.hpp"
 #include "tests/storage/segment_store_fixture.hpp"
+#include "tests/storage/store_image.hpp"
 
 namespace ebb::storage {
 namespace {
@@ -167,35 +168,37 @@ TEST_F(SegmentStoreRestartTest, what_lies_behind_a_head_that_became_zeros_is_tol
 }
 
 TEST_F(SegmentStoreRestartTest, a_small_record_whose_head_became_zeros_is_told_of_wherever_it_is_until_gc_removes_it) {
-  options_.sync_interval = std::chrono::hours(1);
-  constexpr ObjectId kRecords = 24;  // of one sector each, in three blocks
+  constexpr std::uint64_t kSectors = 24;  // of three blocks, with a record in each
+  test::StoreImage image;
+  for (std::uint64_t block = 0; block < 3; ++block) {
+    std::vector<std::pair<Description, test::Bytes>> small;
+    for (auto version = static_cast<Version>(8 * block); small.size() < 8; ++version)
+      small.emplace_back(test::describe("adjoint", version, {100}), test::random_bytes(100, block));
+    ASSERT_EQ(image.add_block(1, small).back().record_bytes, kSector);
+  }
   struct Gone {
     std::uint64_t from, to, told;  // of these sectors
   };
-  ObjectId id = kFirst;
   for (const auto& [from, to, told] :
        {Gone{0, 1, 0}, {1, 2, 1}, {7, 8, 7}, {8, 9, 8}, {8, 17, 16}, {6, 17, 6}, {23, 24, 23}}) {
     SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
-    open();
-    ASSERT_TRUE(persist(id++, -1, 100));  // alone in a block: the next commit is in an hour, or when asked for
-    for (ObjectId i = 0; i < kRecords; ++i) ASSERT_TRUE(write(id + i, static_cast<Version>(i), 100));
-    storage_->commit();
-    for (ObjectId i = 0; i < kRecords; ++i) ASSERT_TRUE(persisted_.of(id + i));
-    storage_.reset();
-    without_index();
-    {
-      const auto opened = files_.open(segments().at(0), os::Open::write, false);
-      const os::File file(files_, static_cast<int>(opened.value), "", false);
-      const std::vector<std::byte> zeros((to - from) * 512);
-      ASSERT_TRUE(files_.write(file.fd(), zeros.data(), zeros.size(), 2 * os::kBlock + from * 512));
+    auto files = image.files;
+    std::fill_n(files[segment_name(1)].begin() + static_cast<std::ptrdiff_t>(os::kBlock + from * kSector),
+                (to - from) * kSector, std::byte{});
+    std::filesystem::create_directories(directory_);
+    for (const auto& [name, bytes] : files) {
+      const auto opened = files_.open(directory_ / name, os::Open::create, false);
+      ASSERT_TRUE(opened);
+      const os::File file(files_, static_cast<int>(opened.value), name, false);
+      ASSERT_TRUE(files_.write(file.fd(), bytes.data(), bytes.size(), 0));
       ASSERT_TRUE(files_.sync(file.fd()));
     }
     for (int restart = 0; restart < 3; ++restart) {
       open();
-      EXPECT_EQ(storage_->found().size(), kRecords + 1 - (to - from));
+      EXPECT_EQ(storage_->found().size(), kSectors - (to - from));
       ASSERT_EQ(storage_->damages().size(), restart < 2 ? 1 : 0);
       if (restart < 2) {
-        EXPECT_EQ(storage_->damages()[0].offset, 2 * os::kBlock + told * 512);
+        EXPECT_EQ(storage_->damages()[0].offset, os::kBlock + told * kSector);
       }
       storage_.reset();
       if (restart == 1) {
@@ -203,7 +206,6 @@ TEST_F(SegmentStoreRestartTest, a_small_record_whose_head_became_zeros_is_told_o
       }
     }
     std::filesystem::remove_all(directory_);
-    id += kRecords;
   }
 }
 
