@@ -67,6 +67,7 @@ void Histories::drop(const Locked& locked, planner::HistoryId history, std::opti
     port_.submit(locked, history, planner::event::DropAll{});
   files_.pool().withdraw_dropped(locked, history, version);
   catalog_.forget(locked, history, version);
+  port_.ended().notify_all();  // a wait for all that was written is not for these any more
 }
 
 bool Histories::wait_for_drops(Seconds limit, const Interrupt& interrupted) {
