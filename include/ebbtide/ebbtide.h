@@ -548,10 +548,12 @@ ebb_status ebb_group_mine(ebb_group* group, ebb_store** mine);
 /* The newest version, not above `at_most` (-1: any), that is complete and intact in every rank; -1: none. Collective.
  */
 ebb_status ebb_group_latest(ebb_group* group, int64_t at_most, int64_t* version);
-/* The same, and the job goes on from there: what is newer is dropped in every rank, to be written again. If there is
- * none, ranks keep what they have until they write the same versions. To be called before the first checkpoint, and to
- * go back. Collective. */
+/* The same, and the job goes on from there: it is durable in every rank then, and what is newer is dropped for good, to
+ * be written again. -1: no rank has a version. To be called before the first checkpoint, and to go back. Error: lost
+ * (ranks have versions, and none that all have: a directory is missing). Collective. */
 ebb_status ebb_group_resume(ebb_group* group, int64_t at_most, int64_t* version);
+/* Forgets every version in every rank. Collective. */
+ebb_status ebb_group_drop(ebb_group* group);
 /* The versions that every rank has, ascending, as ebb_versions(). Collective. */
 ebb_status ebb_group_versions(ebb_group* group, int64_t* versions, size_t capacity, size_t* count);
 /* ebb_checkpoint() of this rank's part. It waits for no other rank, unless the disk is full of what the others have not

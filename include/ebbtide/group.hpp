@@ -1,8 +1,9 @@
 #pragma once
 // Processes that checkpoint together and restart together: the ranks of an MPI job, each with a store of its own.
 //
-//   auto group = ebb::Group::open(ebb::collective(MPI_COMM_WORLD), {.directory = "/nvme/run-7", .keep_last =
-//   2}).value(); const auto newest = group.resume().value();                        // the same on every rank, or none
+//   const ebb::Options options{.directory = "/nvme/run-7", .keep_last = 2};
+//   auto group = ebb::Group::open(ebb::collective(MPI_COMM_WORLD), options).value();
+//   const auto newest = group.resume().value();                        // the same on every rank, or none
 //   if (newest) group.restore(*newest, {{0, field.data(), bytes}}).value();
 //   for (std::int64_t step = newest.value_or(-1) + 1; step < n; ++step) {
 //     advance(field);                                                  // exchanges data with other ranks
@@ -55,9 +56,9 @@ class GroupHistory {
   Result<std::optional<Version>> latest(std::optional<Version> at_most = {});
   /// The versions that every member has, ascending. Their bytes are not read. Collective.
   Result<std::vector<Version>> versions();
-  /// latest(), and the job goes on from there: what is newer is dropped in every member, to be written again. If there
-  /// is none, members keep what they have until they write the same versions. To be called before the first checkpoint,
-  /// and to go back. Collective.
+  /// latest(), and the job goes on from there: it is durable in every member then, and what is newer is dropped for
+  /// good, to be written again. Nothing: no member has a version. To be called before the first checkpoint, and to go
+  /// back. Error lost: members have versions, and none that all have (a directory is missing). Collective.
   Result<std::optional<Version>> resume(std::optional<Version> at_most = {});
 
   /// History::checkpoint of this member's part. It waits for no other member, unless the disk is full of what the
@@ -69,8 +70,10 @@ class GroupHistory {
   Result<Future> checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options = {});
   Result<Future> checkpoint(Version version, std::initializer_list<Source> sources,
                             const CheckpointOptions& options = {});
-  /// Waits until what every member has written is as durable as `level`, or for `timeout`. Errors: as History::wait.
-  /// Collective.
+  /// Forgets every version in every member. Collective.
+  Result<void> drop();
+  /// Waits until what every member has written is as durable as `level`; for its own, each waits no longer than
+  /// `timeout`. Errors: as History::wait. Collective.
   Result<void> wait(std::string_view level, std::optional<Seconds> timeout = {});
 
   /// History::restore of this member's part. The version is kept.

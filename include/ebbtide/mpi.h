@@ -8,30 +8,49 @@
  * MPI is called by the threads that call the group, and by no other: MPI_Init is enough where there is one. */
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ebbtide/ebbtide.h"
 
 typedef struct ebb_mpi_group {
   MPI_Comm comm;
   MPI_Request request;
+  int64_t *found,
+      *to; /* MPI writes to the first, which stays while a request is pending, whatever becomes of the group */
+  size_t count, room;
 } ebb_mpi_group;
 
 static inline int ebb_mpi_begin_least(void* context, int64_t* values, size_t count) {
   ebb_mpi_group* const group = (ebb_mpi_group*)context;
-  return MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_INT64_T, MPI_MIN, group->comm, &group->request);
+  if (count > group->room) {
+    int64_t* const more = (int64_t*)realloc(group->found, count * sizeof *more);
+    if (!more) return MPI_ERR_NO_MEM;
+    group->found = more;
+    group->room = count;
+  }
+  memcpy(group->found, values, count * sizeof *values);
+  group->to = values;
+  group->count = count;
+  return MPI_Iallreduce(MPI_IN_PLACE, group->found, (int)count, MPI_INT64_T, MPI_MIN, group->comm, &group->request);
 }
 
 static inline int ebb_mpi_test(void* context, int wait, int* done) {
   ebb_mpi_group* const group = (ebb_mpi_group*)context;
   *done = 1;
-  return wait ? MPI_Wait(&group->request, MPI_STATUS_IGNORE) : MPI_Test(&group->request, done, MPI_STATUS_IGNORE);
+  const int error =
+      wait ? MPI_Wait(&group->request, MPI_STATUS_IGNORE) : MPI_Test(&group->request, done, MPI_STATUS_IGNORE);
+  if (error == MPI_SUCCESS && *done) memcpy(group->to, group->found, group->count * sizeof *group->to);
+  return error;
 }
 
+/* With a request pending, everything stays: MPI may still write there. */
 static inline void ebb_mpi_free(void* context) {
   ebb_mpi_group* const group = (ebb_mpi_group*)context;
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (!finalized && group->request == MPI_REQUEST_NULL) MPI_Comm_free(&group->comm);
+  if (group->request != MPI_REQUEST_NULL) return;
+  if (!finalized) MPI_Comm_free(&group->comm);
+  free(group->found);
   free(group);
 }
 
@@ -42,6 +61,8 @@ static inline ebb_collective ebb_mpi_collective(MPI_Comm comm, ebb_status* statu
   *status = group ? EBB_OK : EBB_OUT_OF_MEMORY;
   if (!group) return made;
   group->request = MPI_REQUEST_NULL;
+  group->found = group->to = NULL;
+  group->count = group->room = 0;
   if (MPI_Comm_dup(comm, &group->comm) != MPI_SUCCESS) {
     free(group);
     *status = EBB_IO_ERROR;

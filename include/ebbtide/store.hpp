@@ -175,6 +175,9 @@ class History {
   /// Every process that checkpoints along with this one has `version` and what is older, durable; -1: they have none in
   /// common. In a store with Options::agreed, `keep_last` counts up to there. Group does this for its members.
   Result<void> agree(Version version);
+  /// Waits until nothing brings back what was dropped so far: no kill, and no loss of power where the store promises to
+  /// survive one. Of a store that is not persistent: not at all. Errors: timed_out, closed.
+  Result<void> wait_for_drops(std::optional<Seconds> timeout = {}, const Interrupt& interrupted = {});
   /// Forgets a version: its bytes and its hints. It may be written again.
   Result<void> drop(Version version);
   /// Forgets every version of this history. Once its last handle (this, a Future, a Reservation, a Loan) is gone too,

@@ -371,6 +371,13 @@ class History:
         Raises :class:`ebbtide.Unsupported` (the store was opened without), :class:`ebbtide.Closed`.
         """
 
+    def wait_for_drops(self, timeout: float | None = None) -> None:
+        """
+        Wait until nothing brings back what was dropped so far: no kill, and no loss of power where the store promises it.
+
+        Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Closed`.
+        """
+
     def drop(self, version: int | None = None) -> None:
         """
         Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.

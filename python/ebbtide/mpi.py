@@ -17,18 +17,19 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import ebbtide
 from ebbtide import errors
-from ebbtide._core import Agreement
+from ebbtide._core import Agreement, parse_bytes
 
 __all__ = ["Group", "GroupHistory", "Ranks", "open"]
 
 _NONE = -1
 _MOST = (1 << 63) - 1
 _REASONS = sorted(errors.BY_REASON)
-_LOOK = 0.001  # seconds
+_LOOK, _SLICE = 0.001, 0.05  # seconds
+_FINAL = (errors.Dropped, errors.Lost, errors.Damaged, errors.UnknownVersion)  # what failed otherwise is tried again
 _T = TypeVar("_T")
 
 
@@ -48,6 +49,9 @@ class Ranks(Protocol):
 class _Mpi:
     """The ranks of a communicator of mpi4py, which is duplicated."""
 
+    # MPI may write to what a request was given for as long as it is pending, whatever becomes of the group.
+    _pending: ClassVar[set[Any]] = set()
+
     def __init__(self, comm: Any) -> None:
         import numpy as np
         from mpi4py import MPI
@@ -57,16 +61,26 @@ class _Mpi:
 
     def begin_least(self, values: list[int]) -> Any:
         mine = self._np.array(values, self._np.int64)
-        found = self._np.empty_like(mine)
-        return self._comm.Iallreduce(mine, found, op=self._mpi.MIN), found, mine
+        found = self._np.zeros_like(mine)
+        begun = _Begun(self._comm.Iallreduce(mine, found, op=self._mpi.MIN), found, mine)
+        self._pending.add(begun)
+        return begun
 
     def least(self, begun: Any, wait: bool) -> list[int] | None:
-        request, found, _ = begun
         if wait:
-            request.Wait()
-        elif not request.Test():
+            begun.request.Wait()
+        elif not begun.request.Test():
             return None
-        return [int(value) for value in found]
+        self._pending.discard(begun)
+        return [int(value) for value in begun.found]
+
+    def free(self) -> None:
+        self._comm.Free()
+
+
+class _Begun:
+    def __init__(self, request: Any, found: Any, mine: Any) -> None:
+        self.request, self.found, self.mine = request, found, mine
 
 
 class _Torch:
@@ -92,6 +106,9 @@ class _Torch:
             return None
         work.wait()
         return [int(value) for value in found.tolist()]
+
+    def free(self) -> None:
+        self._distributed.destroy_process_group(self._group)
 
 
 def _ranks_of(comm: Any) -> Ranks:
@@ -159,7 +176,9 @@ def open(comm: Any, directory: str | os.PathLike[str] | None = None, **options: 
             store.close()
         raise
     assert store is not None
-    return Group(ranks, store)
+    return Group(
+        ranks, store, "shared" if options.get("shared") or os.environ.get("EBBTIDE_SHARED") else store.durability
+    )
 
 
 def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: dict[str, Any]) -> ebbtide.Store:
@@ -167,7 +186,10 @@ def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: d
     places["shared"] = places["shared"] or os.environ.get("EBBTIDE_SHARED")
     if places["directory"] is None:
         raise errors.InvalidArgument("directory is not given: each rank's store is in it (or in EBBTIDE_DIR)")
-    pool = options.get("node_pool") or os.environ.get("EBBTIDE_NODE_POOL")
+    if options.get("shared_every"):
+        raise errors.Unsupported("shared_every is not for a group: all of its versions go to the shared directory")
+    given_pool = options.get("node_pool", os.environ.get("EBBTIDE_NODE_POOL", 0))
+    pool = parse_bytes("node_pool", given_pool) if isinstance(given_pool, str) else given_pool
     parents = [Path(place) for place in places.values() if place]
     for parent in parents:
         parent.mkdir(parents=True, exist_ok=True)
@@ -200,14 +222,21 @@ def _check_count(directory: Path, ranks: Ranks) -> None:
 
 
 class _Members:
-    """What a group and its histories share: the rounds of its agreement."""
+    """What a group and its histories share: the rounds of its agreement.
 
-    def __init__(self, ranks: Ranks, store: ebbtide.Store) -> None:
-        self.ranks, self.store, self.level = ranks, store, store.durability
+    Once ranks cannot talk, or one could not do what was agreed on, every call raises that error: what this rank knows may differ
+    from what the others do.
+    """
+
+    def __init__(self, ranks: Ranks, store: ebbtide.Store, level: str) -> None:
+        self.ranks, self.store, self.level = ranks, store, level
         self.agreement = Agreement()
         self.begun: Any = None
         self.histories: list[ebbtide.History] = []
         self.pending: list[deque[tuple[int, ebbtide.Future]]] = []
+        self.broken: Exception | None = None
+        self.lost = False  # ranks cannot talk
+        self.closed = False
         self.add(store)
 
     def add(self, history: ebbtide.History) -> int:
@@ -215,7 +244,20 @@ class _Members:
         self.pending.append(deque())
         return self.agreement.add_history()
 
-    def begin(self) -> None:
+    def talk(self, call: Callable[[], _T]) -> _T:
+        if self.lost:
+            assert self.broken is not None
+            raise self.broken
+        try:
+            return call()
+        except BaseException as error:
+            self.lost = True
+            self.broken = (
+                error if isinstance(error, Exception) else errors.IOFailed(f"a call of the group was ended: {error!r}")
+            )
+            raise
+
+    def look_at_own(self) -> None:
         for number, pending in enumerate(self.pending):
             while pending:
                 version, future = pending[0]
@@ -223,47 +265,91 @@ class _Members:
                     if not future.done(self.level):
                         break
                     self.agreement.durable(number, version)
-                except errors.Error:
+                except _FINAL:
                     self.agreement.failed(number, version)
+                except errors.Error:
+                    break
                 pending.popleft()
+
+    def begin(self) -> None:
+        self.look_at_own()
         if self.begun is None:
-            self.begun = self.ranks.begin_least(self.agreement.offer())
+            self.begun = self.talk(lambda: self.ranks.begin_least(self.agreement.offer()))
 
     def end(self, wait: bool) -> None:
         if self.begun is None:
             return
-        minima = self.ranks.least(self.begun, wait)
+        minima = self.talk(lambda: self.ranks.least(self.begun, wait))
         if minima is None:
             return
         self.begun = None
         voided, agreed = self.agreement.take(minima)
         for number, version in voided:
             self.pending[number] = deque(one for one in self.pending[number] if one[0] != version)
-            self.histories[number].drop(version)
-        for number, version in agreed:
-            self.histories[number].agree(version)
+        try:
+            for number, version in voided:
+                self.histories[number].drop(version)
+            for number, version in agreed:
+                self.histories[number].agree(version)
+        except errors.Error as error:
+            self.broken = self.broken or error
 
     def progress(self) -> None:
         """Takes part in what rounds there are, and waits for nobody."""
-        self.begin()
-        self.end(wait=False)
-        self.begin()
+        if not self.lost:
+            self.end(wait=False)
+            self.begin()
 
     def meet(self) -> None:
-        """Returns when every rank is here."""
+        """Returns when every rank is here, and none is broken off."""
         self.agreement.arrive()
         while not self.agreement.met():
             self.begin()
             self.end(wait=True)
+        self.all(self.broken, "taking part")
+
+    def least(self, values: list[int]) -> list[int]:
+        return self.talk(lambda: _least(self.ranks, values))
+
+    def all(self, error: Exception | None, what: str) -> None:
+        if self.lost:
+            assert self.broken is not None
+            raise self.broken
+        _all(self.ranks, error, what)
+
+    def wait_own(self, history: ebbtide.History, level: str, timeout: float | None = None) -> None:
+        """The others may wait for this rank meanwhile, to make room."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _SLICE if until is None else max(0.0, min(_SLICE, until - time.monotonic()))
+            try:
+                return history.wait(level, timeout=left)
+            except errors.TimedOut:
+                if until is not None and time.monotonic() >= until:
+                    raise
+                self.progress()
+
+    def restart(self, number: int, version: int) -> None:
+        """What is agreed on is durable here, and what is newer will not come back."""
+        history = self.histories[number]
+        self.pending[number].clear()
+        for one in history.versions():
+            if one > version:
+                history.drop(one)
+        if version != _NONE:
+            history.wait(self.level, version)
+        history.wait_for_drops()
+        self.agreement.restart(number, version)
+        history.agree(version)
 
     def find(self, at_most: int | None, newest: Callable[[int], int | None]) -> int | None:
         """Each rank's newest below a bound, which is the least of those before it, until they are the same."""
         bound = _MOST if at_most is None else at_most
         while True:
             own, error = _tried(lambda: newest(bound))
-            _all(self.ranks, error, "looking for the newest version")
+            self.all(error, "looking for the newest version")
             mine = _NONE if own is None else own
-            bound, most = _least(self.ranks, [mine, -mine])
+            bound, most = self.least([mine, -mine])
             if bound == _NONE:
                 return None
             if bound == -most:
@@ -279,7 +365,6 @@ class GroupHistory:
 
     def __init__(self, members: _Members, number: int) -> None:
         self._members, self._number = members, number
-        self._older = False  # versions that no resume() could go on from may be in the way
 
     @property
     def mine(self) -> ebbtide.History:
@@ -295,7 +380,7 @@ class GroupHistory:
         """The versions that every rank has, ascending. Their bytes are not read. Collective."""
         self._members.meet()
         mine, error = _tried(self.mine.versions)
-        _all(self._members.ranks, error, "listing the versions")
+        self._members.all(error, "listing the versions")
         common: list[int] = []
         below: int | None = None
         while True:
@@ -308,24 +393,30 @@ class GroupHistory:
             below = found - 1
 
     def resume(self, at_most: int | None = None) -> int | None:
-        """:meth:`latest`, and the job goes on from there: what is newer is dropped in every rank, to be written again.
+        """:meth:`latest`, and the job goes on from there.
 
-        None: there is no such version, and ranks keep what they have until they write the same versions. To be called before the
-        first checkpoint, and to go back. Collective.
+        It is durable in every rank then, and what is newer is dropped for good, to be written again. None: no rank has a version.
+        To be called before the first checkpoint, and to go back. Collective.
+
+        Raises :class:`ebbtide.Lost`: ranks have versions, and none that all have (a directory is missing).
         """
         found = self.latest(at_most)
-
-        def restart() -> None:
-            self._members.pending[self._number].clear()
-            self._members.agreement.restart(self._number, _NONE if found is None else found)
-            self._older = found is None
-            for version in self.mine.versions():
-                if found is not None and version > found:
-                    self.mine.drop(version)
-            self.mine.agree(_NONE if found is None else found)
-
-        _all(self._members.ranks, _tried(restart)[1], "going on from there")
+        mine, error = _tried(self.mine.versions)
+        self._members.all(error, "listing the versions")
+        (who,) = self._members.least([self._members.ranks.rank if mine else _MOST])
+        if found is None and who != _MOST:
+            raise errors.Lost(
+                f"no version is intact on all ranks, and rank {who} has some: give back the directory that is missing, or drop() them "
+                "to begin anew"
+            )
+        version = _NONE if found is None else found
+        self._members.all(_tried(lambda: self._members.restart(self._number, version))[1], "going on from there")
         return found
+
+    def drop(self) -> None:
+        """Forget every version in every rank. Collective."""
+        self._members.meet()
+        self._members.all(_tried(lambda: self._members.restart(self._number, _NONE))[1], "dropping all versions")
 
     def checkpoint(self, version: int, arrays: Any, timeout: float = 10, **how: Any) -> ebbtide.Future:
         """:meth:`ebbtide.History.checkpoint` of this rank's part.
@@ -338,10 +429,10 @@ class GroupHistory:
         """
         members, number = self._members, self._number
         self._require_ascending(version)
-        members.progress()
         try:
+            members.progress()
             future = self._write(version, arrays, timeout, how)
-        except Exception:
+        except BaseException:
             members.agreement.failed(number, version)
             members.progress()
             raise
@@ -359,17 +450,13 @@ class GroupHistory:
 
     def _write(self, version: int, arrays: Any, timeout: float, how: dict[str, Any]) -> ebbtide.Future:
         until = time.monotonic() + timeout
-        older = self._older
         while True:
+            if self._members.broken is not None:
+                raise self._members.broken
             if self._members.agreement.is_void(self._number, version):
                 raise errors.Dropped(f"version {version} is void: another rank could not store its part, and says why")
             try:
                 return self.mine.checkpoint(version, arrays, **how)
-            except errors.VersionExists:
-                if not older:
-                    raise
-                older = False
-                self.mine.drop(version)
             except errors.NoSpace:
                 if time.monotonic() >= until:
                     raise
@@ -381,17 +468,20 @@ class GroupHistory:
         return self.mine.restore(version, **({"keep": True} | how))
 
     def wait(self, level: str, timeout: float | None = None) -> None:
-        """Wait until what every rank has written is as durable as ``level``, as :meth:`ebbtide.History.wait`. Collective."""
-        _, error = _tried(lambda: self.mine.wait(level, timeout=timeout))
+        """Wait until what every rank has written is as durable as ``level``, as :meth:`ebbtide.History.wait`. Collective.
+
+        timeout: of each rank's wait for its own.
+        """
+        error = _tried(lambda: self._members.wait_own(self.mine, level, timeout))[1]
         self._members.meet()
-        _all(self._members.ranks, error, f"waiting for level={level!r}")
+        self._members.all(error, f"waiting for level={level!r}")
 
 
 class Group(GroupHistory):
     """What :func:`open` gives: the ranks' stores, and itself the history named ``""``."""
 
-    def __init__(self, ranks: Ranks, store: ebbtide.Store) -> None:
-        super().__init__(_Members(ranks, store), 0)
+    def __init__(self, ranks: Ranks, store: ebbtide.Store, level: str) -> None:
+        super().__init__(_Members(ranks, store, level), 0)
 
     @property
     def rank(self) -> int:
@@ -408,8 +498,10 @@ class Group(GroupHistory):
 
     def history(self, name: str) -> GroupHistory:
         """The history ``name`` of every rank. Collective."""
-        self._members.meet()
-        return GroupHistory(self._members, self._members.add(self.store.history(name)))
+        members = self._members
+        members.meet()
+        names = [one.name for one in members.histories]
+        return GroupHistory(members, names.index(name) if name in names else members.add(self.store.history(name)))
 
     def snapshot(self, version: int, **how: Any) -> ebbtide.Future:
         """A snapshot of what this rank has protected, at the same point of the program in all ranks: one version, or none.
@@ -420,7 +512,7 @@ class Group(GroupHistory):
         self._members.meet()
         taken, error = _tried(lambda: self.store.snapshot(version, **how))
         try:
-            _all(self._members.ranks, error, f"snapshot {version}")
+            self._members.all(error, f"snapshot {version}")
         except Exception:
             self._members.agreement.failed(0, version)
             raise
@@ -431,10 +523,16 @@ class Group(GroupHistory):
 
     def close(self) -> None:
         """Wait until what every rank has written is as durable as the store promises, and close the stores. Collective."""
-        waited = [_tried(lambda: one.wait(self._members.level))[1] for one in self._members.histories]
-        self._members.meet()
+        members = self._members
+        if members.closed:
+            return
+        waited = [_tried(lambda one=one: members.wait_own(one, members.level))[1] for one in members.histories]  # type: ignore[misc]
+        members.meet()
+        members.closed = True
         closed = _tried(self.store.close)[1]
-        _all(self._members.ranks, next((one for one in [*waited, closed] if one is not None), None), "closing")
+        members.all(next((one for one in [*waited, closed] if one is not None), None), "closing")
+        if hasattr(members.ranks, "free"):
+            members.ranks.free()
 
     def __enter__(self) -> Group:
         return self

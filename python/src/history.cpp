@@ -20,6 +20,13 @@ void wait(HistoryObject& self, const std::string& level, nb::handle version, std
   });
 }
 
+void wait_for_drops(HistoryObject& self, std::optional<double> timeout) {
+  self.state->admit();
+  const auto limit = to_timeout(timeout);
+  Signals signals;
+  waiting(*self.state, signals, [&] { return self.history.wait_for_drops(limit, signals.interrupt()); });
+}
+
 void hint(HistoryObject& self, nb::handle order, bool replace) {
   self.state->admit();
   check(self.history.hint(std::span<const Version>(to_versions(order, "order")), replace));
@@ -118,6 +125,12 @@ could not be stored, :class:`ebbtide.Closed`.
 
 In a store opened with ``agreed=True``, ``keep_last`` counts up to there. :func:`ebbtide.mpi.open` does it for its ranks.
 Raises :class:`ebbtide.Unsupported` (the store was opened without), :class:`ebbtide.Closed`.)")
+      .def(
+          "wait_for_drops", &wait_for_drops, nb::arg("timeout") = nb::none(),
+          nb::sig("def wait_for_drops(self, timeout: float | None = None) -> None"),
+          R"(Wait until nothing brings back what was dropped so far: no kill, and no loss of power where the store promises it.
+
+Raises :class:`ebbtide.TimedOut`, :class:`ebbtide.Closed`.)")
       .def(
           "drop", &drop, nb::arg("version") = nb::none(), nb::sig("def drop(self, version: int | None = None) -> None"),
           R"(Forget ``version`` (None: every version of this history), its bytes and its hints. It may be written again.

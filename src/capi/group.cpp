@@ -92,9 +92,10 @@ extern "C" {
 ebb_status ebb_group_open(const ebb_collective* collective, const ebb_options* options, ebb_group** group) {
   return guarded([&]() -> ebb_status {
     if (group) *group = nullptr;
-    if (!collective || !collective->begin_least || !collective->test || collective->count < 1)
-      return refuse("the collective is NULL, lacks a function, or has no ranks");
+    if (!collective) return refuse("the collective is NULL");
     auto talk = std::make_unique<CCollective>(*collective);
+    if (!collective->begin_least || !collective->test || collective->count < 1)
+      return refuse("the collective lacks a function, or has no ranks");
     if (!group) return refuse("the pointer for the group is NULL");
     auto opened = ebb::Group::open(std::move(talk), options_of(options));
     if (!opened) return fail(opened.error());
@@ -134,6 +135,10 @@ ebb_status ebb_group_resume(ebb_group* group, int64_t at_most, int64_t* version)
     require(version, "the pointer for the version is NULL");
     return tell(handle.history.resume(bound_of(at_most)), version);
   });
+}
+
+ebb_status ebb_group_drop(ebb_group* group) {
+  return with_group(group, [&](ebb_group& handle) { return status_of(handle.history.drop()); });
 }
 
 ebb_status ebb_group_versions(ebb_group* group, int64_t* versions, size_t capacity, size_t* count) {

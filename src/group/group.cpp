@@ -26,36 +26,47 @@ struct Members {
 
   struct Written {
     Version version = 0;
-    std::function<bool()> done;  // whether it is durable; throws if it never will be
+    std::function<bool()> done;  // whether it is durable; throws while it is not known when that will be
   };
   struct Of {
     History history;
     std::deque<Written> open;
-    bool older = false;  // versions that no resume() could go on from may be in the way
   };
 
   std::size_t add(History history) {
     of.push_back({std::move(history), {}});
     return rounds.agreement.add_history();
   }
-  /// What became durable here, and what never will.
+  /// Tells the agreement what has become durable here, and what never will.
   void look_at_own();
-  Result<void> act(const Agreement::Outcome& outcome);
+  void act(const Agreement::Outcome& outcome);
   /// Takes part in what rounds there are, and waits for nobody.
-  Result<void> progress();
-  /// Returns when every member is here.
+  void progress();
+  /// Returns when every member is here, and none is broken off.
   Result<void> meet();
+  Result<void> wait_own(History& history, std::string_view on, std::optional<Seconds> timeout);
   Result<std::optional<Version>> find(std::optional<Version> at_most,
                                       const std::function<Result<std::optional<Version>>(Version)>& newest);
   Result<std::optional<Version>> latest(std::size_t number, std::optional<Version> at_most);
   Result<Future> write(std::size_t number, Version version, std::span<const Source> sources,
                        const CheckpointOptions& options);
+  Result<void> restart(std::size_t number, Version from);
 
   Rounds rounds;
   Store store;
   std::string level;
   std::deque<Of> of;
+  bool closed = false;
 };
+
+namespace {
+
+/// A write that failed otherwise is tried again, for as long as it takes.
+bool is_final(Errc code) {
+  return code == Errc::dropped || code == Errc::lost || code == Errc::damaged || code == Errc::unknown_version;
+}
+
+}  // namespace
 
 void Members::look_at_own() {
   for (std::size_t number = 0; number < of.size(); ++number) {
@@ -65,30 +76,30 @@ void Members::look_at_own() {
       try {
         if (!open.front().done()) break;
         rounds.agreement.durable(number, version);
-      } catch (const BadResult&) {
+      } catch (const BadResult& failure) {
+        if (!is_final(failure.error().code)) break;
         rounds.agreement.failed(number, version);
       }
     }
   }
 }
 
-Result<void> Members::act(const Agreement::Outcome& outcome) {
+void Members::act(const Agreement::Outcome& outcome) {
   for (const auto& [number, version] : outcome.voided) {
     std::erase_if(of[number].open, [version = version](const Written& one) { return one.version == version; });
-    if (auto dropped = of[number].history.drop(version); !dropped) return dropped;
+    if (rounds.broken()) continue;
+    if (auto dropped = of[number].history.drop(version); !dropped) rounds.break_off(dropped.error());
   }
-  for (const auto& [number, version] : outcome.agreed)
-    if (auto told = of[number].history.agree(version); !told) return told;
-  return {};
+  for (const auto& [number, version] : outcome.agreed) {
+    if (rounds.broken()) continue;
+    if (auto told = of[number].history.agree(version); !told) rounds.break_off(told.error());
+  }
 }
 
-Result<void> Members::progress() {
+void Members::progress() {
   look_at_own();
-  const auto ended = rounds.look();
-  if (!ended) return ended.error();
-  if (*ended)
-    if (auto acted = act(**ended); !acted) return acted;
-  return rounds.begin();
+  if (const auto ended = rounds.look(); ended && *ended) act(**ended);
+  static_cast<void>(static_cast<bool>(rounds.begin()));  // an error breaks off
 }
 
 Result<void> Members::meet() {
@@ -98,9 +109,21 @@ Result<void> Members::meet() {
     if (auto begun = rounds.begin(); !begun) return begun;
     const auto ended = rounds.end();
     if (!ended) return ended.error();
-    if (auto acted = act(*ended); !acted) return acted;
+    act(*ended);
   }
-  return {};
+  return rounds.all(rounds.broken() ? Result<void>(*rounds.broken()) : Result<void>(), "taking part");
+}
+
+// The others may wait for this member meanwhile, to make room.
+Result<void> Members::wait_own(History& history, std::string_view on, std::optional<Seconds> timeout) {
+  constexpr Seconds kSlice(0.05);
+  const auto begun = std::chrono::steady_clock::now();
+  for (;;) {
+    const Seconds gone = std::chrono::steady_clock::now() - begun, left = timeout ? *timeout - gone : kSlice;
+    auto waited = history.wait(on, std::clamp(left, Seconds(0), kSlice));
+    if (waited || waited.error().code != Errc::timed_out || (timeout && left <= kSlice)) return waited;
+    progress();
+  }
 }
 
 // Each member's newest below a bound, which is the least of those before it, until they are the same.
@@ -128,29 +151,40 @@ Result<Future> Members::write(std::size_t number, Version version, std::span<con
                               const CheckpointOptions& options) {
   constexpr Seconds kUsual(10);
   constexpr auto kLook = std::chrono::milliseconds(1);
-  Of& mine = of[number];
   const auto begun = std::chrono::steady_clock::now();
   const Seconds limit = options.timeout > Seconds(0) ? options.timeout : kUsual;
   CheckpointOptions at_once = options;
   at_once.timeout = Seconds(0);
-  bool older = mine.older;
   for (;;) {
+    if (rounds.broken()) return *rounds.broken();
     if (rounds.agreement.is_void(number, version)) {
       return Error{Errc::dropped, "version " + std::to_string(version) +
                                       " is void: another rank could not store its part, and says why"};
     }
-    auto written = mine.history.checkpoint(version, sources, at_once);
+    auto written = of[number].history.checkpoint(version, sources, at_once);
     if (written) return written;
-    if (written.error().code == Errc::version_exists && std::exchange(older, false)) {
-      if (auto dropped = mine.history.drop(version); !dropped) return dropped.error();
-      continue;
-    }
     const bool over =
         std::chrono::steady_clock::now() - begun >= limit || (options.interrupted && options.interrupted());
     if (written.error().code != Errc::no_space || over || options.adopt) return written.error();
     std::this_thread::sleep_for(kLook);  // what others agree on makes room
-    if (auto told = progress(); !told) return told.error();
+    progress();
   }
+}
+
+// What is agreed on is durable here, and what is newer will not come back.
+Result<void> Members::restart(std::size_t number, Version from) {
+  History& history = of[number].history;
+  of[number].open.clear();
+  const auto there = history.versions();
+  if (!there) return there.error();
+  for (const Version version : *there)
+    if (version > from)
+      if (auto dropped = history.drop(version); !dropped) return dropped;
+  if (from != Agreement::kNone)
+    if (auto waited = history.wait(from, level); !waited) return waited;
+  if (auto waited = history.wait_for_drops(); !waited) return waited;
+  rounds.agreement.restart(number, from);
+  return history.agree(from);
 }
 
 }  // namespace group
@@ -195,6 +229,8 @@ Result<Store> open_own(const Collective& collective, Options& options) {
   if (*options.durability == Durability::ephemeral)
     return Error{Errc::invalid_argument,
                  "durability=\"ephemeral\" is not valid for a group: give \"storage\", or leave it out"};
+  if (options.shared_every.value_or(0) > 1)
+    return Error{Errc::unsupported, "shared_every is not for a group: all of its versions go to the shared directory"};
   if (!options.directory) return Error{Errc::invalid_argument, "directory is not given: each rank's store is in it"};
   const bool pool = options.node_pool.value_or(0) > 0;
   for (auto* const place : {&options.directory, &options.shared}) {
@@ -241,31 +277,33 @@ Result<std::vector<Version>> GroupHistory::versions() {
 }
 
 Result<std::optional<Version>> GroupHistory::resume(std::optional<Version> at_most) {
-  auto& mine = members_->of[number_];
+  constexpr std::int64_t kNobody = std::numeric_limits<std::int64_t>::max();
+  Rounds& rounds = members_->rounds;
   if (auto met = members_->meet(); !met) return met.error();
   const auto found = members_->latest(number_, at_most);
   if (!found) return found;
-  const Version from = found->value_or(Agreement::kNone);
-  const auto restart = [&]() -> Result<void> {
-    mine.open.clear();
-    mine.older = !*found;
-    members_->rounds.agreement.restart(number_, from);
-    const auto there = mine.history.versions();
-    if (!there) return there.error();
-    for (const Version version : *there)
-      if (*found && version > from)
-        if (auto dropped = mine.history.drop(version); !dropped) return dropped;
-    return mine.history.agree(from);
-  };
-  if (auto all = members_->rounds.all(restart(), "going on from there"); !all) return all.error();
+  const auto mine = this->mine().versions();
+  const auto who = rounds.least({mine && mine->empty() ? kNobody : rounds.rank()});
+  if (!who) return who.error();
+  if (!*found && (*who)[0] != kNobody) {
+    return Error{Errc::lost, "no version is intact on all ranks, and rank " + std::to_string((*who)[0]) +
+                                 " has some: give back the directory that is missing, or drop() them to begin anew"};
+  }
+  const auto own = members_->restart(number_, found->value_or(Agreement::kNone));
+  if (auto all = rounds.all(own, "going on from there"); !all) return all.error();
   return found;
+}
+
+Result<void> GroupHistory::drop() {
+  if (auto met = members_->meet(); !met) return met.error();
+  return members_->rounds.all(members_->restart(number_, Agreement::kNone), "dropping all versions");
 }
 
 Result<Future> GroupHistory::checkpoint(Version version, std::span<const Source> sources,
                                         const CheckpointOptions& options) {
   Agreement& agreement = members_->rounds.agreement;
   if (const Version last = agreement.last(number_); version <= last) return not_ascending(version, last);
-  if (auto told = members_->progress(); !told) return told.error();
+  members_->progress();
   auto written = members_->write(number_, version, sources, options);
   if (!written) {
     agreement.failed(number_, version);
@@ -274,7 +312,7 @@ Result<Future> GroupHistory::checkpoint(Version version, std::span<const Source>
     members_->of[number_].open.push_back(
         {version, [future = *written, level = members_->level] { return future.done(level); }});
   }
-  if (auto told = members_->progress(); !told) return told.error();
+  members_->progress();
   return written;
 }
 Result<Future> GroupHistory::checkpoint(Version version, std::initializer_list<Source> sources,
@@ -283,7 +321,7 @@ Result<Future> GroupHistory::checkpoint(Version version, std::initializer_list<S
 }
 
 Result<void> GroupHistory::wait(std::string_view level, std::optional<Seconds> timeout) {
-  const auto own = members_->of[number_].history.wait(level, timeout);
+  const auto own = members_->wait_own(mine(), level, timeout);
   if (auto met = members_->meet(); !met) return met;
   return members_->rounds.all(own, "waiting for level=\"" + std::string(level) + "\"");
 }
@@ -305,8 +343,8 @@ Result<Group> Group::open(std::unique_ptr<Collective> collective, Options option
     Rounds alone(std::move(collective));
     return alone.all(store.error(), "opening").error();
   }
-  auto members =
-      std::make_shared<Members>(std::move(collective), std::move(*store), std::string(name_of(*options.durability)));
+  const Durability level = options.shared ? Durability::shared : *options.durability;
+  auto members = std::make_shared<Members>(std::move(collective), std::move(*store), std::string(name_of(level)));
   if (auto all = members->rounds.all({}, "opening"); !all) return all.error();
   return Group(std::move(members), 0);
 }
@@ -317,6 +355,9 @@ Store& Group::store() { return members_->store; }
 
 Result<GroupHistory> Group::history(std::string name, Order order) {
   if (auto met = members_->meet(); !met) return met.error();
+  const auto& of = members_->of;
+  const auto same = std::ranges::find(of, name, [](const Members::Of& one) { return one.history.name(); });
+  if (same != of.end()) return GroupHistory(members_, static_cast<std::size_t>(same - of.begin()));
   return GroupHistory(members_, members_->add(members_->store.history(std::move(name), order)));
 }
 
@@ -336,10 +377,12 @@ Result<Snapshot> Group::snapshot(Version version, const SnapshotOptions& options
 }
 
 Result<void> Group::close() {
+  if (members_->closed) return {};
   Result<void> own;
   for (auto& one : members_->of)
-    if (auto waited = one.history.wait(members_->level); !waited && own) own = waited;
+    if (auto waited = members_->wait_own(one.history, members_->level, {}); !waited && own) own = waited;
   if (auto met = members_->meet(); !met) return met;
+  members_->closed = true;
   if (auto closed = members_->store.close(); !closed && own) own = closed;
   return members_->rounds.all(own, "closing");
 }

@@ -5,28 +5,44 @@
 
 namespace ebb::group {
 
+Result<bool> Rounds::test(bool wait) {
+  auto done = collective_->test(wait);
+  if (!done) lost_ = true, break_off(done.error());
+  return done;
+}
+
 Result<void> Rounds::begin() {
+  if (lost_) return *broken_;
   if (!under_way_.empty()) return {};
   under_way_ = agreement.offer();
-  return collective_->begin_least(under_way_);
+  auto begun = collective_->begin_least(under_way_);
+  if (!begun) lost_ = true, break_off(begun.error());
+  return begun;
 }
 
 Result<std::optional<Agreement::Outcome>> Rounds::look() {
+  if (lost_) return *broken_;
   if (under_way_.empty()) return std::optional<Agreement::Outcome>();
-  const auto done = collective_->test(false);
+  const auto done = test(false);
   if (!done) return done.error();
   if (!*done) return std::optional<Agreement::Outcome>();
   return std::optional(agreement.take(std::exchange(under_way_, {})));
 }
 
 Result<Agreement::Outcome> Rounds::end() {
-  if (const auto done = collective_->test(true); !done) return done.error();
+  if (lost_) return *broken_;
+  if (const auto done = test(true); !done) return done.error();
   return agreement.take(std::exchange(under_way_, {}));
 }
 
 Result<std::vector<std::int64_t>> Rounds::least(std::vector<std::int64_t> values) {
-  if (auto begun = collective_->begin_least(values); !begun) return begun.error();
-  if (const auto done = collective_->test(true); !done) return done.error();
+  if (lost_) return *broken_;
+  if (auto begun = collective_->begin_least(values); !begun) {
+    lost_ = true;
+    break_off(begun.error());
+    return begun.error();
+  }
+  if (const auto done = test(true); !done) return done.error();
   return values;
 }
 

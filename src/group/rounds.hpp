@@ -12,6 +12,8 @@
 namespace ebb::group {
 
 /// Thread safety: none, as the group's.
+/// Once members cannot talk, or one could not do what was agreed on, every call fails with that error: what this member
+/// knows may differ from what the others do.
 class Rounds {
  public:
   explicit Rounds(std::unique_ptr<Collective> collective) : collective_(std::move(collective)) {}
@@ -20,6 +22,10 @@ class Rounds {
 
   int rank() const { return collective_->rank(); }
   int count() const { return collective_->count(); }
+
+  /// Nothing begins any more.
+  void break_off(const Error& why) { broken_ = broken_.value_or(why); }
+  const std::optional<Error>& broken() const { return broken_; }
 
   /// What a round brought, if one has ended.
   Result<std::optional<Agreement::Outcome>> look();
@@ -33,7 +39,11 @@ class Rounds {
   Result<void> all(const Result<void>& mine, const std::string& what);
 
  private:
+  Result<bool> test(bool wait);
+
   std::unique_ptr<Collective> collective_;
+  std::optional<Error> broken_;
+  bool lost_ = false;                    // members cannot talk
   std::vector<std::int64_t> under_way_;  // empty: none is
 };
 

@@ -154,6 +154,15 @@ Result<void> History::agree(Version version) {
   if (auto refused = refusal()) return *refused;
   return engine_->histories().agree(id_, version);
 }
+Result<void> History::wait_for_drops(std::optional<Seconds> timeout, const Interrupt& interrupted) {
+  if (auto refused = refusal(interrupted)) return *refused;
+  constexpr Seconds kForever(1e9);
+  auto stands = engine_->histories().versions(id_);  // of an open store
+  if (!stands) return stands.error();
+  if (engine_->histories().wait_for_drops(timeout.value_or(kForever), interrupted)) return {};
+  return Error{Errc::timed_out,
+               "what was dropped may come back still: the disk does not answer, or the wait was interrupted"};
+}
 Result<void> History::drop(Version version) {
   if (auto refused = refusal()) return *refused;
   // One that failed is no more there.

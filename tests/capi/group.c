@@ -44,12 +44,12 @@ int main(void) {
   ebb_group* group = NULL;
   CHECK_STATUS(ebb_group_open(NULL, &options, &group), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_group_open(&(ebb_collective){&us, 0, 1, NULL, test, end}, &options, &group), EBB_INVALID_ARGUMENT);
-  CHECK(us.freed == 0);
-  CHECK_STATUS(ebb_group_open(&collective, &options, NULL), EBB_INVALID_ARGUMENT);
   CHECK(us.freed == 1);
+  CHECK_STATUS(ebb_group_open(&collective, &options, NULL), EBB_INVALID_ARGUMENT);
+  CHECK(us.freed == 2);
   options.durability = "ephemeral";
   CHECK_STATUS(ebb_group_open(&collective, &options, &group), EBB_INVALID_ARGUMENT);
-  CHECK(us.freed == 2);
+  CHECK(us.freed == 3);
   options.durability = "process";
 
   int64_t newest = 7, versions[8];
@@ -84,10 +84,13 @@ int main(void) {
     OK(ebb_group_close(group));
     OK(ebb_group_free(&other));
     OK(ebb_group_free(&group));
-    CHECK(us.freed == 3 + start && group == NULL);
+    CHECK(us.freed == 4 + start && group == NULL);
   }
 
   OK(ebb_group_open(&collective, &options, &group));
+  OK(ebb_group_drop(group));
+  OK(ebb_group_resume(group, -1, &newest));
+  CHECK(newest == -1);
   us.failing = 5;
   CHECK_STATUS(ebb_group_latest(group, -1, &newest), EBB_IO_ERROR);
   CHECK(strstr(ebb_last_error(), "rank 0") && strstr(ebb_last_error(), "error 5"));
@@ -98,6 +101,7 @@ int main(void) {
   CHECK_STATUS(ebb_group_versions(NULL, versions, 8, &count), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_group_checkpoint(NULL, 1, &source, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_group_restore(NULL, 1, &target, 1, NULL), EBB_INVALID_ARGUMENT);
+  CHECK_STATUS(ebb_group_drop(NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_group_wait(NULL, "process", EBB_FOREVER), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_group_snapshot(NULL, 1, NULL, NULL), EBB_INVALID_ARGUMENT);
   CHECK_STATUS(ebb_group_history(NULL, "h", 0, &group), EBB_INVALID_ARGUMENT);

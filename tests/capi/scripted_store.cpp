@@ -168,6 +168,7 @@ Result<void> History::wait(Version version, std::string_view, std::optional<Seco
   return act(version);
 }
 Result<void> History::agree(Version version) { return act(version); }
+Result<void> History::wait_for_drops(std::optional<Seconds>, const Interrupt&) { return act(engine_->code); }
 Result<void> History::drop(Version version) { return act(version); }
 Result<void> History::drop() { return act(engine_->code); }
 Result<Reservation> History::reserve(Version version, std::span<const Source>, const CheckpointOptions& options) {

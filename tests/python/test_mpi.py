@@ -164,6 +164,87 @@ def test_one_rank_s_failure_is_told_by_all(disk: Path) -> None:
         ebbtide.mpi.open(7, disk)
 
 
+BACK = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from test_mpi import SMALL, content, run
+import ebbtide.mpi
+
+def body(ranks):
+    group = ebbtide.mpi.open(ranks, sys.argv[1] + "/local", shared=sys.argv[1] + "/shared", **SMALL | {"durability": "shared"})
+    for version in range(10):
+        group.checkpoint(version, content(ranks.rank, version))
+    group.wait("shared")
+    assert group.resume(4) == 4
+
+run(2, body)
+os._exit(0)  # as if it were killed
+"""
+
+
+def test_what_the_job_went_back_from_does_not_return(disk: Path) -> None:
+    subprocess.run([sys.executable, "-c", BACK, disk, Path(__file__).parent], check=True, timeout=300)
+
+    def body(ranks: Thread) -> None:
+        shared = {"shared": disk / "shared", "durability": "shared"}
+        with ebbtide.mpi.open(ranks, disk / "local", **SMALL | shared) as group:
+            assert group.resume() == 4 and group.mine.versions() == [0, 1, 2, 3, 4]
+
+    run(2, body)
+
+
+def test_ranks_that_have_no_version_in_common_are_told(disk: Path) -> None:
+    def write(ranks: Thread) -> None:
+        with ebbtide.mpi.open(ranks, disk, **SMALL) as group:
+            group.checkpoint(3, content(ranks.rank, 3))
+
+    def anew(ranks: Thread) -> None:
+        with ebbtide.mpi.open(ranks, disk, **SMALL) as group:
+            assert group.latest() is None
+            with pytest.raises(ebbtide.Lost, match="no version is intact on all ranks, and rank 0 has some"):
+                group.resume()
+            assert group.mine.versions() == [[3], []][ranks.rank]
+            group.drop()
+            assert group.resume() is None
+            group.checkpoint(0, content(ranks.rank, 0))
+            group.close()
+
+    run(2, write)
+    shutil.rmtree(disk / "rank-1")
+    run(2, anew)
+    run(2, lambda ranks: ebbtide.mpi.open(ranks, disk, **SMALL).close())
+
+
+def test_a_rank_whose_store_is_closed_leaves_no_other_waiting(disk: Path) -> None:
+    def body(ranks: Thread) -> None:
+        group = ebbtide.mpi.open(ranks, disk, keep_last=1, **SMALL)
+        group.checkpoint(0, content(ranks.rank, 0))
+        group.wait("process")
+        if ranks.rank == 1:
+            group.store.close()
+        with pytest.raises(ebbtide.Closed, match="rank 1 of 2" if ranks.rank == 0 else "closed"):
+            group.latest()
+        if ranks.rank == 0:
+            group.store.close()
+
+    run(2, body)
+
+
+def test_a_history_is_one_however_often_it_is_asked_for(disk: Path) -> None:
+    def body(ranks: Thread) -> None:
+        with ebbtide.mpi.open(ranks, disk, **SMALL) as group:
+            one, same = group.history("x"), group.history("x")
+            one.checkpoint(5, content(ranks.rank, 5))
+            with pytest.raises(ebbtide.InvalidArgument, match="not above version 5"):
+                same.checkpoint(5, content(ranks.rank, 5))
+            with pytest.raises(ebbtide.InvalidArgument, match="not above version 5"):
+                group.history("x").checkpoint(4, content(ranks.rank, 4))
+
+    run(2, body)
+    with pytest.raises(ebbtide.Unsupported, match="shared_every is not for a group"):
+        run(1, lambda ranks: ebbtide.mpi.open(ranks, disk / "other", shared=disk / "shared", shared_every=3))
+
+
 @pytest.fixture(scope="module")
 def heat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """examples/heat.c, as a user compiles it."""
