@@ -19,8 +19,8 @@ import ebbtide
 
 # --- who has the lock -------------------------------------------------------------------------------------------------
 
-FORKS = {
-    "fork": "child = os.fork()\nif child == 0:\n    signal.pause()",
+FORKS = {  # each goes on once the child runs: until then that has yet to let go of what it inherited
+    "fork": "there, told = os.pipe()\nif os.fork() == 0:\n    os.write(told, b'.')\n    signal.pause()\nos.read(there, 1)",
     "pool": "import multiprocessing\npool = multiprocessing.get_context('fork').Pool(1)\npool.apply(os.getpid)",
 }
 forks = pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
