@@ -1,7 +1,6 @@
 #pragma once
 // Which versions every member of a group has: what members tell one another, and what follows from it.
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <set>
 #include <span>
@@ -17,7 +16,6 @@ inline constexpr Version kNone = -1;
 
 /// What a member knows of one history.
 struct Known {
-  std::deque<Version> open;  // written, and not known to be durable
   std::set<Version> ailing;  // failed here, and not yet void
   std::set<Version> voided;  // beyond what was written here
   Version last = kNone, durable = kNone, agreed = kNone;

@@ -17,25 +17,22 @@ std::size_t Agreement::add_history() {
 void Agreement::written(std::size_t history, Version version) {
   group::Known& of = histories_[history];
   of.last = version;
-  of.open.push_back(version);
   of.voided.erase(of.voided.begin(), of.voided.upper_bound(version));
 }
 
 void Agreement::durable(std::size_t history, Version version) {
   group::Known& of = histories_[history];
-  while (!of.open.empty() && of.open.front() <= version) of.open.pop_front();
   of.durable = std::max(of.durable, version);
 }
 
 void Agreement::failed(std::size_t history, Version version) {
   group::Known& of = histories_[history];
   of.last = std::max(of.last, version);
-  std::erase(of.open, version);
   if (of.voided.erase(version) == 0) of.ailing.insert(version);
 }
 
 void Agreement::restart(std::size_t history, Version from) {
-  histories_[history] = {.open = {}, .ailing = {}, .voided = {}, .last = from, .durable = from, .agreed = from};
+  histories_[history] = {.ailing = {}, .voided = {}, .last = from, .durable = from, .agreed = from};
 }
 
 bool Agreement::is_void(std::size_t history, Version version) const {
@@ -61,7 +58,6 @@ Agreement::Outcome Agreement::take(std::span<const std::int64_t> minima) {
     if (voided != kNothing) {
       of.ailing.erase(voided);
       if (voided > of.last) of.voided.insert(voided);
-      std::erase(of.open, voided);
       outcome.voided.push_back({i, voided});
     }
     if (agreed > of.agreed) outcome.agreed.push_back({i, of.agreed = agreed});
