@@ -93,6 +93,7 @@ class _Torch:
         self._torch, self._distributed = torch, distributed
         self.rank, self.count = distributed.get_rank(group), distributed.get_world_size(group)
         members = distributed.get_process_group_ranks(group)
+        # It stays until the program ends all groups: torch would give the name of one that is gone to the next.
         self._group = distributed.new_group(members, backend="gloo", use_local_synchronization=True)
 
     def begin_least(self, values: list[int]) -> Any:
@@ -106,9 +107,6 @@ class _Torch:
             return None
         work.wait()
         return [int(value) for value in found.tolist()]
-
-    def free(self) -> None:
-        self._distributed.destroy_process_group(self._group)
 
 
 def _ranks_of(comm: Any) -> Ranks:
@@ -330,14 +328,12 @@ class _Members:
                 self.progress()
 
     def restart(self, number: int, version: int) -> None:
-        """What is agreed on is durable here, and what is newer will not come back."""
+        """What is newer than the version that all have durable is dropped, and will not come back."""
         history = self.histories[number]
         self.pending[number].clear()
         for one in history.versions():
             if one > version:
                 history.drop(one)
-        if version != _NONE:
-            history.wait(self.level, version)
         history.wait_for_drops()
         self.agreement.restart(number, version)
         history.agree(version)
@@ -410,6 +406,10 @@ class GroupHistory:
                 "to begin anew"
             )
         version = _NONE if found is None else found
+        if found is not None:  # on every rank before anything is dropped on one
+            self._members.all(
+                _tried(lambda: self.mine.wait(self._members.level, version))[1], f"making version {version} durable"
+            )
         self._members.all(_tried(lambda: self._members.restart(self._number, version))[1], "going on from there")
         return found
 

@@ -171,7 +171,7 @@ Result<Future> Members::write(std::size_t number, Version version, std::span<con
   }
 }
 
-// What is agreed on is durable here, and what is newer will not come back.
+// What is newer than the version that all have durable is dropped, and will not come back.
 Result<void> Members::restart(std::size_t number, Version from) {
   History& history = of[number].history;
   of[number].open.clear();
@@ -180,8 +180,6 @@ Result<void> Members::restart(std::size_t number, Version from) {
   for (const Version version : *there)
     if (version > from)
       if (auto dropped = history.drop(version); !dropped) return dropped;
-  if (from != Agreement::kNone)
-    if (auto waited = history.wait(from, level); !waited) return waited;
   if (auto waited = history.wait_for_drops(); !waited) return waited;
   rounds.agreement.restart(number, from);
   return history.agree(from);
@@ -289,6 +287,10 @@ Result<std::optional<Version>> GroupHistory::resume(std::optional<Version> at_mo
     return Error{Errc::lost, "no version is intact on all ranks, and rank " + std::to_string((*who)[0]) +
                                  " has some: give back the directory that is missing, or drop() them to begin anew"};
   }
+  // On every rank before anything is dropped on one.
+  const auto durable = *found ? this->mine().wait(**found, members_->level) : Result<void>();
+  if (auto all = rounds.all(durable, "making version " + std::to_string(found->value_or(0)) + " durable"); !all)
+    return all.error();
   const auto own = members_->restart(number_, found->value_or(Agreement::kNone));
   if (auto all = rounds.all(own, "going on from there"); !all) return all.error();
   return found;
