@@ -106,6 +106,13 @@ bool Waits::cancel(RequestId id) {
   return true;
 }
 
+// On the way to `tier`, the one that the checkpoint has yet to come to: it passes the files in their order.
+TierIndex Waits::next_tier(Slot slot, TierIndex tier) const {
+  for (TierIndex t = context_.first_keeping; t < tier; ++t)
+    if (!complete(table_[slot].at[t].state)) return t;
+  return tier;
+}
+
 // A wait goes on while one of its checkpoints is not complete anywhere yet.
 void Waits::refuse_stuck() {
   std::vector<RequestId> stuck;
@@ -120,7 +127,7 @@ void Waits::refuse_stuck() {
                                      [&](Slot a, Slot b) { return table_[a].version < table_[b].version; });
     const Checkpoint& c = table_[s];
     const bool failed = c.flush_failures > 0;
-    const std::string there = context_.tier(w.tier).name;
+    const std::string there = context_.tier(next_tier(s, w.tier)).name;
     context_.answer(id, failed ? Reason::lost : Reason::no_space,
                     (failed ? "writing its " : "its ") + std::to_string(c.bytes) + " bytes " +
                         (failed ? "to " + there + " failed" : "have no room on " + there) +

@@ -28,6 +28,7 @@ class Waits : Part {
 
  private:
   void refuse_tier(RequestId id);
+  TierIndex next_tier(Slot slot, TierIndex tier) const;
   void add(Wait wait, const std::vector<Slot>& slots);
 
   std::map<RequestId, Wait> waits_;

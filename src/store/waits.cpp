@@ -103,8 +103,9 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   statistics_.count_blocked(locked, Blocked::wait, request.started, request.copying, port_.last_event(locked));
   if (reached) return {};
   const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
-  const std::size_t file = port_.in_memory(*tier) ? 0 : port_.file_number(*tier);
-  if (const auto why = failed ? catalog_.not_durable(locked, history, version, file) : std::nullopt) return *why;
+  const std::size_t last = port_.in_memory(*tier) ? 0 : port_.file_number(*tier);
+  for (std::size_t file = 0; failed && file <= last; ++file)  // what one lacks does not come to the next
+    if (const auto why = catalog_.not_durable(locked, history, version, file)) return *why;
   Error error = catalog_.refusal(locked, history, request.version, request.answer);
   if (const Record* const record = catalog_.find(locked, request.answer.checkpoint); failed && record != nullptr) {
     error.message =

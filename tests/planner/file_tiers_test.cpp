@@ -281,6 +281,22 @@ TEST(FileTiers, FailedCopiesToTheLowerFileAreTriedAgainLater) {
   EXPECT_TRUE(d.on(1, kShared));
 }
 
+TEST(FileTiers, AWaitForTheLowerFileNamesTheFileThatFails) {
+  for (const TierIndex failing : {kLocal, kShared}) {
+    Machine m = two_files(64, 256);
+    m.max_retries = 0;
+    Files d(m);
+    ASSERT_EQ(d.write(1, 4), Reason::ok);
+    const RequestId wait = d.wait(1, kShared);
+    while (!d.under_way.empty()) d.finish(0, d.under_way[0].to.at == Endpoint{Endpoint::tier, failing});
+    if (d.on(1, kLocal)) d.durable(1, kLocal);
+    ASSERT_TRUE(d.answered(wait));
+    EXPECT_EQ(d.reason(wait), Reason::lost);
+    const std::string detail = d.answers.at(wait).detail;
+    EXPECT_NE(detail.find("to " + m.tiers[failing].name + " failed"), std::string::npos) << detail;
+  }
+}
+
 // A copy that cannot be read for now is not given up for the sake of the one below.
 TEST(FileTiers, AVersionIsNotLostByAnAttemptToSendItDown) {
   Machine m = two_files(64, 256);

@@ -82,6 +82,29 @@ TEST(Shared, ADirectoryThatFailsHoldsUpOnlyThoseWhoWaitForIt) {
   }
 }
 
+TEST(Shared, AWaitForTheSharedDirectoryNamesTheDirectoryThatIsFull) {
+  for (const bool of_shared : {false, true}) {
+    SharedRig rig;
+    rig.setup().durability = Durability::storage;
+    Store& store = rig.open();
+    if (of_shared)
+      rig.files().fail_writes(ENOSPC);
+    else
+      rig.kept().files().fail_at_rate(doubles::FileCall::write, 1, ENOSPC);
+    ASSERT_TRUE(write(store, 1, kSize, {.timeout = Seconds(60)}));
+    const auto sent = store.wait("shared", Seconds(60));
+    EXPECT_EQ(code_of(sent), Errc::no_space) << sent.error().message;
+    const std::string local = rig.setup().directory.string(), shared = rig.shared().path().string();
+    const std::string& said = sent.error().message;
+    EXPECT_NE(said.find(of_shared ? shared : local), std::string::npos) << said;
+    EXPECT_NE(said.find(of_shared ? "to shared" : "to local"), std::string::npos) << said;
+    EXPECT_EQ(said.find(of_shared ? "to local" : "to shared"), std::string::npos) << said;
+    rig.files().fail_writes(0);
+    rig.kept().files().clear_faults();
+    ASSERT_TRUE(store.wait("shared", Seconds(60)));
+  }
+}
+
 TEST(Shared, ADirectoryThatDoesNotAnswerHoldsUpOnlyThoseWhoWaitForIt) {
   SharedRig rig;
   Store& store = rig.open();
