@@ -151,9 +151,9 @@ def test_snapshots_are_restored_on_another_node(disk):
             assert np.array_equal(store.restore(version), contents[version])
 
 
-def run(*arguments) -> tuple[int, str]:
+def run(*arguments, **more) -> tuple[int, str]:
     command = [sys.executable, "-c", "from ebbtide.cli import main; main()", *map(str, arguments)]
-    said = subprocess.run(command, capture_output=True, text=True)
+    said = subprocess.run(command, capture_output=True, text=True, **more)
     return said.returncode, said.stdout + said.stderr
 
 
@@ -317,6 +317,74 @@ def test_what_is_damaged_locally_is_exported_from_the_shared_directory(disk):
         assert any(path.read_bytes() == field(version).tobytes() for path in files)
 
 
+def test_verify_says_of_what_is_damaged_in_one_directory_that_the_other_has_it_whole(disk):
+    local, shared = disk / "local", disk / "shared"
+    with ebbtide.open(local, shared=shared, **SMALL) as store:
+        for version in (1, 2, 3):
+            store.checkpoint(version, field(version)).wait("shared", timeout=60)
+    damage(local, 1)
+    damage(shared, 2)
+    damage(local, 3)
+    damage(shared, 3)
+    code, said = run("verify", local, "--json")
+    assert code == 1
+    found = json.loads(said)
+    assert found["checkpoints"] == 2 and not found["intact"]
+    where = {(one["version"], pathlib.Path(one["file"]).parent): one.get("whole_in") for one in found["damaged"]}
+    assert set(where) == {(1, local), (2, shared), (3, local), (3, shared)}
+    assert pathlib.Path(where[1, local]).parent == shared and pathlib.Path(where[2, shared]).parent == local
+    assert where[3, local] is None and where[3, shared] is None
+    code, said = run("verify", local)
+    assert code == 1 and f"its copy in {where[1, local]} is whole" in said
+    code, said = run("verify", local, "--alone")
+    assert code == 1 and "whole" not in said
+
+
+def test_a_damaged_piece_of_a_snapshot_is_exported_from_the_other_directory(disk):
+    local, shared = disk / "local", disk / "shared"
+    array = np.random.default_rng(0).integers(0, 255, 1 << 18, dtype=np.uint8)
+    with ebbtide.open(local, shared=shared, **SMALL) as store:
+        store.protect(array)
+        store.snapshot(1).wait("shared", timeout=60)
+    piece = next(
+        one
+        for one in json.loads(run("ls", local, "--alone", "--json")[1])["checkpoints"]
+        if "/.ebbtide" in one["history"]
+    )
+    with open(local / piece["file"], "r+b") as file:
+        file.seek(piece["offset"] + 8192)
+        file.write(b"\x5a" * 4096)
+    code, said = run("export", local, "--alone", "--to", disk / "alone", "--json")
+    assert code == 1 and [damage["version"] for damage in json.loads(said)["damaged"]] == [1]
+    for first, second in ((local, shared), (shared, local)):  # whichever is looked at first
+        out = disk / f"out-{first.name}"
+        code, said = run("export", first, "--shared", second, "--to", out, "--json")
+        assert code == 0, said
+        (written,) = json.loads(said)["written"]
+        files = [path for path in pathlib.Path(written["path"]).rglob("*") if path.is_file()]
+        assert any(path.read_bytes() == array.tobytes() for path in files)
+    code, said = run("verify", local, "--json")
+    assert code == 1
+    (one,) = json.loads(said)["damaged"]
+    assert one["history"] == piece["history"] and pathlib.Path(one["whole_in"]).parent == shared
+
+
+def test_nothing_is_exported_into_a_store(disk):
+    local, shared, other = disk / "local", disk / "shared", disk / "other"
+    with (
+        ebbtide.open(local, shared=shared, **SMALL) as store,
+        ebbtide.open(other, durability="storage", **SMALL) as more,
+    ):
+        store.checkpoint(1, field(1))
+        more.checkpoint(1, field(1))
+    for inside in (local, shared, other):
+        before = sorted(disk.rglob("*"))
+        for to in (inside, inside / "out"):
+            code, said = run("export", local, "--to", to)
+            assert code == 2 and str(inside) in said and "is inside the store" in said
+        assert sorted(disk.rglob("*")) == before
+
+
 def test_gc_counts_the_steps_of_dcp_that_are_intact_in_either_directory(disk):
     local, shared = disk / "local", disk / "shared"
     with ebbtide.open(local, shared=shared, **SMALL) as store:
@@ -354,3 +422,50 @@ def test_the_shared_directory_is_found_where_both_name_each_other(disk):
     assert listed(disk / "elsewhere") == whole
     (local / "pair").write_text("nothing that names a store")
     assert listed(local) == alone
+
+
+def test_commands_find_the_shared_directory_from_any_working_directory(disk, monkeypatch):
+    (disk / "here").mkdir()
+    monkeypatch.chdir(disk / "here")
+    options = SMALL | {"disk": "2MiB"}
+    with ebbtide.open("local", shared="../shared", **options) as store:
+        for version in range(1, 31):  # more than the local directory has room for
+            store.checkpoint(version, field(version)).wait("shared", timeout=60)
+    local, shared = disk / "here" / "local", disk / "shared"
+    assert (local / "pair").read_text().splitlines()[1] == str(shared)
+    assert (shared / "pair").read_text().splitlines()[1] == str(local)
+
+    def listed(directory) -> list[int]:
+        code, said = run("ls", directory, "--json", cwd="/")
+        assert code == 0, said
+        return [one["version"] for one in json.loads(said)["checkpoints"]]
+
+    assert listed(local) == list(range(1, 31))
+    shutil.move(shared, disk / "moved")
+    for command in (["ls"], ["verify"], ["export", "--to", disk / "out"]):
+        code, said = run(*command, local)
+        assert code == 2 and str(shared) in said and "mount it" in said and "--alone" in said
+        code, said = run(*command, local, "--alone")
+        assert code == 0, said
+    shared.mkdir()  # a mount point
+    assert run("ls", local)[0] == 2
+    with ebbtide.open(local, shared=disk / "moved", **options):
+        pass
+    assert listed(local) == list(range(1, 31))
+
+
+def test_each_rank_of_a_directory_is_looked_at_with_its_shared_directory(disk):
+    options = SMALL | {"disk": "2MiB"}
+    for rank in range(2):
+        (disk / "local").mkdir(exist_ok=True)
+        (disk / "shared").mkdir(exist_ok=True)
+        with ebbtide.open(disk / "local" / f"rank-{rank}", shared=disk / "shared" / f"rank-{rank}", **options) as store:
+            for version in range(1, 31):
+                store.checkpoint(version, field(version)).wait("shared", timeout=60)
+    code, said = run("ls", disk / "local", "--json")
+    assert code == 0, said
+    for store in json.loads(said)["stores"]:
+        assert [one["version"] for one in store["checkpoints"]] == list(range(1, 31))
+    shutil.rmtree(disk / "shared" / "rank-1")
+    code, said = run("ls", disk / "local")
+    assert code == 2 and str(disk / "shared" / "rank-1") in said

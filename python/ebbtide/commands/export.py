@@ -50,7 +50,7 @@ def export(
     with outcome.exit_codes(json):
         from . import saves
         from .files import export_files, files_named, files_of, is_part, refuse_existing_files
-        from .ranks import Told, each, looked_at_with, stores_in
+        from .ranks import Told, each, looked_at
         from .snapshots import is_piece
         from .store import Store
         from .suspend import is_mark
@@ -58,10 +58,10 @@ def export(
         wanted = Versions.parse(versions)
         if file is not None and history is not None:
             raise outcome.Refused("--file and --history exclude each other: a file has a name of its own")
-        shared = looked_at_with(directory, shared, alone)
-        stores = stores_in(directory)
+        stores = looked_at(directory, shared, alone)
+        _refuse_inside([directory, *filter(None, stores.values())], to)
         several = len(stores) > 1
-        steps = saves.listed(stores, shared) if file is None and history is None else {}
+        steps = saves.listed(stores) if file is None and history is None else {}
         never = saves.unfinished(steps, len(stores))
         saved = {step: save for step, save in steps.items() if step in wanted and step not in never}
 
@@ -75,8 +75,7 @@ def export(
             return named is not None and named in wanted
 
         def one_store(path: Path) -> Told:
-            store = Store(path, shared)
-            _refuse_inside(directory, to)
+            store = Store(path, stores[path])
             out = to / path.name if several else to
             damages: list[Damage] = []
             if file is not None:
@@ -188,9 +187,12 @@ def _write(
     return written
 
 
-def _refuse_inside(directory: Path, to: Path) -> None:
-    if to.resolve().is_relative_to(directory.resolve()):
-        raise outcome.Refused(f"{to} is inside the store: name another place")
+def _refuse_inside(directories: list[Path], to: Path) -> None:
+    place = to.resolve()
+    given = {directory.resolve() for directory in directories}
+    for path in (place, *place.parents):
+        if path in given or (path / "store").is_file():
+            raise outcome.Refused(f"{to} is inside the store {path}: name another place")
 
 
 def _refuse_existing(folder: Path, one: Checkpoint, form: str) -> None:

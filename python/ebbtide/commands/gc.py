@@ -60,7 +60,8 @@ def gc(
         retired: list[str] = []
         if keep_last:
             with bar("reading what was saved by step", None) as advance:
-                retired = saves.retired(stores_in(directory), keep_last, keep_every or 0, advance, shared)
+                stores = dict.fromkeys(stores_in(directory), shared)
+                retired = saves.retired(stores, keep_last, keep_every or 0, advance)
 
         def one_store(path: Path) -> Told:
             with bar(f"reading {wanted}" if wanted else "gc", None) as advance:

@@ -35,13 +35,13 @@ def ls(
     """
     with outcome.exit_codes(json):
         from . import saves
-        from .ranks import Told, each, looked_at_with
+        from .ranks import Told, each, looked_at
         from .store import Store
 
-        shared = looked_at_with(directory, shared, alone)
+        stores = looked_at(directory, shared, alone)
 
         def one_store(path: Path) -> Told:
-            store = Store(path, shared)
+            store = Store(path, stores[path])
             chosen = [one for one in store.checkpoints if history is None or one.history == history]
             regions = _regions(store, chosen) if verbose else {}
             document = _document(store, chosen, regions, verbose)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,11 +45,17 @@ _ID_AT = 16  # of the store's id in its file `store` (docs/format.md)
 
 def shared_of(directory: Path) -> Path | None:
     """The shared directory that a store's file `pair` names, if that names the store back: the run may have gone on in
-    another local directory since."""
+    another local directory since. Refuses one whose shared directory is not there: what is local may be a part."""
     ours = _pair(directory)
     if ours is None or ours[2:] != ["local"]:
         return None
     shared = Path(ours[1])
+    if not os.path.exists(shared / "store"):
+        raise outcome.Refused(
+            f"{directory}: its shared directory {shared} is not there, or cannot be read, and may have more: mount it, name "
+            "it with --shared if it was moved, or look at this one with --alone",
+            "io_error",
+        )
     theirs = _pair(shared)
     return shared if theirs is not None and theirs[:1] == [_store_id(directory)] else None
 
@@ -67,12 +74,14 @@ def _store_id(directory: Path) -> str:
         return ""
 
 
-def looked_at_with(directory: Path, shared: Path | None, alone: bool) -> Path | None:
-    """The shared directory to look at as well: the one that was given or, unless `alone`, that of the store."""
+def looked_at(directory: Path, shared: Path | None, alone: bool) -> dict[Path, Path | None]:
+    """The stores of a directory, each with the shared directory to look at as well: the one that was given or, unless
+    `alone`, that of the store."""
     if shared is not None and alone:
         raise outcome.Refused("--alone and --shared exclude each other")
     one_with(directory, shared)
-    return shared_of(directory) if shared is None and not alone else shared
+    found = shared is None and not alone
+    return {store: shared_of(store) if found else shared for store in stores_in(directory)}
 
 
 def one_with(directory: Path, shared: Path | None) -> None:

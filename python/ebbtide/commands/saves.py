@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,14 @@ def steps_of(checkpoints: Iterable[tuple[str, str, int, bool]]) -> dict[int, Sav
     return steps
 
 
-def listed(stores: list[Path], shared: Path | None = None) -> dict[int, Save]:
-    """The steps of all ranks, and what is listed of each. shared: the shared directory of the one store."""
+def listed(stores: Mapping[Path, Path | None]) -> dict[int, Save]:
+    """The steps of all ranks, and what is listed of each. stores: with their shared directories."""
     from .store import Store
 
     return steps_of(
-        (str(path), one.history, one.bytes, True) for path in stores for one in Store(path, shared).checkpoints
+        (str(path), one.history, one.bytes, True)
+        for path, shared in stores.items()
+        for one in Store(path, shared).checkpoints
     )
 
 
@@ -90,18 +92,14 @@ def damaged_lines(documents: list[Any]) -> list[str]:
 
 
 def retired(
-    stores: list[Path],
-    keep_last: int,
-    keep_every: int,
-    advance: Callable[[int], Any] | None,
-    shared: Path | None = None,
+    stores: Mapping[Path, Path | None], keep_last: int, keep_every: int, advance: Callable[[int], Any] | None
 ) -> list[str]:
-    """The histories of the steps older than the newest `keep_last` that are whole and intact in all ranks. shared: the
-    shared directory of the one store; what is intact in either counts."""
+    """The histories of the steps older than the newest `keep_last` that are whole and intact in all ranks. stores: with
+    their shared directories; what is intact in either counts."""
     from .store import Store
 
     found: list[tuple[str, str, int, bool]] = []
-    for path in stores:
+    for path, shared in stores.items():
         store = Store(path, shared)
         if any(damage.history is None for damage in store.damages):
             return []  # which may be of any step

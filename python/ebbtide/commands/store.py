@@ -29,6 +29,7 @@ class Damage:
     what: str
     history: str | None = None
     version: int | None = None
+    whole_in: str | None = None  # the file with a whole copy of the checkpoint, in the store's other directory
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Damage:
@@ -46,7 +47,7 @@ class Damage:
             "file": self.file,
             "offset": self.offset,
             "what": self.what,
-        }
+        } | ({"whole_in": self.whole_in} if self.whole_in is not None else {})
 
     def line(self) -> str:
         """For a person."""
@@ -54,7 +55,8 @@ class Damage:
         if self.history is not None:
             whose += f" of history {names.shown(self.history)}"
         begin = f"damaged: {whose}: " if whose else "damaged: "
-        return f"{begin}{names.line(self.file)}, offset {self.offset}: {names.line(self.what)}"
+        whole = "" if self.whole_in is None else f"; its copy in {names.line(self.whole_in)} is whole"
+        return f"{begin}{names.line(self.file)}, offset {self.offset}: {names.line(self.what)}{whole}"
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,16 @@ class Store:
     def place_of(self, checkpoint: Checkpoint) -> Path:
         """Its file."""
         return Path(self.about["shared"] if checkpoint.shared else self.directory) / checkpoint.file
+
+    def whole_beside(self, damage: Damage, intact: list[Checkpoint]) -> str | None:
+        """The file in the other directory that has a damaged checkpoint whole, given what was found `intact`."""
+        if self.shared is None or damage.version is None:
+            return None
+        for one in intact:
+            if not one.superseded and (one.history, one.version) == (damage.history, damage.version):
+                if self.place_of(one).parent != Path(damage.file).parent:
+                    return str(self.place_of(one))
+        return None
 
     def head(self) -> dict[str, Any]:
         """The beginning of every command's JSON document."""

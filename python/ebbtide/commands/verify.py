@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,11 +31,11 @@ def verify(
     """
     with outcome.exit_codes(json):
         from . import saves
-        from .ranks import each, looked_at_with, stores_in
+        from .ranks import each, looked_at
 
-        shared = looked_at_with(directory, shared, alone)
-        several = len(stores_in(directory)) > 1
-        each(directory, json, lambda path: _one(path, shared, json or several), saves.damaged_lines)
+        stores = looked_at(directory, shared, alone)
+        goes_on = json or len(stores) > 1
+        each(directory, json, lambda path: _one(path, stores[path], goes_on), saves.damaged_lines)
 
 
 def _one(directory: Path, shared: Path | None, goes_on: bool) -> Told:
@@ -74,7 +75,9 @@ def _read(store: Any) -> dict[str, int]:
         verdicts = store.inspection.verify(advance)
     told = {(damage.file, damage.offset) for damage in store.damages}
     whole = [one for one, verdict in zip(store.records, verdicts) if verdict["verdict"] == "intact"]
-    intact = [one for one in whole if not one.superseded and not one.copy]
+    intact = list(
+        {(one.history, one.version): one for one in whole if not one.superseded}.values()
+    )  # in either directory
     pieces = sum(is_part(one) or is_piece(one) or is_mark(one) for one in intact)
     for verdict in verdicts:
         if verdict["verdict"] not in ("damaged", "unreadable"):
@@ -82,6 +85,7 @@ def _read(store: Any) -> dict[str, int]:
         damage = Damage.of(verdict)
         if (damage.file, damage.offset) not in told:
             store.damages.append(damage)
+    store.damages = [replace(damage, whole_in=store.whole_beside(damage, whole)) for damage in store.damages]
     return {
         "checkpoints": len(intact) - pieces,
         "pieces": pieces,

@@ -16,10 +16,10 @@
 namespace ebb::admin {
 
 struct Scan {
-  std::vector<storage::RecordHead> heads;          // of Listing::checkpoints
-  std::size_t local = 0;                           // so many of them, the first, are not in Listing::shared
-  storage::HeadsByHistory pieces;                  // of snapshots
-  std::map<std::string, std::size_t> piece_index;  // in Listing::checkpoints
+  std::vector<storage::RecordHead> heads;               // of Listing::checkpoints
+  std::size_t local = 0;                                // so many of them, the first, are not in Listing::shared
+  storage::HeadsByHistory pieces;                       // of snapshots
+  std::multimap<std::string, std::size_t> piece_index;  // in Listing::checkpoints
 };
 
 struct CheckpointReader::State {
@@ -77,8 +77,8 @@ void add_records(Listing& out, Scan& scan, const std::vector<storage::Inspected>
     out.checkpoints.back().shared = !out.shared.empty();
     scan.heads.push_back(record.head);
     if (record.superseded || !storage::is_snapshot_piece(record)) continue;
-    if (scan.pieces.try_emplace(record.history, storage::PlacedHead{directory, record.head}).second)
-      scan.piece_index.emplace(record.history, scan.heads.size() - 1);
+    scan.pieces.emplace(record.history, storage::PlacedHead{directory, record.head});
+    scan.piece_index.emplace(record.history, scan.heads.size() - 1);
   }
 }
 
@@ -96,6 +96,18 @@ void mark_copies(Listing& listing, const Scan& scan) {
   }
 }
 
+// The best of what was found of a piece.
+Verdict::Kind kind_of_piece(const Scan& scan, const std::vector<Verdict>& verdicts, const std::string& name) {
+  Verdict::Kind best = Verdict::Kind::gone;
+  const auto [first, last] = scan.piece_index.equal_range(name);
+  for (auto at = first; at != last; ++at) {
+    const Verdict::Kind kind = verdicts.at(at->second).kind;
+    if (kind == Verdict::Kind::intact) return kind;
+    if (at == first || kind == Verdict::Kind::unknown) best = kind;
+  }
+  return best;
+}
+
 // A snapshot is damaged if a piece that it needs is.
 void find_lost_pieces(os::Files& files, const Listing& listing, std::vector<Verdict>& verdicts) {
   using Kind = Verdict::Kind;
@@ -109,8 +121,7 @@ void find_lost_pieces(os::Files& files, const Listing& listing, std::vector<Verd
     const auto snapshot = storage::read_snapshot(reader);
     if (!snapshot || !*snapshot) continue;
     for (const std::string& name : storage::needed_pieces(checkpoint.history, **snapshot)) {
-      const auto found = listing.scan->piece_index.find(name);
-      const Kind kind = found == listing.scan->piece_index.end() ? Kind::gone : verdicts.at(found->second).kind;
+      const Kind kind = kind_of_piece(*listing.scan, verdicts, name);
       if (kind == Kind::intact || kind == Kind::unknown || (kind == Kind::gone && paired)) continue;
       verdicts[i].kind = kind == Kind::unreadable ? Kind::unreadable : Kind::damaged;
       verdicts[i].damage.file = directory_of(listing, i) / checkpoint.file;

@@ -106,9 +106,17 @@ Result<std::span<const std::byte>> SnapshotContent::next() {
   const std::string name = name_of(history_, snapshot_, chunk);
   const std::string needs = "zone " + std::to_string(chunk.zones.zones.first) + " of it is stored by version " +
                             std::to_string(snapshot_.map.sources[chunk.source].version) + ", ";
-  const auto found = pieces_.find(name);
-  if (found == pieces_.end()) return fail(Errc::damaged, nullptr, needs + "in a piece that is not there: " + name);
-  const PlacedHead& piece = found->second;
+  const auto [first, last] = pieces_.equal_range(name);
+  Result<void> read = Error{Errc::damaged, {}};
+  for (auto piece = first; piece != last && !read; ++piece) read = read_from(piece->second, chunk, needs);
+  if (first == last) return fail(Errc::damaged, nullptr, needs + "in a piece that is not there: " + name);
+  if (!read) return read.error();
+  ++at_;
+  return std::span<const std::byte>(bytes_);
+}
+
+// Fills `bytes_`.
+Result<void> SnapshotContent::read_from(const PlacedHead& piece, const ZonesInPiece& chunk, const std::string& needs) {
   const RecordHead& head = piece.head;
   if (chunk.zones.offset + chunk.zones.bytes > head.payload_bytes)
     return fail(Errc::damaged, &piece, needs + "in a piece that is too short");
@@ -127,10 +135,7 @@ Result<std::span<const std::byte>> SnapshotContent::next() {
       return fail(error.code, &piece, needs + "which cannot be read: " + error.message);
     }
     const bool whole = static_cast<std::size_t>(got.value) == bytes_.size();
-    if (whole && !first_mismatch(snapshot_.map, chunk.zones, bytes_)) {
-      ++at_;
-      return std::span<const std::byte>(bytes_);
-    }
+    if (whole && !first_mismatch(snapshot_.map, chunk.zones, bytes_)) return {};
   }
   if (!opened || is_dropped(files_, piece.directory, head))
     return fail(Errc::unknown_version, &piece, needs + "in a piece that was dropped");

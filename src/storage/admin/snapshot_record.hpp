@@ -15,15 +15,16 @@ namespace ebb::storage {
 /// The snapshot whose map this record has; none: it has no map. Errors: those of RecordReader.
 Result<std::optional<StoredSnapshot>> read_snapshot(RecordReader& opened);
 
-/// Pieces by their history, and that of the snapshots: all heads of a store, each with the directory that has it.
+/// Pieces by their history, and that of the snapshots: all heads of a store, each with the directory that has it. A
+/// shared directory may have another one.
 struct PlacedHead {
   std::filesystem::path directory;
   RecordHead head;
 };
-using HeadsByHistory = std::map<std::string, PlacedHead, std::less<>>;
+using HeadsByHistory = std::multimap<std::string, PlacedHead, std::less<>>;
 
 /// The memory that a snapshot restores, region by region, from the pieces that its map names; no byte is returned
-/// before its checksum was checked.
+/// before its checksum was checked. What is damaged in one directory is taken from the other.
 ///
 /// Thread safety: used by one thread at a time. `files` and `pieces` must outlive it.
 class SnapshotContent {
@@ -39,6 +40,7 @@ class SnapshotContent {
 
  private:
   os::SysResult read_payload(const os::File& file, const RecordHead& head, std::uint64_t offset);
+  Result<void> read_from(const PlacedHead& piece, const ZonesInPiece& chunk, const std::string& needs);
   Error fail(Errc code, const PlacedHead* piece, const std::string& what);
 
   os::Files& files_;

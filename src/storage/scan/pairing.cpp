@@ -35,6 +35,13 @@ struct Mark {
   bool may_be(std::string_view one) const { return side.empty() || side == one; }
 };
 
+// As every process finds it, whatever its working directory.
+Path absolute_path(const Path& directory) {
+  std::error_code failed;
+  Path path = std::filesystem::absolute(directory, failed).lexically_normal();
+  return failed ? directory : path;
+}
+
 Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
   const Path path = directory / kPairFile;
   const auto opened = files.open(path, os::Open::read, false);
@@ -68,7 +75,7 @@ Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& par
   if (!opened) return file_error(beside, "making it", opened.error);
   {
     const os::File file(files, static_cast<int>(opened.value), beside.string(), false);
-    const std::string text = text_of(partner) + "\n" + where.string() + "\n" + std::string(side) + "\n";
+    const std::string text = text_of(partner) + "\n" + absolute_path(where).string() + "\n" + std::string(side) + "\n";
     if (const auto put = write_whole(files, file.fd(), std::as_bytes(std::span(text)), 0); !put)
       return file_error(beside, "writing it", put.error);
     if (const auto synced = files.sync(file.fd()); !synced) return file_error(beside, "syncing it", synced.error);
@@ -125,10 +132,14 @@ Result<void> pair_directories(os::Files& files, const PairedDirectory& local, co
                      "\", and the latter has what was before. Name an empty directory to continue from the shared one");
   }
   if (how == Pairing::readonly) return {};
-  if (!knows_us || (*their_mark)->side.empty())
+  // A directory that was moved is found where it is now.
+  const auto as_it_is = [](const Mark& mark, const Path& partner) {
+    return !mark.side.empty() && mark.path == absolute_path(partner).string();
+  };
+  if (!knows_us || !as_it_is(**their_mark, local.path))
     if (auto marked = write_mark(files, shared.path, *ours, local.path, kShared); !marked) return marked;
   if (how == Pairing::of_several) return {};
-  if (!known || (*our_mark)->side.empty()) return write_mark(files, local.path, *theirs, shared.path, kLocal);
+  if (!known || !as_it_is(**our_mark, shared.path)) return write_mark(files, local.path, *theirs, shared.path, kLocal);
   return {};
 }
 

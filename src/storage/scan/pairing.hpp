@@ -23,12 +23,12 @@ enum class Pairing : std::uint8_t {
   of_several,  // the local one has those of several shared ones, as the ranks of a node's pool have: it is not marked
 };
 
-/// Marks the directories as belonging together, in a file `pair` of each that names the other's store and its own side.
-/// A local directory without a checkpoint continues what the shared one has, and from then on is its partner. Error
-/// invalid_argument, naming both directories: the local one has checkpoints, and belongs to another shared directory,
-/// or to none though this one has checkpoints, or was left behind: another local directory has continued from the
-/// shared one since, or the latter was made a store by itself; or they are the wrong way round. Errors of the files:
-/// io_error, no_space, not_permitted, damaged.
+/// Marks the directories as belonging together, in a file `pair` of each that names the other's store, its absolute
+/// path and its own side. A local directory without a checkpoint continues what the shared one has, and from then on is
+/// its partner. Error invalid_argument, naming both directories: the local one has checkpoints, and belongs to another
+/// shared directory, or to none though this one has checkpoints, or was left behind: another local directory has
+/// continued from the shared one since, or the latter was made a store by itself; or they are the wrong way round.
+/// Errors of the files: io_error, no_space, not_permitted, damaged.
 Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
                               Pairing how = Pairing::of_two);
 
