@@ -86,6 +86,9 @@ class PersistentStorage : public Storage {
   /// What persistent means in this store.
   Durability level() const override = 0;
   PersistentStorage* persistent() final { return this; }
+  /// The store is not used after all: stop() takes it away again if it was made when it was opened. Before the first
+  /// begin().
+  virtual void unmake() {}
   /// Before the first put() of an object. An object of zero bytes is complete with this. Error no_space, as for put().
   virtual Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) = 0;
   /// Commits complete objects now instead of at the end of the interval.

@@ -28,7 +28,11 @@ Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::Engi
   setup.machine.releases_later = !setup.machine.ephemeral && files && !setup.readonly && !setup.pool;
   std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), base::InOwnProcess{});
   try {
-    if (auto started = engine->start(); !started) return started.error();
+    if (auto started = engine->start(); !started) {
+      const Locked locked = engine->parts_.port.lock();
+      if (!engine->parts_.lifetime.opened(locked)) engine->parts_.files.unmake(locked);
+      return started.error();
+    }
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) throw;
     return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
@@ -55,6 +59,7 @@ Result<void> Engine::start() {
     if (!log) return log.error();
     parts_.port.begin_log(std::move(*log), memory_log);
   }
+  if (auto paired = parts_.files.pair(); !paired) return paired;
   parts_.pump.start();
   parts_.worker.start();
   Locked locked = parts_.port.lock();

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "base/wait_points.hpp"
-#include "storage/scan/pairing.hpp"
 #include "store/lifetime.hpp"
 #include "store/on_the_way.hpp"
 #include "store/timers.hpp"
@@ -48,16 +47,22 @@ Result<void> Persistence::open(const Reports& reports) {
   }
   for (const auto& tier : tiers_)
     if (tier->persistent() != nullptr) next_sequence_ = std::max(next_sequence_, tier->persistent()->next_sequence());
-  return tiers_.size() > 1 ? pair_tiers() : Result<void>();
+  return pair(storage::check_pair);
 }
 
-Result<void> Persistence::pair_tiers() {
+Result<void> Persistence::pair(decltype(storage::check_pair)& how_far) {
+  if (tiers_.size() < 2) return {};
   const auto seen = [](const FileTier& tier) {
     return storage::PairedDirectory{tier.directory(), tier.persistent()->found().empty()};
   };
   using How = storage::Pairing;
   const How how = setup_.readonly ? How::readonly : pool_.storage() != nullptr ? How::of_several : How::of_two;
-  return storage::pair_directories(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]), how);
+  return how_far(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]), how);
+}
+
+void Persistence::unmake(const Locked& /*locked*/) {
+  for (const auto& tier : tiers_)
+    if (tier->persistent() != nullptr) tier->persistent()->unmake();
 }
 
 Result<void> Persistence::join_pool(const Reports& reports) {

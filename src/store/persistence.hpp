@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "options/defaults.hpp"
+#include "storage/scan/pairing.hpp"
 #include "store/catalog.hpp"
 #include "store/file_tier.hpp"
 #include "store/held_back_maps.hpp"
@@ -41,8 +42,12 @@ class Persistence {
         trouble_(port, lifetime, setup),
         held_back_(catalog) {}
   /// Called before any thread is there. Opens the storages of the file tiers, and completes the setup by what they say
-  /// of themselves.
+  /// of themselves. Error invalid_argument: also where their directories do not belong together.
   Result<void> open(const Reports& reports);
+  /// Called when all is open, and before anything is written: two directories belong together from here on.
+  Result<void> pair() { return pair(storage::pair_directories); }
+  /// Opening has failed before anything was written: stop() takes away the stores that it has made.
+  void unmake(const Locked& locked);
   /// Called before open(), and before the tiers have memory, which for the host cache is the pool's: joins a node's
   /// pool, and opens the storage there of a store that outlives the process. Does nothing for a store in no pool.
   Result<void> join_pool(const Reports& reports);
@@ -106,7 +111,7 @@ class Persistence {
  private:
   Result<void> make_shared_parent();
   void make_tiers();
-  Result<void> pair_tiers();
+  Result<void> pair(decltype(storage::check_pair)& how_far);
   bool belongs(const Record& record, const FileTier& tier) const;
   Result<void> open_persistent(FileTier& tier, const Reports& reports);
   void store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier);

@@ -77,6 +77,48 @@ TEST(SharedPairs, TheWrongWayRoundIsRefused) {
   EXPECT_NE(turned.error().message.find("wrong way round"), std::string::npos) << turned.error().message;
 }
 
+// The paths below a directory.
+std::set<fs::path> tree(const fs::path& directory) {
+  std::set<fs::path> found;
+  if (fs::exists(directory)) found.insert(directory);
+  if (!fs::is_directory(directory)) return found;
+  for (const auto& one : fs::recursive_directory_iterator(directory)) found.insert(one.path());
+  return found;
+}
+
+TEST(SharedPairs, ARefusedOpeningLeavesNothingBehind) {
+  SharedRig rig;
+  send(rig.open(), 1);
+  rig.close();
+  const fs::path local = rig.setup().directory, shared = rig.shared().path();
+  const OwnDirectory other_local, other_shared, foreign;
+  fs::create_directory(foreign.path());
+  std::ofstream(foreign.path() / "notes.txt") << "not a store's";
+  const auto refused = [&](const fs::path& of_local, const fs::path& of_shared) {
+    rig.setup().directory = of_local;
+    rig.setup().shared->directory = of_shared;
+    std::set<fs::path> before, after;
+    for (const fs::path& one : {local, shared, of_local, of_shared}) before.merge(tree(one));
+    EXPECT_FALSE(rig.try_open());
+    for (const fs::path& one : {local, shared, of_local, of_shared}) after.merge(tree(one));
+    EXPECT_EQ(before, after);
+  };
+  refused(local, other_shared.path());  // the checkpoints of the local one go elsewhere
+  fs::create_directory(other_shared.path());
+  refused(local, other_shared.path());
+  refused(shared, other_shared.path());
+  refused(other_local.path(), local);
+  refused(other_local.path(), foreign.path());
+  rig.setup().event_log = foreign.path() / "notes.txt" / "log";  // which is no directory
+  refused(other_local.path(), shared);
+  refused(other_local.path(), other_shared.path());
+  refused(local, shared);
+  rig.setup().event_log.reset();
+  rig.setup().directory = local;
+  rig.setup().shared->directory = shared;
+  expect_restored(rig.open(), 1, kSize);  // the shared directory is still that one's
+}
+
 TEST(SharedPairs, AFileOfBeforeThereWereSidesIsRead) {
   SharedRig rig;
   send(rig.open(), 1);

@@ -96,51 +96,76 @@ Result<Uuid> id_of(os::Files& files, const Path& directory) {
   return (*head)->store;
 }
 
-}  // namespace
+// What each of two directories says of the other.
+struct Marks {
+  Uuid ours{}, theirs{};  // ids
+  std::optional<Mark> our_mark, their_mark;
 
-Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
-                              Pairing how) {
-  const auto ours = id_of(files, local.path), theirs = id_of(files, shared.path);
+  bool knows_us() const { return their_mark && their_mark->store == text_of(ours); }
+  bool knows_them(Pairing how) const {
+    return our_mark ? our_mark->store == text_of(theirs) : how != Pairing::of_two && knows_us();
+  }
+};
+
+Result<Marks> marks_of(os::Files& files, const Path& local, const Path& shared) {
+  const auto ours = id_of(files, local), theirs = id_of(files, shared);
   if (!ours) return ours.error();
   if (!theirs) return theirs.error();
-  const auto our_mark = read_mark(files, local.path), their_mark = read_mark(files, shared.path);
+  auto our_mark = read_mark(files, local), their_mark = read_mark(files, shared);
   if (!our_mark) return our_mark.error();
   if (!their_mark) return their_mark.error();
-  const bool knows_us = *their_mark && (*their_mark)->store == text_of(*ours);
-  const bool known = *our_mark ? (*our_mark)->store == text_of(*theirs) : how != Pairing::of_two && knows_us;
+  return Marks{*ours, *theirs, std::move(*our_mark), std::move(*their_mark)};
+}
+
+Result<void> check(const Marks& marks, const PairedDirectory& local, const PairedDirectory& shared, Pairing how) {
+  const bool known = marks.knows_them(how);
   const auto refused = [&](const std::string& why) {
     return Error{Errc::invalid_argument,
                  "shared=\"" + shared.path.string() + "\" and directory=\"" + local.path.string() + "\" " + why};
   };
-  for (const auto& [one, mark, side] : {std::tie(local, *our_mark, kLocal), std::tie(shared, *their_mark, kShared)})
+  for (const auto& [one, mark, side] :
+       {std::tie(local, marks.our_mark, kLocal), std::tie(shared, marks.their_mark, kShared)})
     if (mark && !one.empty && !mark->may_be(side))
       return refused("are the wrong way round, or of two stores: the former is \"" + one.path.string() + "\"");
-  if (!local.empty) {
-    if (*our_mark && !known)
-      return refused("do not belong together: the checkpoints of the latter go to \"" + (*our_mark)->path +
-                     "\". Name that one, or an empty directory, or remove the file " +
-                     (local.path / kPairFile).string() + " to send them to an empty shared directory");
-    if (!known && !shared.empty)
-      return refused(
-          "are stores of two runs: both have checkpoints. Name an empty directory to continue from the "
-          "shared one, or an empty shared directory to send the local checkpoints there");
-    if (known && !*their_mark && !shared.empty)
-      return refused("do not belong together any more: without the file " + (shared.path / kPairFile).string() +
-                     " the shared one could be written to alone. Name an empty directory to continue from it");
-    if (known && *their_mark && !knows_us)
-      return refused("do not belong together any more: the run was continued in \"" + (*their_mark)->path +
-                     "\", and the latter has what was before. Name an empty directory to continue from the shared one");
-  }
-  if (how == Pairing::readonly) return {};
-  // A directory that was moved is found where it is now.
-  const auto as_it_is = [](const Mark& mark, const Path& partner) {
-    return !mark.side.empty() && mark.path == absolute_path(partner).string();
-  };
-  if (!knows_us || !as_it_is(**their_mark, local.path))
-    if (auto marked = write_mark(files, shared.path, *ours, local.path, kShared); !marked) return marked;
-  if (how == Pairing::of_several) return {};
-  if (!known || !as_it_is(**our_mark, shared.path)) return write_mark(files, local.path, *theirs, shared.path, kLocal);
+  if (local.empty) return {};
+  if (marks.our_mark && !known)
+    return refused("do not belong together: the checkpoints of the latter go to \"" + marks.our_mark->path +
+                   "\". Name that one, or an empty directory, or remove the file " + (local.path / kPairFile).string() +
+                   " to send them to an empty shared directory");
+  if (!known && !shared.empty)
+    return refused(
+        "are stores of two runs: both have checkpoints. Name an empty directory to continue from the "
+        "shared one, or an empty shared directory to send the local checkpoints there");
+  if (known && !marks.their_mark && !shared.empty)
+    return refused("do not belong together any more: without the file " + (shared.path / kPairFile).string() +
+                   " the shared one could be written to alone. Name an empty directory to continue from it");
+  if (known && marks.their_mark && !marks.knows_us())
+    return refused("do not belong together any more: the run was continued in \"" + marks.their_mark->path +
+                   "\", and the latter has what was before. Name an empty directory to continue from the shared one");
   return {};
+}
+
+// A directory that was moved is named anew.
+bool as_it_is(const Mark& mark, const Path& partner) {
+  return !mark.side.empty() && mark.path == absolute_path(partner).string();
+}
+
+}  // namespace
+
+Result<void> check_pair(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared, Pairing how) {
+  const auto marks = marks_of(files, local.path, shared.path);
+  return marks ? check(*marks, local, shared, how) : marks.error();
+}
+
+Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
+                              Pairing how) {
+  const auto marks = marks_of(files, local.path, shared.path);
+  if (!marks) return marks.error();
+  if (auto checked = check(*marks, local, shared, how); !checked || how == Pairing::readonly) return checked;
+  if (!marks->knows_us() || !as_it_is(*marks->their_mark, local.path))
+    if (auto marked = write_mark(files, shared.path, marks->ours, local.path, kShared); !marked) return marked;
+  if (how == Pairing::of_several || (marks->knows_them(how) && as_it_is(*marks->our_mark, shared.path))) return {};
+  return write_mark(files, local.path, marks->theirs, shared.path, kLocal);
 }
 
 bool is_paired(os::Files& files, const Path& directory) {

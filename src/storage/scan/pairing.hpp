@@ -23,6 +23,9 @@ enum class Pairing : std::uint8_t {
   of_several,  // the local one has those of several shared ones, as the ranks of a node's pool have: it is not marked
 };
 
+/// Whether the directories may belong together, before they are marked so. Errors as of pair_directories().
+Result<void> check_pair(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared, Pairing how);
+
 /// Marks the directories as belonging together, in a file `pair` of each that names the other's store, its absolute
 /// path and its own side. A local directory without a checkpoint continues what the shared one has, and from then on is
 /// its partner. Error invalid_argument, naming both directories: the local one has checkpoints, and belongs to another
@@ -30,7 +33,7 @@ enum class Pairing : std::uint8_t {
 /// continued from the shared one since, or the latter was made a store by itself; or they are the wrong way round.
 /// Errors of the files: io_error, no_space, not_permitted, damaged.
 Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
-                              Pairing how = Pairing::of_two);
+                              Pairing how);
 
 /// Whether a directory is one of two: what is stored in it may need what is in the other one.
 bool is_paired(os::Files& files, const std::filesystem::path& directory);

@@ -10,6 +10,7 @@
 #include "os/process_id.hpp"
 #include "storage/file_io.hpp"
 #include "storage/scan/change_mark.hpp"
+#include "storage/scan/pairing.hpp"
 #include "storage/scan/segment_scan.hpp"
 
 namespace ebb::storage {
@@ -133,6 +134,7 @@ class StoreOpening {
                                                 "\": open it as what it is, or name another directory");
     }
     out.head_ = *head;
+    out.made_directory_ = made_directory_;
     return out;
   }
 
@@ -295,6 +297,19 @@ class StoreOpening {
   const StoreDirectoryOptions& options_;
   bool made_directory_ = false, is_store_ = false;
 };
+
+// The file that makes it a store first, and the lock last: no other process takes half of it for its own.
+void StoreDirectory::unmake() const noexcept try {
+  if (!created_) return;
+  std::vector<std::string> names;
+  static_cast<void>(files_->remove(path_ / kStoreFile));
+  static_cast<void>(files_->list(path_, names));
+  for (const std::string& name : names)
+    if (name != kLockFile && (is_ours(name) || name == kPairFile)) static_cast<void>(files_->remove(path_ / name));
+  static_cast<void>(files_->remove(path_ / kLockFile));
+  if (made_directory_) static_cast<void>(files_->remove(path_));
+} catch (const std::bad_alloc&) {  // it stays, and is empty
+}
 
 Result<void> StoreDirectory::in_place() const {
   const auto check = [&](const Path& path, const FileStatus& opened, const char* what) -> Result<void> {

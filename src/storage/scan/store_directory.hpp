@@ -28,6 +28,8 @@ class StoreDirectory {
   const StoreHead& head() const noexcept { return head_; }
   /// Whether this process made the directory a store.
   bool created() const noexcept { return created_; }
+  /// Takes away the store that this process has made, and the directory too if it made that. Nothing was stored in it.
+  void unmake() const noexcept;
   /// For a writer: whether the path still leads to this directory, and it still has the lock file. Error io_error: one
   /// of them was removed or replaced, so that what is written to open files has no name.
   Result<void> in_place() const;
@@ -39,7 +41,7 @@ class StoreDirectory {
   os::Files* files_ = nullptr;
   std::filesystem::path path_;
   StoreHead head_;
-  bool created_ = false;
+  bool created_ = false, made_directory_ = false;
   os::FileLock lock_;
   os::FileStatus found_, locked_;  // the directory and its file `lock` when opened
   std::string holder_;             // of the lock: "process 17 on node3"

@@ -133,6 +133,7 @@ void SegmentStore::stop() {
   }
   context_.workers.stop();
   context_.transfers.stop();
+  if (unmade_) context_.directory.unmake();
 }
 
 Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(os::Files& files, os::Clock& clock,
@@ -157,7 +158,10 @@ Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(os::Files& fi
   auto store =
       std::make_unique<SegmentStore>(files, clock, options, std::move(*directory), std::move(where), std::move(done),
                                      std::move(persisted), std::move(bytes_read), std::move(released));
-  if (auto started = store->start(); !started) return started.error();
+  if (auto started = store->start(); !started) {
+    store->unmake();
+    return started.error();
+  }
   return std::unique_ptr<PersistentStorage>(std::move(store));
 }
 

@@ -28,6 +28,7 @@ class SegmentStore final : public PersistentStorage {
   // Second half of construction, because it can fail: reads the store and, unless read only, repairs it.
   Result<void> start();
 
+  void unmake() override { unmade_ = true; }
   Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) override;
   Result<void> put(Token token, ObjectId object, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
                    std::size_t bytes) override {
@@ -76,6 +77,7 @@ class SegmentStore final : public PersistentStorage {
   std::vector<Found> found_;  // constant after start() but for take_found()
   std::vector<Gone> gone_;    // constant after start(), like damages_
   std::vector<Damage> damages_;
+  bool unmade_ = false;  // by one thread, before stop()
 };
 
 }  // namespace ebb::storage
