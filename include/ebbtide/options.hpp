@@ -75,7 +75,8 @@ struct Options {
   /// Default: in the background, on demand (hipc22 sec. IV-A). `TierStats::arena` shows the progress. Not with
   /// `node_pool`.
   std::optional<bool> warm = {};
-  /// Bytes; default: 80% of the free space, plus what a persistent store already uses. 0: no such tier.
+  /// Bytes; default: 80% of the free space, plus what a persistent store already uses. 0: no such tier. With
+  /// `node_pool` and `shared`, of all processes together: each has an equal part.
   std::optional<std::uint64_t> disk = {};
   std::optional<Durability> durability = {};  ///< anything but ephemeral makes `directory` itself the store
   /// Bytes of shared memory in which the processes of this job on this node keep their host caches; each is sure of an

@@ -403,7 +403,9 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
     setup.directory = directory_of(options, environment);
     auto found = kept ? disk_of_store(files, "directory", setup.directory) : disk_of(files, setup.directory);
     if (!found) return found.error();
-    disk = found->free_bytes / 5 * 4 / ranks / kGranule * kGranule;
+    // What each rank sends to its shared directory makes room in its own part of a pool's disk.
+    const bool divided = setup.pool && options.shared;
+    disk = found->free_bytes / 5 * 4 / (divided ? 1 : ranks) / kGranule * kGranule;
     if (kept) disk += held_in_store(files, setup.directory) / kGranule * kGranule;
     in_memory = found->in_memory;
     on_disk = " in " + setup.directory.string() + " (" + found->kind + ")";
@@ -411,6 +413,10 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
       auto size = given_size("disk", *options.disk);
       if (!size) return size.error();
       disk = *size;
+    }
+    if (divided) {
+      setup.pool->disk = disk;
+      disk = disk / ranks / kGranule * kGranule;
     }
   }
   planner::Machine& machine = setup.machine;

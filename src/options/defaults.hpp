@@ -49,6 +49,7 @@ struct PoolSetup {
   bool program = true;
   std::uint64_t rank = 0;
   std::string job;                         // share::job_identity()
+  std::uint64_t disk = 0;                  // of all ranks of the node; 0: each may use all that its local tier has
   std::shared_ptr<std::byte> memory = {};  // of the host cache, set when the pool is joined, as the next
   std::function<Result<void>(std::uint64_t)> claim = {};
 };

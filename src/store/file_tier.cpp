@@ -36,7 +36,7 @@ storage::PersistentOptions persistent_options(const options::EngineSetup& setup,
   options.directory = tier.directory();
   // As the pool's agent names them, so that a record is the same in both directories.
   if (!local && setup.pool) options.prefix = std::to_string(setup.pool->rank) + "/";
-  options.capacity = capacity_of(setup, tier);
+  options.capacity = local && setup.pool && setup.pool->disk > 0 ? setup.pool->disk : capacity_of(setup, tier);
   options.synced = !local || setup.durability != Durability::process;
   options.readonly = setup.readonly;
   options.paired = setup.shared.has_value();

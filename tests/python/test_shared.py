@@ -265,24 +265,44 @@ with ebbtide.open(local, shared=shared, node_pool="32MiB", device="cpu", device_
 """
 
 
-def test_each_rank_of_a_pool_is_found_on_another_node(disk):
-    def run(local: str, what: str) -> None:
-        job = f"test-{uuid.uuid4().hex}"
-        environment = os.environ | {"EBBTIDE_JOB": job, "LOCAL_WORLD_SIZE": "2"}
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-c", RANK, disk / local, disk / "shared", str(rank), what],
-                env=environment | {"EBBTIDE_RANK": str(rank)},
-            )
-            for rank in range(2)
-        ]
-        assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
+def run_ranks(program: str, local, shared, *more: str) -> None:
+    environment = os.environ | {"EBBTIDE_JOB": f"test-{uuid.uuid4().hex}", "LOCAL_WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, local, shared, str(rank), *more],
+            env=environment | {"EBBTIDE_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    assert [rank.wait(timeout=300) for rank in ranks] == [0, 0]
 
-    run("local", "write")
+
+def test_each_rank_of_a_pool_is_found_on_another_node(disk):
+    run_ranks(RANK, disk / "local", disk / "shared", "write")
     assert sorted(place.name for place in (disk / "shared").iterdir()) == ["rank-0", "rank-1"]
-    run("local", "read")
+    run_ranks(RANK, disk / "local", disk / "shared", "read")
     shutil.rmtree(disk / "local")
-    run("elsewhere", "read")
+    run_ranks(RANK, disk / "elsewhere", disk / "shared", "read")
+
+
+FILLING_RANK = """
+import sys
+import numpy as np
+import ebbtide
+
+local, shared, rank, keep_last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+with ebbtide.open(local, shared=shared, node_pool="8MiB", device="cpu", device_cache="1MiB", disk="4MiB",
+                  keep_last=keep_last, tuning={"node_chunk": "256KiB"}) as store:
+    for version in range(60):
+        store.checkpoint(version, np.full(1 << 15, 1000.0 * rank + version), timeout=60)
+    store.wait("shared", timeout=60)
+    assert store.versions() == list(range(60 - keep_last if keep_last else 0, 60))
+"""
+
+
+@pytest.mark.parametrize("keep_last", [0, 2])
+def test_the_ranks_of_a_pool_that_fill_its_disk_go_on_with_what_they_have_sent(disk, keep_last):
+    run_ranks(FILLING_RANK, disk / "local", disk / "shared", str(keep_last))
 
 
 def test_the_environment_names_the_shared_directory(disk, monkeypatch):
