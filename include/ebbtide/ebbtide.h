@@ -134,8 +134,9 @@ typedef struct ebb_options {
   uint64_t keep_last_shared; /* as keep_last, there */
   uint64_t shared_every;     /* only multiples of this go there; 0: all */
   const char* limit_shared;  /* "200MB/s": no more is written there; NULL: unset */
-  uint64_t adopted; /* bytes of the program's memory that may be replicas (ebb_checkpoint_options.released), beside
-                     * device_cache; 0: unset */
+  uint64_t adopted;    /* bytes of the program's memory that may be replicas (ebb_checkpoint_options.released), beside
+                        * device_cache; 0: unset */
+  uint64_t veloc_rank; /* `shared` has VELOC's files, of this rank (docs/veloc.md); default: it has this library's */
 } ebb_options;
 
 /* Marks every field as left out. */

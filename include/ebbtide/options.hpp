@@ -102,7 +102,10 @@ struct Options {
   /// this (default, 0: all).
   std::optional<std::uint64_t> keep_last_shared = {}, shared_every = {};
   std::optional<std::uint64_t> limit_shared = {};  ///< bytes per second to `shared`, at most; default, 0: no limit
-  std::optional<bool> readonly = {};               ///< reads a persistent store at its own durability; writes nothing
+  /// `shared` has VELOC's files of this rank, `<history>-<rank>-<version>.dat`, in place of this library's own: what
+  /// VELOC wrote there is found, and VELOC restarts from what is written (docs/veloc.md). Histories need a name then.
+  std::optional<std::uint64_t> veloc_rank = {};
+  std::optional<bool> readonly = {};  ///< reads a persistent store at its own durability; writes nothing
   /// For a persistent store, in each history: once a version is durable, earlier versions that are not among the newest
   /// `keep_last` are dropped, except multiples of `keep_every`. 0 (default): none is dropped.
   std::optional<std::uint64_t> keep_last = {}, keep_every = {};

@@ -41,6 +41,7 @@ def open(
     keep_last_shared: int | None = None,
     shared_every: int | None = None,
     limit_shared: Size | None = None,
+    veloc_rank: int | None = None,
     readonly: bool | None = None,
     keep_last: int | None = None,
     keep_every: int | None = None,
@@ -85,6 +86,8 @@ def open(
     keep_last_shared: as keep_last, there (default: keep_last).
     shared_every: only versions that are multiples of it go there; 0 (default): all.
     limit_shared: how much may be written there in a second (``"200MB/s"``); 0 (default): no limit.
+    veloc_rank: ``shared`` has VELOC's files of this rank, ``<history>-<rank>-<version>.dat``: what VELOC wrote there is found,
+    and VELOC restarts from what is written (docs/veloc.md). Histories need a name then: ``store.history("heat")``.
     readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written. With
     ``shared``, a version is found in either directory; the local one may be missing.
     keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except

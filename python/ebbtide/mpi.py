@@ -188,12 +188,17 @@ def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: d
         raise errors.Unsupported("shared_every is not for a group: all of its versions go to the shared directory")
     given_pool = options.get("node_pool", os.environ.get("EBBTIDE_NODE_POOL", 0))
     pool = parse_bytes("node_pool", given_pool) if isinstance(given_pool, str) else given_pool
-    parents = [Path(place) for place in places.values() if place]
+    together = {"shared"} if options.get("veloc_rank") is not None else set()  # a directory that ranks share
+    parents = [Path(place) for key, place in places.items() if place and key not in together]
     for parent in parents:
         parent.mkdir(parents=True, exist_ok=True)
         if not pool:
             _check_count(parent, ranks)
-    own = {key: place if pool else Path(place) / f"rank-{ranks.rank}" for key, place in places.items() if place}
+    own = {
+        key: place if pool or key in together else Path(place) / f"rank-{ranks.rank}"
+        for key, place in places.items()
+        if place
+    }
     kept = "shared" if "shared" in own else "storage"
     given = options.get("durability") or os.environ.get("EBBTIDE_DURABILITY") or kept
     if given == "ephemeral":

@@ -52,6 +52,7 @@ ebb::Options ebb::capi::options_of(const ebb_options* given) {
   if (given->shared) options.shared = given->shared;
   if (given->keep_last_shared != EBB_UNSET) options.keep_last_shared = given->keep_last_shared;
   if (given->shared_every != EBB_UNSET) options.shared_every = given->shared_every;
+  if (given->veloc_rank != EBB_UNSET) options.veloc_rank = given->veloc_rank;
   if (given->limit_shared) set(options, "limit_shared", given->limit_shared);
   if (given->node_pool != 0 && given->node_pool != EBB_UNSET) options.node_pool = given->node_pool;
   if (given->lend != 0 && given->lend != EBB_UNSET) options.lend = given->lend;
@@ -73,6 +74,7 @@ ebb_status ebb_options_init(ebb_options* options) {
   *options = {};
   options->device_cache = options->host_cache = options->disk = EBB_UNSET;
   options->keep_last = options->keep_every = options->keep_last_shared = options->shared_every = EBB_UNSET;
+  options->veloc_rank = EBB_UNSET;
   options->readonly = -1;
   options->close_timeout = -1.0;
   return EBB_OK;

@@ -236,13 +236,13 @@ Result<Store> open_own(const Collective& collective, Options& options) {
     std::error_code failed;
     std::filesystem::create_directories(**place, failed);
     if (failed) return Error{Errc::io_error, (*place)->string() + " cannot be made: " + failed.message()};
-    if (pool) continue;
+    if (pool || (options.veloc_rank && place == &options.shared)) continue;  // ranks share it
     if (auto same = check_count(**place, collective, false); !same) return same.error();
     **place /= own_name(collective.rank());
   }
   auto store = Store::open(options);
   if (!store || pool) return store;
-  for (const auto& place : {options.directory, options.shared})
+  for (const auto& place : {options.directory, options.veloc_rank ? std::nullopt : options.shared})
     if (place)
       if (auto told = check_count(place->parent_path(), collective, true); !told) return told.error();
   return store;

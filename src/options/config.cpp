@@ -242,6 +242,7 @@ constexpr std::array kOptions = {
     row<&Options::keep_last_shared, Count>("keep_last_shared"),
     row<&Options::shared_every, Count>("shared_every"),
     row<&Options::limit_shared, Rate>("limit_shared"),
+    row<&Options::veloc_rank, Count>("veloc_rank"),
     row<&Options::node_pool, Size>("node_pool"),
     row<&Options::lend, Size>("lend"),
     row<&Options::lend_share, Share>("lend_share"),

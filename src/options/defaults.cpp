@@ -5,6 +5,7 @@
 #include <bit>
 #include <cerrno>
 #include <charconv>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "planner/topology.hpp"
 #include "storage/scan/segment_scan.hpp"
 #include "storage/scan/store_directory.hpp"
+#include "storage/veloc/veloc_storage.hpp"
 
 std::string_view ebb::name_of(Durability durability) noexcept {
   constexpr std::array<std::string_view, 5> names = {"ephemeral", "process", "storage", "node", "shared"};
@@ -59,6 +61,15 @@ Result<os::FileSystem> disk_of(os::Files& files, const std::filesystem::path& di
 
 // Refuses options that do not go with a shared directory, or need one.
 Result<void> check_shared(const Options& options, const EngineSetup& setup) {
+  if (options.veloc_rank) {
+    const std::string rank = std::to_string(*options.veloc_rank);
+    if (*options.veloc_rank > static_cast<std::uint64_t>(std::numeric_limits<int>::max()))
+      return base::wrong_value("veloc_rank", rank, "a rank from 0 to 2147483647");
+    if (!options.shared && !setup.readonly)
+      return base::wrong_value("veloc_rank", rank, "shared with it: the directory of VELOC's files");
+    if (options.node_pool.value_or(0) > 0)
+      return base::wrong_value("veloc_rank", rank, "none with node_pool: ranks of a pool have no VELOC files yet");
+  }
   if (!options.shared && setup.durability == Durability::shared)
     return base::wrong_value("durability", "shared", "shared with it: the directory that it is about");
   if (!options.shared || setup.readonly) {
@@ -186,13 +197,16 @@ Result<Options> without_missing(Options options, os::Files& files) {
 }
 
 // What the store's checkpoints occupy already; the free space comes on top of that.
-std::uint64_t held_in_store(os::Files& files, const std::filesystem::path& directory) {
+std::uint64_t held_in_store(os::Files& files, const std::filesystem::path& directory,
+                            const std::optional<VelocSetup>& veloc = {}) {
   std::vector<std::string> names;
   if (!files.list(directory, names)) return 0;
   std::uint64_t held = 0;
   for (const std::string& name : names) {
     os::FileStatus status;
-    if (storage::segment_number(name) && files.status(directory / name, status)) held += status.allocated;
+    const auto parsed = veloc ? storage::parse_file_name(name) : std::nullopt;
+    const bool counts = veloc ? parsed && parsed->rank == veloc->rank : storage::segment_number(name).has_value();
+    if (counts && files.status(directory / name, status)) held += status.allocated;
   }
   return held;
 }
@@ -389,6 +403,9 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
   EngineSetup setup;
   setup.local_ranks = ranks;
   if (auto refused = choose_durability(options, setup); !refused) return refused.error();
+  if (options.veloc_rank)
+    setup.veloc = {options.shared ? *options.shared : directory_of(options, environment),
+                   static_cast<int>(*options.veloc_rank)};
   if (auto refused = choose_pool(options, environment, setup); !refused) return refused.error();
   if (setup.pool) host = setup.pool->budget / ranks;  // less when the pool is joined
   setup.verify_all = options.verify == Verify::all;
@@ -446,9 +463,10 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
     const auto found = disk_of_store(files, "shared", *options.shared);
     if (!found) return found.error();
     // Of a pool, each rank's versions have a directory of their own there, which any node finds.
-    const auto directory =
-        setup.pool ? *options.shared / ("rank-" + std::to_string(setup.pool->rank)) : *options.shared;
-    const std::uint64_t held = held_in_store(files, directory);
+    const auto directory = setup.pool    ? *options.shared / ("rank-" + std::to_string(setup.pool->rank))
+                           : setup.veloc ? storage::veloc_own_directory(*options.shared, setup.veloc->rank)
+                                         : *options.shared;
+    const std::uint64_t held = held_in_store(files, setup.veloc ? *options.shared : directory, setup.veloc);
     add("shared", planner::Medium::file, (found->free_bytes / 5 * 4 + held) / kGranule * kGranule);
     planner::TierSpec& tier = machine.tiers.back();
     if (options.keep_last_shared)

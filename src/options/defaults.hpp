@@ -54,6 +54,12 @@ struct PoolSetup {
   std::function<Result<void>(std::uint64_t)> claim = {};
 };
 
+/// The slowest file tier is in VELOC's files.
+struct VelocSetup {
+  std::filesystem::path directory;
+  int rank = 0;
+};
+
 /// A directory of a parallel file system, below the local tier.
 struct SharedSetup {
   std::filesystem::path directory;
@@ -65,6 +71,7 @@ struct EngineSetup {
   planner::Machine machine;
   std::filesystem::path directory;         // of the first file tier, if there is one
   std::optional<SharedSetup> shared = {};  // of the second
+  std::optional<VelocSetup> veloc = {};
   Io io = Io::automatic;
   bool direct_io = true;
   Durability durability = Durability::ephemeral;

@@ -5,6 +5,7 @@
 
 #include "storage/scan/store_directory.hpp"
 #include "storage/scratch/scratch_file.hpp"
+#include "storage/veloc/veloc_storage.hpp"
 #include "store/lifetime.hpp"
 
 namespace ebb::store {
@@ -63,8 +64,17 @@ Result<void> FileTier::open_segments(const options::Seams& seams, const options:
     storage_ = own->second(reports.done, reports.persisted);
     return {};
   }
-  auto storage = storage::open_persistent_storage(*seams.files, *seams.clock, persistent_options(setup, *this),
-                                                  reports.done, reports.persisted, reports.carried, reports.released);
+  storage::PersistentOptions options = persistent_options(setup, *this);
+  const bool last = static_cast<std::size_t>(index_) + 1 == setup.machine.tiers.size();
+  if (setup.veloc && last) {
+    options.directory = setup.veloc->directory;
+    auto files = storage::open_veloc_storage(*seams.files, options, setup.veloc->rank, reports.done, reports.persisted);
+    if (!files) return files.error();
+    storage_ = std::move(*files);
+    return {};
+  }
+  auto storage = storage::open_persistent_storage(*seams.files, *seams.clock, options, reports.done, reports.persisted,
+                                                  reports.carried, reports.released);
   if (!storage) return storage.error();
   storage_ = std::move(*storage);
   return {};

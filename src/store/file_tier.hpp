@@ -40,7 +40,7 @@ class FileTier {
 
   /// In an unnamed file. Error invalid_argument: the directory is a store that outlives the process.
   Result<void> open_scratch(os::Files& files, const options::EngineSetup& setup, const Reports& reports);
-  /// In segment files.
+  /// In segment files; the slowest of a machine with EngineSetup::veloc, in VELOC's.
   Result<void> open_segments(const options::Seams& seams, const options::EngineSetup& setup, const Reports& reports);
   /// In one that is open.
   void take(std::unique_ptr<storage::Storage> storage) { storage_ = std::move(storage); }

@@ -1,5 +1,6 @@
 #include "store/writes.hpp"
 
+#include "storage/veloc/veloc_file.hpp"
 #include "store/histories.hpp"
 #include "store/layout.hpp"
 
@@ -7,10 +8,13 @@ namespace ebb::store {
 
 using planner::Reason;
 
-std::optional<Error> Writes::not_writable(const Locked& locked, planner::HistoryId history) const {
+std::optional<Error> Writes::not_writable(const Locked& locked, planner::HistoryId history, Version version) const {
   if (lifetime_.closed(locked) || lifetime_.closing(locked)) return lifetime_.closed_error();
   if (setup_.readonly) return readonly_error(setup_);
   if (auto named = catalog_.check_name(locked, history); !named) return named.error();
+  if (setup_.veloc) {
+    if (auto fits = storage::check_veloc_name(catalog_.name_of(locked, history), version); !fits) return fits.error();
+  }
   return {};
 }
 
@@ -57,7 +61,7 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
   waitable->ended = true;  // when this call returns
 
   Locked locked = port_.lock();
-  if (auto error = not_writable(locked, history)) return *error;
+  if (auto error = not_writable(locked, history, version)) return *error;
   waitable->in_hand = catalog_.in_hand(locked, history);
   catalog_.mark_used(locked, history);
   CallTable::Entered entered(calls_, locked, request);
@@ -110,7 +114,7 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
   hold->info = std::make_shared<const CheckpointInfo>(std::move(*info));
 
   Locked locked = port_.lock();
-  if (auto error = not_writable(locked, history)) return *error;
+  if (auto error = not_writable(locked, history, version)) return *error;
   hold->in_hand = catalog_.in_hand(locked, history);
   catalog_.mark_used(locked, history);
   const CallTable::Entered entered(calls_, locked, request);

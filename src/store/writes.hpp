@@ -30,7 +30,7 @@ class Writes : OnMachinery {
   Result<void> fill(const Reservation::State& hold, const Source& source, const std::optional<StreamHandle>& stream);
   void count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes);
   /// Why nothing can be written now; none: it can.
-  std::optional<Error> not_writable(const Locked& locked, planner::HistoryId history) const;
+  std::optional<Error> not_writable(const Locked& locked, planner::HistoryId history, Version version) const;
   void warn_beneath(Locked& locked, planner::HistoryId history, Version version);
 };
 

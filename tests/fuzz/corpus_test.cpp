@@ -75,6 +75,29 @@ void write_seeds() {
   for (std::uint64_t seed = 10; seed < 70; ++seed) {
     write("zones", "seed-" + std::to_string(seed), storage::encode(test::sample_map(seed)));
   }
+  // Two regions of 3 and 2 bytes, 1 and -1; none; the same twice; longer than the file; a name.
+  for (const std::string& text : {std::string("\2\0\0\0\0\0\0\0"
+                                              "\1\0\0\0"
+                                              "\3\0\0\0\0\0\0\0"
+                                              "\377\377\377\377"
+                                              "\2\0\0\0\0\0\0\0"
+                                              "abcde",
+                                              37),
+                                  std::string(8, '\0'),
+                                  std::string("\2\0\0\0\0\0\0\0"
+                                              "\1\0\0\0"
+                                              "\0\0\0\0\0\0\0\0"
+                                              "\1\0\0\0"
+                                              "\0\0\0\0\0\0\0\0",
+                                              32),
+                                  std::string("\1\0\0\0\0\0\0\0"
+                                              "\1\0\0\0"
+                                              "\377\377\377\377\377\377\377\177",
+                                              20),
+                                  std::string("heat.2-13-400.dat")}) {
+    const auto bytes = std::as_bytes(std::span(text));
+    write("veloc", "seed-" + std::to_string(text.size()), Bytes(bytes.begin(), bytes.end()));
+  }
   test::StoreImage image = store();
   const Bytes segment = image.segment(1);
   write("record", "seed-four", Bytes(segment.begin() + 4096, segment.end()));
@@ -146,14 +169,13 @@ TEST_P(Corpus, GivesAValueOrANamedError) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Corpus,
-                         ::testing::Values(std::pair<const char*, Target>("record", record),
-                                           std::pair<const char*, Target>("index", index),
-                                           std::pair<const char*, Target>("zones", zones),
-                                           std::pair<const char*, Target>("message", message),
-                                           std::pair<const char*, Target>("pool", pool),
-                                           std::pair<const char*, Target>("config", config)),
-                         [](const auto& info) { return std::string(info.param.first); });
+INSTANTIATE_TEST_SUITE_P(
+    , Corpus,
+    ::testing::Values(std::pair<const char*, Target>("record", record), std::pair<const char*, Target>("index", index),
+                      std::pair<const char*, Target>("zones", zones), std::pair<const char*, Target>("veloc", veloc),
+                      std::pair<const char*, Target>("message", message), std::pair<const char*, Target>("pool", pool),
+                      std::pair<const char*, Target>("config", config)),
+    [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace
 }  // namespace ebb::fuzz

@@ -16,6 +16,8 @@ void zones(const std::uint8_t* data, std::size_t size);
 void pool(const std::uint8_t* data, std::size_t size);
 /// What a process and the agent of its pool send each other.
 void message(const std::uint8_t* data, std::size_t size);
+/// A file of VELOC's, and the name of one.
+void veloc(const std::uint8_t* data, std::size_t size);
 /// `key`, a zero, text: an option's name and value.
 void config(const std::uint8_t* data, std::size_t size);
 

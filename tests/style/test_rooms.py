@@ -36,7 +36,7 @@ MODELS = {ROOT / "src/sim/sim.hpp", ROOT / "src/models/models.hpp"}
 
 # Within a room of several folders likewise, from the ground up; the room's own name means the files beside them.
 FOLDERS = {
-    "storage": ["format", "storage", "scratch", "scan", "segments", "admin"],
+    "storage": ["format", "storage", "scratch", "scan", "segments", "veloc", "admin"],
     "share": ["pool", "share", "leases", "agent", "member"],
 }
 

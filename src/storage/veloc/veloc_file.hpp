@@ -1,0 +1,81 @@
+#pragma once
+// A checkpoint in VELOC's format: a file `<name>-<rank>-<version>.dat` with a table of its regions and their bytes, one
+// after the other. No I/O here. docs/veloc.md has the layout.
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebbtide/checkpoint.hpp"
+#include "ebbtide/error.hpp"
+
+namespace ebb::storage {
+
+inline constexpr std::uint64_t kMostVelocName = 127;  // bytes of a checkpoint's name
+
+/// What the name of a file says.
+struct VelocName {
+  std::string name;
+  int rank = 0;
+  Version version = 0;
+  bool operator==(const VelocName&) const = default;
+};
+
+/// Whether VELOC can have a checkpoint of this name and version. Error invalid_argument.
+Result<void> check_veloc_name(std::string_view name, Version version);
+std::string file_name(const VelocName& name);
+/// Nothing: it is no checkpoint's file.
+std::optional<VelocName> parse_file_name(std::string_view file);
+
+/// Where a checkpoint's bytes are in its file. Regions stand there in the order of their ids as signed numbers, without
+/// gaps, and in the payload where the checkpoint has them, with gaps between.
+struct VelocLayout {
+  struct Extent {
+    std::uint64_t offset = 0, bytes = 0;  // in the payload
+    std::uint64_t at = 0;                 // in the file
+  };
+  std::vector<Extent> extents;  // ascending by offset; none is empty
+  std::uint64_t header_bytes = 0, file_bytes = 0;
+
+  static VelocLayout of(const CheckpointInfo& info);
+  /// Calls `extent(from, bytes, at)` for each part of payload bytes [offset, offset + bytes) that the file has: `from`
+  /// counts from `offset`.
+  template <class Call>
+  void for_each(std::uint64_t offset, std::uint64_t bytes, Call&& extent) const;
+  /// Sets the bytes of `memory`, which are the payload's from `offset` on, that lie between regions to zero.
+  void clear_gaps(std::uint64_t offset, std::span<std::byte> memory) const;
+  bool has_gaps(std::uint64_t offset, std::uint64_t bytes) const;
+};
+
+/// The table in front of the regions' bytes.
+std::vector<std::byte> encode_veloc_header(const CheckpointInfo& info);
+/// How many bytes the table of a file has; 0: `begin`, its first 8 bytes or fewer, is of no such file.
+std::uint64_t veloc_header_bytes(std::span<const std::byte> begin, std::uint64_t file_bytes);
+/// From the whole table. The checkpoint lays its regions out in the file's order. Error damaged: the table does not fit
+/// the file, or names a region twice.
+Result<CheckpointInfo> parse_veloc_header(std::span<const std::byte> header, std::uint64_t file_bytes);
+
+template <class Call>
+void VelocLayout::for_each(std::uint64_t offset, std::uint64_t bytes, Call&& extent) const {
+  const std::uint64_t end = offset + bytes;
+  auto one = extents.begin();
+  for (std::size_t left = extents.size(); left > 0;) {  // the first that ends after `offset`
+    const std::size_t half = left / 2;
+    const auto middle = one + static_cast<std::ptrdiff_t>(half);
+    if (middle->offset + middle->bytes > offset) {
+      left = half;
+    } else {
+      one = middle + 1;
+      left -= half + 1;
+    }
+  }
+  for (; one != extents.end() && one->offset < end; ++one) {
+    const std::uint64_t from = std::max(offset, one->offset), to = std::min(end, one->offset + one->bytes);
+    extent(from - offset, to - from, one->at + (from - one->offset));
+  }
+}
+
+}  // namespace ebb::storage

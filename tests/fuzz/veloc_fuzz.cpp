@@ -1,0 +1,36 @@
+#include <stdexcept>
+
+#include "storage/veloc/veloc_file.hpp"
+#include "tests/fuzz/targets.hpp"
+
+namespace ebb::fuzz {
+namespace {
+
+// A table that was accepted covers its file, each byte once.
+void check(std::span<const std::byte> bytes) {
+  const std::uint64_t header =
+      storage::veloc_header_bytes(bytes.first(std::min<std::size_t>(bytes.size(), 8)), bytes.size());
+  if (header > bytes.size()) throw std::logic_error("a table longer than its file was accepted");
+  const auto info = storage::parse_veloc_header(bytes.first(header), bytes.size());
+  if (!info) return;
+  const auto layout = storage::VelocLayout::of(*info);
+  std::uint64_t covered = layout.header_bytes;
+  layout.for_each(0, info->bytes, [&](std::uint64_t from, std::uint64_t length, std::uint64_t at) {
+    if (at + length > bytes.size() || from + length > info->bytes)
+      throw std::logic_error("a region past the file's end");
+    covered += length;
+  });
+  if (covered != bytes.size() || layout.file_bytes != bytes.size()) throw std::logic_error("bytes of no region");
+  if (storage::encode_veloc_header(*info).size() != header) throw std::logic_error("a table of another length");
+}
+
+}  // namespace
+
+void veloc(const std::uint8_t* data, std::size_t size) {
+  const auto given = std::as_bytes(std::span(data, size));
+  check(given);
+  const auto name = storage::parse_file_name({reinterpret_cast<const char*>(data), size});
+  if (name && storage::parse_file_name(storage::file_name(*name)) != name) throw std::logic_error("another name");
+}
+
+}  // namespace ebb::fuzz

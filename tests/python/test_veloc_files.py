@@ -1,0 +1,222 @@
+"""A shared directory of VELOC's files: what VELOC wrote is found, VELOC reads what is written, and nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import ebbtide
+import numpy as np
+import pytest
+
+SMALL = {"device_cache": "1MiB", "host_cache": "2MiB", "disk": "16MiB"}
+
+
+def read_file(path: pathlib.Path) -> dict[int, bytes]:
+    """VELOC's format, by itself: how many regions, their ids and lengths, their bytes."""
+    data = path.read_bytes()
+    (count,) = struct.unpack_from("<Q", data)
+    table = [struct.unpack_from("<iQ", data, 8 + 12 * i) for i in range(count)]
+    assert table == sorted(table)
+    at, found = 8 + 12 * count, {}
+    for region, length in table:
+        found[region] = data[at : at + length]
+        at += length
+    assert at == len(data)
+    return found
+
+
+def file_of(regions: dict[int, bytes]) -> bytes:
+    table = b"".join(struct.pack("<iQ", region, len(regions[region])) for region in sorted(regions))
+    return struct.pack("<Q", len(regions)) + table + b"".join(regions[region] for region in sorted(regions))
+
+
+def fields(version: int) -> list[np.ndarray]:
+    """Two arrays, with a gap between them in the store."""
+    random = np.random.default_rng(version)
+    return [random.integers(0, 255, 70_001, dtype=np.uint8), random.standard_normal(999)]
+
+
+def open_pair(disk: pathlib.Path, rank: int = 0, local: str = "local", **options: object) -> ebbtide.Store:
+    return ebbtide.open(disk / f"{local}-{rank}", shared=disk / "pfs", veloc_rank=rank, **(SMALL | options))
+
+
+def write(store: ebbtide.Store, *versions: int, name: str = "heat") -> None:
+    for version in versions:
+        store.history(name).checkpoint(version, fields(version))
+    store.wait("shared", timeout=60)
+
+
+def is_right(history: ebbtide.History, version: int) -> bool:
+    out = [np.empty(70_001, np.uint8), np.empty(999)]
+    history.restore(version, out, keep=True)
+    return all(np.array_equal(mine, right) for mine, right in zip(out, fields(version)))
+
+
+def test_veloc_reads_what_is_written(disk):
+    with open_pair(disk, rank=3) as store:
+        write(store, 1, 7)
+    assert sorted(path.name for path in (disk / "pfs").glob("*.dat")) == ["heat-3-1.dat", "heat-3-7.dat"]
+    for version in (1, 7):
+        found = read_file(disk / "pfs" / f"heat-3-{version}.dat")
+        assert [found[0], found[1]] == [field.tobytes() for field in fields(version)]
+
+
+def test_what_veloc_wrote_is_found_and_restored(disk):
+    (disk / "pfs").mkdir()
+    regions = {-5: b"below", 0: bytes(range(200)) * 1000, 7: b""}
+    (disk / "pfs" / "my.run_2-0-12.dat").write_bytes(file_of(regions))
+    (disk / "pfs" / "my.run_2-1-12.dat").write_bytes(file_of({0: b"another rank's"}))
+    with open_pair(disk) as store:
+        history = store.history("my.run_2")
+        assert history.versions() == [12] and history.latest() == 12
+        found = history.restore(12, keep=True)
+        assert {region: bytes(array) for region, array in found.items()} == {
+            region % 2**32: content for region, content in regions.items()
+        }
+
+
+def test_another_node_goes_on_from_the_files(disk):
+    with open_pair(disk) as store:
+        write(store, 1, 2, 3)
+    with open_pair(disk, local="elsewhere") as store:
+        assert store.history("heat").versions() == [1, 2, 3]
+        assert all(is_right(store.history("heat"), version) for version in (3, 2, 1))
+        write(store, 4)
+    assert read_file(disk / "pfs" / "heat-0-4.dat")[0] == fields(4)[0].tobytes()
+
+
+def test_what_a_user_deletes_is_gone(disk):
+    with open_pair(disk) as store:
+        write(store, 1, 2)
+    (disk / "pfs" / "heat-0-2.dat").unlink()
+    for _ in range(2):
+        with open_pair(disk) as store:
+            assert store.history("heat").versions() == [1] and is_right(store.history("heat"), 1)
+    with open_pair(disk) as store:
+        write(store, 2)
+    with open_pair(disk) as store:
+        assert store.history("heat").versions() == [1, 2] and is_right(store.history("heat"), 2)
+
+
+def test_what_veloc_wrote_over_a_version_counts(disk):
+    with open_pair(disk) as store:
+        write(store, 1, 2)
+    (disk / "pfs" / "heat-0-2.dat").write_bytes(file_of({0: b"anew"}))
+    with open_pair(disk) as store:
+        assert bytes(store.history("heat").restore(2, keep=True)) == b"anew" and is_right(store.history("heat"), 1)
+
+
+def test_damage_is_found_and_the_version_before_counts(disk):
+    with open_pair(disk) as store:
+        write(store, 1, 2)
+    path = disk / "pfs" / "heat-0-2.dat"
+    before, data = path.stat(), bytearray(path.read_bytes())
+    data[50_000] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with open_pair(disk, local="elsewhere") as store:
+        with pytest.raises(ebbtide.Damaged, match=r"heat-0-2\.dat"):
+            is_right(store.history("heat"), 2)
+        assert store.history("heat").latest() == 1
+    assert path.exists(), "what cannot be read is left for a person to look at"
+
+
+def test_a_file_that_is_cut_off_is_no_version(disk):
+    with open_pair(disk) as store:
+        write(store, 1, 2)
+    path = disk / "pfs" / "heat-0-2.dat"
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 1)
+    with pytest.warns(ebbtide.DamagedWarning, match=r"heat-0-2\.dat.*cut off"):
+        store = open_pair(disk, local="elsewhere")
+    with store:
+        assert store.history("heat").versions() == [1]
+
+
+def test_retention_removes_files_and_other_ranks_keep_theirs(disk):
+    with open_pair(disk, rank=1) as store:
+        write(store, 1)
+    with open_pair(disk, keep_last=1, keep_last_shared=2) as store:
+        write(store, 1, 2, 3, 4)
+    assert sorted(path.name for path in (disk / "pfs").glob("*.dat")) == [
+        "heat-0-3.dat",
+        "heat-0-4.dat",
+        "heat-1-1.dat",
+    ]
+    with open_pair(disk, rank=1) as store:
+        assert is_right(store.history("heat"), 1)
+
+
+def test_a_reader_writes_nothing(disk):
+    (disk / "pfs").mkdir()
+    (disk / "pfs" / "heat-0-5.dat").write_bytes(file_of({2: b"five"}))
+    with open_pair(disk, readonly=True) as store:
+        history = store.history("heat")
+        assert history.latest() == 5 and bytes(history.restore(5, keep=True)) == b"five"
+        (disk / "pfs" / "heat-0-6.dat").write_bytes(file_of({2: b"six"}))
+        assert history.latest() == 6 and bytes(history.restore(6, keep=True)) == b"six"
+        (disk / "pfs" / "heat-0-6.dat").unlink()
+        assert history.latest() == 5
+    assert [path.name for path in (disk / "pfs").iterdir()] == ["heat-0-5.dat"]
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "x" * 128])
+def test_names_that_veloc_cannot_have_are_refused(disk, name):
+    with open_pair(disk) as store, pytest.raises(ebbtide.InvalidArgument, match="VELOC"):
+        store.history(name).checkpoint(1, fields(1))
+
+
+def test_options_that_do_not_go_together_are_refused(disk):
+    with pytest.raises(ebbtide.InvalidArgument, match="veloc_rank=.*shared"):
+        ebbtide.open(disk / "local", veloc_rank=0, **SMALL)
+    with pytest.raises(ebbtide.InvalidArgument, match="veloc_rank"):
+        ebbtide.open(disk / "local", shared=disk / "pfs", veloc_rank=-1, **SMALL)
+    assert not (disk / "pfs").exists()
+
+
+WRITER = """
+import sys, ebbtide
+sys.path.insert(0, sys.argv[2])
+from test_veloc_files import open_pair, fields
+import pathlib
+with open_pair(pathlib.Path(sys.argv[1])) as store:
+    history = store.history("heat")
+    version = (history.latest() or 0) + 1
+    while True:
+        future = history.checkpoint(version, fields(version), timeout=30)
+        if version % 3 == 0:
+            future.wait("shared", timeout=60)
+            print(version, flush=True)
+        version += 1
+"""
+
+
+def test_a_killed_writer_leaves_whole_files_and_all_it_reported(disk):
+    chance = random.Random(5)
+    reported = 0
+    for _ in range(8):
+        here = pathlib.Path(__file__).parent
+        command = [sys.executable, "-c", WRITER, str(disk), str(here)]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert line, "it ended by itself"
+        time.sleep(chance.random() / 5)
+        child.send_signal(signal.SIGKILL)
+        reported = int(([line] + child.stdout.read().splitlines(keepends=True))[-1])
+        child.wait()
+        versions = {int(path.stem.rsplit("-", 1)[1]): path for path in (disk / "pfs").glob("heat-0-*.dat")}
+        assert set(versions) >= {reported}
+        for version, path in versions.items():
+            assert [field.tobytes() for field in fields(version)] == list(read_file(path).values())
+    with open_pair(disk, local="elsewhere") as store:
+        assert is_right(store.history("heat"), reported)
+    shutil.rmtree(disk / "pfs")
