@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -112,7 +113,7 @@ class _Torch:
 def _ranks_of(comm: Any) -> Ranks:
     if comm is None or type(comm).__module__.startswith("torch"):
         return _Torch(comm)
-    if type(comm).__module__.startswith("mpi4py"):
+    if type(comm).__module__.startswith("mpi4py") and hasattr(comm, "Iallreduce"):
         return _Mpi(comm)
     if all(hasattr(comm, name) for name in ("rank", "count", "begin_least", "least")):
         ranks: Ranks = comm
@@ -423,10 +424,11 @@ class GroupHistory:
         self._members.meet()
         self._members.all(_tried(lambda: self._members.restart(self._number, _NONE))[1], "dropping all versions")
 
-    def checkpoint(self, version: int, arrays: Any, timeout: float = 10, **how: Any) -> ebbtide.Future:
+    def checkpoint(self, version: int, arrays: Any, timeout: float | None = 10, **how: Any) -> ebbtide.Future:
         """:meth:`ebbtide.History.checkpoint` of this rank's part.
 
-        It waits for no other rank, unless the disk is full of what the others have not agreed on, and for ``timeout`` then.
+        It waits for no other rank, unless the disk is full of what the others have not agreed on, and for ``timeout`` seconds then
+        (None: as long as it takes).
         Versions ascend, and every rank writes the same ones. If one rank cannot store its part, the version is void: it is dropped
         in all, and those that come to it later raise :class:`ebbtide.Dropped`.
 
@@ -447,14 +449,16 @@ class GroupHistory:
         return future
 
     def _require_ascending(self, version: int) -> None:
+        if not hasattr(version, "__index__"):
+            raise errors.InvalidArgument(f"version={version!r} is not valid: expected an integer")
         last = self._members.agreement.last(self._number)
         if version <= last:
             raise errors.InvalidArgument(
                 f"version {version} is not above version {last}, the last one: the versions of a group ascend; resume() goes back"
             )
 
-    def _write(self, version: int, arrays: Any, timeout: float, how: dict[str, Any]) -> ebbtide.Future:
-        until = time.monotonic() + timeout
+    def _write(self, version: int, arrays: Any, timeout: float | None, how: dict[str, Any]) -> ebbtide.Future:
+        until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             if self._members.broken is not None:
                 raise self._members.broken

@@ -128,3 +128,15 @@ def test_files_are_exported_as_files_whatever_the_format_of_checkpoints(tmp_path
         assert run("export", tmp_path / "store", "--to", out, "--format", form).code == 2, "they exist"
     only = run("export", tmp_path / "store", "--to", tmp_path / "only", "--versions", "5", "--json").json
     assert [(one["name"], one["version"], one["bytes"]) for one in only["written"]] == [("model", 5, 700_005)]
+
+
+def test_verify_names_a_rank_that_is_missing(tmp_path: pathlib.Path) -> None:
+    directory = two_ranks(tmp_path)
+    (directory / "ranks").write_text("3\n")
+    told = run("verify", directory)
+    assert told.code == 1
+    assert [f"rank-{rank}: missing" in told.out for rank in (0, 1, 2)] == [True, True, False]
+    stores = {
+        pathlib.Path(one["store"]).name: one["intact"] for one in run("verify", directory, "--json").json["stores"]
+    }
+    assert stores == {"rank-0": False, "rank-1": False, "rank-2": True, "rank-10": True}

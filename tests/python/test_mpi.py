@@ -382,3 +382,21 @@ with ebbtide.mpi.open(MPI.COMM_WORLD, sys.argv[1], keep_last=2, disk="64MiB", de
 """
     assert ended(job(Path(sys.executable), "-c", body, disk / "run")) == "newest 19\n"
     assert ended(job(Path(sys.executable), "-c", body, disk / "run")) == "newest 38\n"
+
+
+def test_wrong_arguments_are_named(disk: Path) -> None:
+    def body(ranks: Thread) -> None:
+        with ebbtide.mpi.open(ranks, disk, **SMALL) as group:
+            for version in (1.5, "1", None):
+                with pytest.raises(ebbtide.InvalidArgument, match="version=.*expected an integer"):
+                    group.checkpoint(version, content(0, 0))  # type: ignore[arg-type]
+            group.checkpoint(np.int64(1), content(0, 0), timeout=None)
+
+    run(1, body)
+
+
+def test_what_is_no_communicator_is_named(disk: Path) -> None:
+    mpi = pytest.importorskip("mpi4py.MPI", reason="needs mpi4py", exc_type=ImportError)
+    for given in (mpi.INT, 5, object()):
+        with pytest.raises(ebbtide.InvalidArgument, match=f"comm is of type '{type(given).__name__}'"):
+            ebbtide.mpi.open(given, disk, **SMALL)

@@ -40,6 +40,16 @@ def stores_in(directory: Path) -> list[Path]:
     return sorted(by_number, key=lambda one: re.sub(r"\d+", "", one.name))
 
 
+def missing_ranks(directory: Path) -> list[Path]:
+    """The stores that are not there, of a directory that says how many ranks wrote it (its file `ranks`)."""
+    try:
+        count = int((directory / "ranks").read_text())
+    except (OSError, ValueError):
+        return []
+    places = [directory / f"rank-{rank}" for rank in range(count)]
+    return [place for place in places if not (place / "store").is_file()]
+
+
 _ID_AT = 16  # of the store's id in its file `store` (docs/format.md)
 
 
@@ -98,10 +108,11 @@ def each(
     command: Callable[[Path], Told],
     summary: Callable[[list[Any]], list[str]],
     beside: Path | None = None,
+    missing: list[Path] | None = None,
 ) -> None:
     """Runs it on each store, and ends as the worst of them does. `summary`: lines about all documents.
 
-    beside: on this one too.
+    beside: on this one too. missing: stores that are not there, which is damage.
     """
     stores = stores_in(directory) + ([] if beside is None else stores_in(beside))
     documents, damaged = [], False
@@ -113,8 +124,13 @@ def each(
             told.show()
         documents.append(told.document)
         damaged |= told.damaged
+    for store in missing or []:
+        if not json:
+            outcome.say(f"{store.name}: missing: its directory has no store, so no version is whole")
+        documents.append({"store": str(store.absolute()), "intact": False, "missing": True})
+        damaged = True
     if json:
-        outcome.show_json(documents[0] if len(stores) == 1 else {"directory": str(directory), "stores": documents})
+        outcome.show_json(documents[0] if len(documents) == 1 else {"directory": str(directory), "stores": documents})
     else:
         for line in summary(documents):
             outcome.say(line)

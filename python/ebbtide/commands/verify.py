@@ -31,11 +31,19 @@ def verify(
     """
     with outcome.exit_codes(json):
         from . import saves
-        from .ranks import each, looked_at
+        from .ranks import each, looked_at, missing_ranks
 
         stores = looked_at(directory, shared, alone)
         goes_on = json or len(stores) > 1
-        each(directory, json, lambda path: _one(path, stores[path], goes_on), saves.damaged_lines)
+        missing = missing_ranks(directory)
+        goes_on = goes_on or bool(missing)
+        each(
+            directory,
+            json,
+            lambda path: _one(path, stores[path], goes_on),
+            lambda documents: saves.damaged_lines([one for one in documents if "missing" not in one]),
+            missing=missing,
+        )
 
 
 def _one(directory: Path, shared: Path | None, goes_on: bool) -> Told:
