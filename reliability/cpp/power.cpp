@@ -1,4 +1,5 @@
 // Power loss: what the machine may come back to, at every moment of a recorded run.
+#include <algorithm>
 #include <stdexcept>
 
 #include "reliability/cpp/power_states.hpp"
@@ -44,6 +45,7 @@ void try_states(const Recorded& recorded, std::size_t states, std::uint64_t seed
                                      : recorded.killed ? "killed, opened, then states"
                                                        : "states") +
                          (recorded.failing ? ", after a failed sync" : "") +
+                         (recorded.torn == PowerLoss::Torn::blocks ? ", small ones, whole blocks torn" : "") +
                          (recorded.options.synced ? "" : ", process");
   for (std::size_t i = 0; i < states; ++i) {
     const std::size_t n = moments.draw(random);
@@ -51,7 +53,7 @@ void try_states(const Recorded& recorded, std::size_t states, std::uint64_t seed
     const std::string where = told(recorded, "state", n, lot);
     const bool again = i % 4 == 0;
     report.begin(where);
-    note(report, where, judge.judge(power.crash(n, lot), events_of(power.notes(n)), false, lot, again));
+    note(report, where, judge.judge(power.crash(n, lot, recorded.torn), events_of(power.notes(n)), false, lot, again));
     report.count_by(by);
     if (again && recorded.options.synced) report.count_by("lost again while it was mended");
   }
@@ -110,12 +112,17 @@ void run_power(const TrialOptions& options, Report& report) {
   const ScriptOptions plain{.openings = 3, .writes = options.short_form ? std::size_t{6} : 12, .largest = 300 << 10};
   ScriptOptions retention = plain;
   retention.retention = true;
+  // Small ones share blocks, which a disk of such sectors may lose as a whole.
+  ScriptOptions small = plain, small_retention = retention;
+  small.largest = small_retention.largest = 700;
+  small.writes = small_retention.writes = 3 * plain.writes;
   const auto add = [&](Layer layer, bool synced, const ScriptOptions& how) {
     SubjectOptions subject;
     subject.layer = layer;
     subject.synced = synced;
     report.begin("recording");
     runs.push_back(record(options.seed * 1000 + runs.size(), subject, how));
+    if (how.largest == small.largest) runs.back().torn = PowerLoss::Torn::blocks;
     check_sites(runs.back(), report);
   };
   const int rounds = options.short_form ? 1 : 3;
@@ -126,6 +133,9 @@ void run_power(const TrialOptions& options, Report& report) {
     add(whole, true, plain);
     add(whole, true, retention);
     add(round % 2 ? whole : part, false, plain);
+    if (options.snapshots) continue;
+    add(part, true, small);
+    add(whole, true, round % 2 ? small : small_retention);
   }
   for (const Recorded& one : runs) try_prefixes(one, options.short_form ? 37 : 1, report);
   // A sync fails, early or late: what is lost by that is told, and never comes back.
@@ -143,7 +153,8 @@ void run_power(const TrialOptions& options, Report& report) {
                               : options.short_form ? 160
                               : options.snapshots  ? 5'000
                                                    : 10'000;
-  const std::size_t synced = runs.size() / 4 * 3;
+  const auto synced =
+      static_cast<std::size_t>(std::ranges::count_if(runs, [](const Recorded& one) { return one.options.synced; }));
   for (std::size_t i = 0, nth = 0; i < runs.size(); ++i) {
     const std::uint64_t seed = options.seed + i;
     const bool promised = runs[i].options.synced;

@@ -128,7 +128,7 @@ Verdict StateJudge::judge(const Files& files, std::vector<Event> events, bool en
     std::vector<Event> more = events;
     const auto notes = events_of(again.notes(n));
     more.insert(more.end(), notes.begin(), notes.end());
-    look_at(again.crash(n, seed), more, false);
+    look_at(again.crash(n, seed, recorded_.torn), more, false);
   }
   return out_;
 }

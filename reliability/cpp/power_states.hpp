@@ -25,6 +25,7 @@ struct Recorded {
   std::size_t killed = 0;     // of a second process: how much of the journal is the first one's, which was killed there
   std::uint64_t failing = 0;  // the sync that failed, from 1
   std::size_t opened = 0;     // and where it had opened the store
+  PowerLoss::Torn torn = PowerLoss::Torn::sectors;  // what the disk makes of a torn write
 };
 
 /// A script carried out to its end. `failing`: that sync of a file fails, from 1, and what was lost by it is noted.

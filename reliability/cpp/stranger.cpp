@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -17,7 +18,7 @@ using View = std::span<const std::byte>;
 constexpr std::uint64_t kFileBlock = 4096, kDiskSector = 512, kSealedBytes = 496, kBody = 144;
 constexpr std::uint64_t kLongestHeader = 1ull << 30, kLongestName = 65'536, kLargestBlock = 64ull << 20;
 constexpr std::uint64_t kFarthest = 1ull << 62, kHighest = 1ull << 62;
-constexpr std::uint64_t kLive = 1, kDropped = 2, kNothing = 3;
+constexpr std::uint64_t kLive = 1, kDropped = 2, kNothing = 3, kList = 4, kMostListed = 44;
 
 std::uint64_t number(View from, std::size_t at, std::size_t bytes) {
   std::uint64_t out = 0;
@@ -54,8 +55,9 @@ struct Head {
   std::uint64_t kind = 0, header = 0, payload = 0, record = 0, sequence = 0;
   Version version = 0;
   std::uint64_t name = 0, regions = 0, metadata = 0, block = 0;
-  std::array<std::byte, 16> whose{};  // checksum of the history's name, where it is dropped
-  bool compact = false;               // in sectors of a block that others share
+  std::array<std::byte, 16> whose{};              // checksum of the history's name, where it is dropped
+  bool compact = false;                           // in sectors of a block that others share
+  std::map<std::uint64_t, std::uint64_t> listed;  // by offset: what became of records, of a list of drops
   std::uint64_t blocks() const { return block == 0 ? 0 : payload / block + (payload % block != 0); }
 };
 
@@ -77,13 +79,26 @@ std::optional<Head> head_in(View sector, View store, std::uint64_t segment, std:
   if (!same(sector.subspan(16, 16), store) || number(sector, 32, 8) != segment || number(sector, 40, 8) != offset)
     return {};
   const View whose = sector.subspan(128, 16);
-  if (head.kind < kLive || head.kind > kNothing) return {};
-  if (!(head.compact && head.kind == kLive) && !zeros(sector.subspan(kBody, kSealedBytes - kBody))) return {};
+  const bool list = head.compact && head.kind == kList;
+  if (head.kind < kLive || (head.kind > kNothing && !list)) return {};
+  if (list && (head.regions < 1 || head.regions > kMostListed)) return {};
+  const std::uint64_t used = list ? kBody + 8 * head.regions : kBody;
+  if (!(head.compact && head.kind == kLive) && !zeros(sector.subspan(used, kSealedBytes - used))) return {};
+  for (std::uint64_t at = kBody; at < used; at += 8) {
+    const std::uint64_t each = number(sector, at, 8), what = each % kDiskSector;
+    if ((what != kDropped && what != kNothing) || each < kFileBlock || each - what >= offset) return {};
+    head.listed.emplace(each - what, what);
+  }
   if (head.kind != kDropped && !zeros(whose)) return {};
   std::ranges::copy(whose, head.whose.begin());
   const std::uint64_t unit = head.compact ? kDiskSector : kFileBlock;
   if (head.record == 0 || head.record % unit || offset % unit || head.record > kFarthest - offset) return {};
   if (head.compact && offset % kFileBlock + head.record > kFileBlock) return {};
+  if (list) {
+    const bool only = head.header == kDiskSector && zeros(sector.subspan(56, 8)) && zeros(sector.subspan(72, 20)) &&
+                      zeros(sector.subspan(96, 32));
+    return only ? std::optional(head) : std::nullopt;
+  }
   if (head.kind == kNothing) {
     const bool fits = !head.compact || offset % kFileBlock || head.record % kFileBlock;
     const bool only = fits && zeros(sector.subspan(48, 16)) && zeros(sector.subspan(72, 56));
@@ -191,6 +206,8 @@ class Reader {
     const View id = View(store_).subspan(16, 16);
     if (look_at(data, "EBBSEGMT") == Sector::newer) refused = "'" + name + "' is of a newer format";
     bool expected = true;  // a record begins here, or nothing does
+    std::vector<std::pair<std::uint64_t, Head>> records;
+    std::map<std::uint64_t, std::uint64_t> listed;
     const std::uint64_t whole = data.size() / kFileBlock * kFileBlock;
     for (std::uint64_t at = kFileBlock, next = at; at < whole; at += kDiskSector) {
       const View sector = data.subspan(at, kDiskSector);
@@ -200,13 +217,22 @@ class Reader {
       if (at != next) continue;
       if (expected && here == Sector::newer) refused = "a record in '" + name + "' is of a newer format";
       if (record && record->kind == kDropped) drops_.push_back(*record);
-      if (record) take(data, at, *record, out_.writings);
+      if (record) records.emplace_back(at, *record);
+      if (record) listed.insert(record->listed.begin(), record->listed.end());
       expected = record.has_value();
       next = record ? at + record->record : at + kDiskSector;
     }
+    for (const auto& [at, record] : records) {
+      const auto drop = listed.find(at);
+      if (drop == listed.end())
+        take(data, at, record, out_.writings);
+      else if (drop->second == kDropped)
+        take(data, at, record, out_.writings, true);
+    }
   }
 
-  static void take(View data, std::uint64_t offset, const Head& head, decltype(Stranger::writings)& into) {
+  static void take(View data, std::uint64_t offset, const Head& head, decltype(Stranger::writings)& into,
+                   bool dropped = false) {
     if (head.kind != kLive) return;
     const View others = data.subspan(offset + kDiskSector, head.header - kDiskSector);
     Bytes joined;  // of a compact one: what its first sector has of the body, and the others
@@ -232,6 +258,7 @@ class Reader {
       out.bytes.insert(out.bytes.end(), part.begin(), part.end());
     }
     const std::string history(reinterpret_cast<const char*>(name.data()), name.size());
+    if (dropped) out = {head.sequence, true, false, {}};
     into[{history, head.version}].push_back(std::move(out));
   }
 

@@ -67,7 +67,15 @@ void put_torn(Contents& contents, const Piece& piece, Random& random) {
   }
 }
 
-void put_part(Contents& contents, const std::vector<Piece>& pieces, const Odds& odds, Random& random) {
+// A whole page that no one wrote.
+void put_garbage(Contents& contents, const Piece& piece, Random& random) {
+  auto page = std::make_shared<Page>();
+  std::ranges::generate(*page, [&] { return static_cast<std::byte>(random()); });
+  contents.put({piece.number, 0, page->size(), std::move(page)});
+}
+
+void put_part(Contents& contents, const std::vector<Piece>& pieces, const Odds& odds, PowerLoss::Torn torn,
+              Random& random) {
   if (!happens(random, odds.torn)) {
     if (!happens(random, odds.there)) return;
     for (const Piece& piece : pieces) contents.put(piece);
@@ -76,7 +84,11 @@ void put_part(Contents& contents, const std::vector<Piece>& pieces, const Odds& 
   for (const Piece& piece : pieces) {
     const std::uint64_t lot = random() % 3;  // whole pages, lost ones, and torn ones
     if (lot == 0) contents.put(piece);
-    if (lot == 1 || pieces.size() == 1) put_torn(contents, piece, random);
+    if (lot != 1 && pieces.size() != 1) continue;
+    if (torn == PowerLoss::Torn::sectors)
+      put_torn(contents, piece, random);
+    else
+      put_garbage(contents, piece, random);
   }
 }
 
@@ -96,8 +108,13 @@ std::uint64_t draw_choice(std::uint64_t choices, Random& random) {
 
 class Crash {
  public:
-  Crash(FileTree tree, std::span<const Change> changes, std::uint64_t seed)
-      : tree_(std::move(tree)), changes_(changes), syncs_(changes), random_(seed), odds_(draw_odds(random_)) {}
+  Crash(FileTree tree, std::span<const Change> changes, std::uint64_t seed, PowerLoss::Torn torn)
+      : tree_(std::move(tree)),
+        changes_(changes),
+        syncs_(changes),
+        torn_(torn),
+        random_(seed),
+        odds_(draw_odds(random_)) {}
 
   FileTree run() && {
     for (const Change& change : changes_) {
@@ -142,7 +159,7 @@ class Crash {
     if (lengthens) ++length.seen;
     const bool in_time = length.seen <= length.chosen;
     switch (change.kind) {
-      case Kind::write: put_part(contents, *change.pieces, odds_, random_); break;
+      case Kind::write: put_part(contents, *change.pieces, odds_, torn_, random_); break;
       case Kind::truncate:
         if (lengthens && in_time) contents.set_length(change.length_after);
         break;
@@ -160,6 +177,7 @@ class Crash {
   FileTree tree_;
   const std::span<const Change> changes_;
   const Syncs syncs_;
+  const PowerLoss::Torn torn_;
   Random random_;
   const Odds odds_;
   std::map<Inode, Length> lengths_;
@@ -186,9 +204,9 @@ std::unique_ptr<MemoryFiles> PowerLoss::killed(std::size_t n) const {
   return std::make_unique<MemoryFiles>(Journal{journal_.before, {journal_.changes.begin(), end}});
 }
 
-std::unique_ptr<MemoryFiles> PowerLoss::crash(std::size_t n, std::uint64_t seed) const {
+std::unique_ptr<MemoryFiles> PowerLoss::crash(std::size_t n, std::uint64_t seed, Torn torn) const {
   const std::uint64_t mixed = (seed + 1) * 0x9E3779B97F4A7C15 ^ n * 0xBF58476D1CE4E5B9;
-  return std::make_unique<MemoryFiles>(Crash(journal_.before, std::span(journal_.changes).first(n), mixed).run());
+  return std::make_unique<MemoryFiles>(Crash(journal_.before, std::span(journal_.changes).first(n), mixed, torn).run());
 }
 
 std::vector<std::string> PowerLoss::notes(std::size_t n) const {

@@ -26,6 +26,9 @@ namespace ebb::doubles {
 class PowerLoss {
  public:
   using Kind = Change::Kind;
+  /// What a torn write leaves: some of its sectors as they were, or, of a disk that stores blocks of 4096 bytes, some
+  /// of those as no one wrote them, with all that was in them.
+  enum class Torn : std::uint8_t { sectors, blocks };
 
   explicit PowerLoss(Journal journal) : journal_(std::move(journal)) {}
 
@@ -37,7 +40,7 @@ class PowerLoss {
   /// The same, with the journal up to then: a later power failure may take the writes that were not synced.
   std::unique_ptr<MemoryFiles> killed(std::size_t n) const;
   /// One of the possible states after a power failure; the same for the same seed.
-  std::unique_ptr<MemoryFiles> crash(std::size_t n, std::uint64_t seed) const;
+  std::unique_ptr<MemoryFiles> crash(std::size_t n, std::uint64_t seed, Torn torn = Torn::sectors) const;
   /// The notes among the first `n`.
   std::vector<std::string> notes(std::size_t n) const;
 

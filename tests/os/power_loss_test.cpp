@@ -238,6 +238,20 @@ TEST_F(PowerLossTest, leaving_out_any_sync_loses_what_it_kept) {
   EXPECT_TRUE(outcomes({"/f"}, power.without_all(doubles::Change::Kind::sync_directory)).contains("-"));
 }
 
+// Of a disk of large sectors.
+TEST_F(PowerLossTest, a_torn_block_may_lose_all_that_was_in_it) {
+  const int fd = settled("/f", std::string(8192, 'a'));
+  put(fd, "b", 1000);
+  const doubles::PowerLoss power(files_.journal());
+  std::set<char> first;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const std::string text = text_of(*power.crash(power.size(), seed, doubles::PowerLoss::Torn::blocks), "/f");
+    first.insert(text[0]);
+    EXPECT_EQ(text.substr(4096), std::string(4096, 'a'));
+  }
+  EXPECT_GT(first.size(), 2u);
+}
+
 TEST_F(PowerLossTest, the_same_seed_gives_the_same_state_and_a_state_can_be_gone_on_from) {
   const int fd = settled("/f", std::string(65536, 'a'));
   put(fd, std::string(65536, 'b'));

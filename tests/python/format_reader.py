@@ -9,7 +9,7 @@ import xxhash
 
 BLOCK, SECTOR = 4096, 512
 BODY, SEALED = 144, 496  # of a compact record's first sector: where its body begins, and ends
-LIVE, DROPPED, NOTHING = 1, 2, 3
+LIVE, DROPPED, NOTHING, LIST = 1, 2, 3, 4
 HEAD = struct.Struct("<I16sQQQQQQqIIIIq16s16s")
 MOST = 1 << 62  # of a sequence
 
@@ -64,23 +64,30 @@ def up(n: int, to: int = BLOCK) -> int:
 
 
 def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
-    """(kind, header, payload, record, sequence, version, name, regions, metadata, block, body's and name's checksum)"""
+    """(kind, header, payload, record, sequence, version, name, regions, metadata, block, body's and name's checksum, what it lists)"""
     fields = sector(data, b"EBBRECRD", newest=2)
     compact = data[8] == 2
     unit = SECTOR if compact else BLOCK
     kind, uuid, number, place, header, payload, record, *rest = HEAD.unpack_from(fields)
     sequence, version, name, regions, metadata, block, _written, body, whose = rest
-    if (any(fields[HEAD.size :]) and not (compact and kind == LIVE)) or (uuid, number, place) != (
+    listed = struct.unpack_from(f"<{min(regions, 44)}Q", fields, HEAD.size) if compact and kind == LIST else ()
+    if (any(fields[HEAD.size + 8 * len(listed) :]) and not (compact and kind == LIVE)) or (uuid, number, place) != (
         store,
         segment,
         offset,
     ):
         raise Damaged("place")
-    if kind not in (LIVE, DROPPED, NOTHING) or record == 0 or record % unit or offset % unit:
+    if kind not in (LIVE, DROPPED, NOTHING, *[LIST] * compact) or record == 0 or record % unit or offset % unit:
         raise Damaged("kind")
     if compact and offset % BLOCK + record > BLOCK:
         raise Damaged("it reaches into the next block")
-    if compact and kind != NOTHING:
+    if kind == LIST:
+        others = (payload, sequence, version, name, metadata, block, _written, any(body), any(whose))
+        if header != SECTOR or not 0 < regions <= 44 or any(others):
+            raise Damaged("list")
+        if any(each % SECTOR not in (DROPPED, NOTHING) or not BLOCK <= each < offset for each in listed):
+            raise Damaged("what it lists")
+    elif compact and kind != NOTHING:
         needed = up(SECTOR - SEALED + BODY + name + 20 * regions + metadata + payload, SECTOR)
         if header != needed or header >= BLOCK or record < header or payload > BLOCK or block:
             raise Damaged("sizes")
@@ -94,11 +101,11 @@ def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
             raise Damaged("fields")
     if kind == LIVE and offset + record > length:
         raise Damaged("end")
-    return kind, header, payload, record, sequence, version, name, regions, metadata, block, body, whose
+    return kind, header, payload, record, sequence, version, name, regions, metadata, block, body, whose, listed
 
 
 def read_record(data: bytes, segment: int, offset: int, fields) -> Record:
-    _, header, payload, _, sequence, version, name, regions, metadata, block, body_sum, _ = fields
+    _, header, payload, _, sequence, version, name, regions, metadata, block, body_sum, *_ = fields
     body = data[offset + SECTOR : offset + header]
     compact = header < BLOCK
     if compact:
@@ -123,7 +130,7 @@ def read_record(data: bytes, segment: int, offset: int, fields) -> Record:
 
 def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record], list[tuple], list[int]]:
     """The records, what was dropped (checksum of the name, version, sequence), and where there is damage."""
-    records, drops, damages, offset, expected = [], [], [], BLOCK, True
+    records, drops, damages, offset, expected, listed = [], [], [], BLOCK, True, {}
     try:
         if first_block(data, b"EBBSEGMT")[:2] != (store, segment):
             damages.append(0)
@@ -149,10 +156,16 @@ def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record],
                 damages += [offset] if records[-1].regions is None else []
             elif fields[0] == DROPPED:
                 drops.append((fields[11], fields[5], fields[4]))
+            for each in fields[12]:
+                listed.setdefault(each // SECTOR * SECTOR, each % SECTOR)
         except Damaged:
             damages.append(offset)
         offset, expected = offset + fields[3], True
-    return records, drops, damages
+    for one in records:
+        if listed.get(one.offset) == DROPPED:
+            drops.append((checksum(one.history), one.version, one.sequence))
+    records = [one for one in records if one.offset not in listed]
+    return records, drops, [at for at in damages if at not in listed]
 
 
 def read_store(directory: pathlib.Path) -> tuple[dict[tuple[bytes, int], Record], list[tuple[str, int]]]:

@@ -248,6 +248,70 @@ TEST(Record, ThatNeverWasSaysOnlyHowLongItIs) {
   EXPECT_FALSE(parse_header(Bytes(4096), *parsed));
 }
 
+TEST(Record, ListsOfDropsComeBackAsTheyWereAndEveryFlipIsFound) {
+  for (const std::size_t many : {1, 44, 45, 352, 353, 1000}) {
+    std::vector<Drop> drops, back;
+    for (std::size_t i = 0; i < many; ++i)
+      drops.push_back({4096 + 512 * i, i % 3 ? RecordHead::Kind::dropped : RecordHead::Kind::nothing});
+    const RecordHead at = head_at(1 << 20);
+    const Bytes lists = encode(at.place, drops);
+    EXPECT_EQ(lists.size(), drops_bytes(many));
+    std::uint64_t next = 0;
+    for (RecordPlace place = at.place; next < lists.size(); place.offset = at.place.offset + next) {
+      const Bytes sector(lists.begin() + static_cast<std::ptrdiff_t>(next),
+                         lists.begin() + static_cast<std::ptrdiff_t>(next + kSector));
+      const auto head = parse_head(sector, place, kRoom);
+      ASSERT_TRUE(head) << head.error().message;
+      EXPECT_EQ(head->format(), 2u);
+      EXPECT_FALSE(parse_header(sector, *head));
+      for (const Drop& drop : parse_drops(sector, *head)) back.push_back(drop);
+      for (std::size_t i = 0; i < kSector; ++i) {
+        Bytes flipped = sector;
+        flipped[i] ^= static_cast<std::byte>(1 << (i % 8));
+        ASSERT_FALSE(parse_head(flipped, place, kRoom)) << i;
+      }
+      next += head->record_bytes;
+    }
+    EXPECT_EQ(next, lists.size()) << "the last of a block has the rest of it";
+    EXPECT_EQ(back, drops);
+  }
+}
+
+// Each under a correct checksum.
+TEST(Record, ListsOfWhatCannotBeDroppedAreRefused) {
+  const RecordHead at = head_at(8192);
+  const Bytes whole = encode(at.place, std::vector<Drop>{{4096}, {4608}});
+  struct Case {
+    std::size_t offset, bytes;
+    std::uint64_t value;
+    const char* why;
+  };
+  for (const Case& one : {Case{8, 4, 1, "kind 4"},
+                          {48, 8, 1024, "a record's fields"},
+                          {56, 8, 1, "a record's fields"},
+                          {72, 8, 1, "a record's fields"},
+                          {80, 8, 1, "a record's fields"},
+                          {128, 8, 1, "a record's fields"},
+                          {92, 4, 0, "not zero after"},
+                          {92, 4, 1, "not zero after"},
+                          {92, 4, 3, "no record can be"},
+                          {92, 4, 45, "no record can be"},
+                          {144, 8, 4096 + 1, "no record can be"},
+                          {144, 8, 4096 + 4, "no record can be"},
+                          {144, 8, 3584 + 2, "no record can be"},
+                          {144, 8, 8192 + 2, "no record can be"},
+                          {144, 8, ~0ull, "no record can be"},
+                          {160, 8, 1, "not zero after"}}) {
+    Bytes bytes = whole;
+    for (std::size_t i = 0; i < one.bytes; ++i) bytes[one.offset + i] = static_cast<std::byte>(one.value >> (8 * i));
+    seal_sector(bytes.data());
+    const auto refused = parse_head(bytes, at.place, kRoom);
+    ASSERT_FALSE(refused) << one.offset << " " << one.value;
+    EXPECT_EQ(refused.error().code, Errc::damaged);
+    EXPECT_THAT(refused.error().message, HasSubstr(one.why)) << one.offset << " " << one.value;
+  }
+}
+
 // Inconsistent sizes, each under a correct checksum.
 TEST(Record, SizesThatDoNotFitAreRefused) {
   struct Case {
@@ -257,7 +321,8 @@ TEST(Record, SizesThatDoNotFitAreRefused) {
   };
   const Case cases[] = {
       {12, 4, 0, "kind 0"},
-      {12, 4, 4, "kind 4"},
+      {12, 4, 4, "kind 4"},  // in format 2 alone
+      {12, 4, 5, "kind 5"},
       {48, 8, 0, "header's length"},
       {48, 8, 8192, "header's length"},
       {48, 8, ~0ull, "header's length"},

@@ -127,6 +127,63 @@ TEST_P(StoreKilledSizesTest, what_the_next_one_finds_outlives_the_power) {
   }
 }
 
+// Also on a disk that loses all of a block of 4096 bytes when the power fails while it is written.
+TEST_F(SegmentStoreKilledTest, drops_take_nothing_from_what_shares_their_blocks) {
+  constexpr Version kMany = 160;
+  bytes_ = 300;
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_TRUE(files.sync_directory("/"));
+  std::set<Version> left;
+  {
+    const auto storage = open(files);
+    for (Version version = 0; version < kMany - 1; ++version) put(*storage, version);
+    persist(*storage, kMany - 1);
+    for (Version version = 0; version < kMany; ++version) left.insert(version);
+    files.note("durable");
+    const auto drop = [&](Version version) {
+      storage->drop(kFirstObject + static_cast<ObjectId>(version) + 1);
+      left.erase(version);
+    };
+    for (Version version = 0; version < 20; version += 3) {
+      drop(version);
+      storage->commit();
+    }
+    for (Version version = 20; version < kMany - 10; ++version)  // more than a sector lists
+      if (version % 4) drop(version);
+    storage->stop();
+  }
+  for (int again = 0; again < 2; ++again) {  // what an earlier process wrote
+    const auto storage = open(files);
+    ASSERT_EQ(offered(*storage), left);
+    for (const Found& found : storage->found()) {
+      if (found.version % 5 != again) continue;
+      storage->drop(found.object);
+      left.erase(found.version);
+    }
+    storage->stop();
+  }
+  ASSERT_TRUE(collect(files, "/above/store", {.keep_last = 3}));
+  const PowerLoss run(files.journal());
+  for (std::size_t n = run.all(doubles::Change::Kind::note).at(0); n <= run.size(); ++n) {
+    for (std::uint64_t seed = 0; seed < 16; ++seed) {
+      SCOPED_TRACE("lost at " + std::to_string(n) + ", seed " + std::to_string(seed));
+      const auto torn = seed % 2 ? PowerLoss::Torn::blocks : PowerLoss::Torn::sectors;
+      const auto after = run.crash(n, seed, torn);
+      const auto next = open(*after);
+      ASSERT_TRUE(next);
+      if (torn == PowerLoss::Torn::sectors) {
+        ASSERT_TRUE(next->damages().empty()) << next->damages()[0].what;
+      }
+      const std::set<Version> found = offered(*next);
+      for (const Version version : {kMany - 3, kMany - 2, kMany - 1}) ASSERT_TRUE(found.contains(version));
+      if (n == run.size()) {
+        ASSERT_EQ(found, (std::set<Version>{kMany - 3, kMany - 2, kMany - 1}));
+      }
+    }
+  }
+}
+
 TEST_P(StoreKilledSizesTest, handed_to_the_system_no_wrong_byte_outlives_the_power) {
   synced_ = false;
   MemoryFiles files;

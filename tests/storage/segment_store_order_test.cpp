@@ -496,5 +496,30 @@ TEST_F(SegmentStoreOrderTest, the_index_goes_before_the_first_change) {
   EXPECT_EQ(at(FileCall::write, start), SIZE_MAX);
 }
 
+// Drops of what shares blocks take room of their own, which a later batch may find.
+TEST_F(SegmentStoreOrderTest, drops_that_find_no_room_are_carried_out_when_there_is_some) {
+  options_.sync_interval = std::chrono::hours(1);
+  open();
+  for (Version version = 0; version < 8; ++version)
+    ASSERT_TRUE(write(kFirst + static_cast<ObjectId>(version), version, 300));
+  ASSERT_TRUE(persist(kFirst + 8, 8, 300));
+  reopen();
+  files_.fail_at_rate(FileCall::preallocate, 1, ENOSPC);
+  for (const Found& found : storage_->found())
+    if (found.version < 3) storage_->drop(found.object);
+  while (storage_->drops_done() < 3) storage_->commit();
+  EXPECT_NE(storage_->describe().find("3 drops not carried out"), std::string::npos);
+  files_.clear_faults();
+  settle();
+  EXPECT_EQ(storage_->describe().find("not carried out"), std::string::npos);
+  const PersistentOptions options = [&] {
+    PersistentOptions out = options_;
+    out.readonly = true;
+    return out;
+  }();
+  const auto reader = try_open(options).value();
+  EXPECT_EQ(reader->found().size(), 6u + 2u);
+}
+
 }  // namespace
 }  // namespace ebb::storage

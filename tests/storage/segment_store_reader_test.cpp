@@ -267,6 +267,22 @@ TEST_F(SegmentStoreReaderTest, beside_a_writer_that_tells_nothing_each_look_is_a
   EXPECT_EQ(scans(), 1u);
 }
 
+TEST_F(SegmentStoreReaderTest, looking_again_notices_what_was_dropped_whatever_shares_its_block) {
+  constexpr Version kMany = 20;
+  options_.sync_interval = std::chrono::hours(1);
+  open();
+  for (Version version = 0; version < kMany; ++version)
+    ASSERT_TRUE(write(kFirst + static_cast<ObjectId>(version), version, 300));
+  ASSERT_TRUE(persist(kFirst + kMany, kMany, 300));
+  const auto reader = open_reader();
+  ASSERT_EQ(reader->found().size(), kMany + 1u);
+  for (Version version = 0; version < kMany; version += 3) storage_->drop(kFirst + static_cast<ObjectId>(version));
+  settle();
+  EXPECT_EQ(reader->refresh().size(), 2u) << "of settling";
+  for (const Found& found : reader->found())
+    EXPECT_EQ(reader->was_dropped(found.object), found.version < kMany && found.version % 3 == 0) << found.version;
+}
+
 // What could not be read is looked for again.
 TEST_F(SegmentStoreReaderTest, a_look_that_failed_is_made_again) {
   open();

@@ -188,11 +188,18 @@ class StoreImage {
     drop_as(record);
   }
   void drop_as(const storage::RecordHead& record) {
+    if (record.shares_block()) return list({{record.place.offset, record.kind}}, record.place.segment);
     rewrite(record);
-    if (record.compact()) return;
     Bytes& in = segment(record.place.segment);  // and punches the rest
     const auto at = in.begin() + static_cast<std::ptrdiff_t>(record.place.offset);
     std::fill(at + os::kBlock, at + static_cast<std::ptrdiff_t>(record.record_bytes), std::byte{0});
+  }
+
+  /// Appends a list of drops.
+  void list(const std::vector<storage::Drop>& drops, std::uint64_t number) {
+    const Bytes blocks = storage::encode(place(number), drops);
+    Bytes& to = segment(number);
+    to.insert(to.end(), blocks.begin(), blocks.end());
   }
 
   storage::StoreHead head;

@@ -218,8 +218,9 @@ class Collector {
     }
     for (const RecordHead& head : plan.first) {
       first[head.place.segment].segment = head.place.segment;
-      first[head.place.segment].drops.push_back(head);
+      first[head.place.segment].drop(head);
     }
+    for (const SegmentPlan& one : plan.segments) lists_end_[one.segment] = one.list_at;
     for (const auto& [number, one] : first) {
       if (auto done = change(one, false); !done) return done;
     }
@@ -270,10 +271,18 @@ class Collector {
     for (const auto& [offset, length] : plan.nothing) {
       const RecordHead head{
           .kind = RecordHead::Kind::nothing, .place = {store_, plan.segment, offset}, .record_bytes = length};
-      // A whole block, if it is not shared: part of an unreadable one cannot be written.
-      std::vector<std::byte> block(std::min(length, kBlock));
+      std::vector<std::byte> block(kBlock);  // all of it: part of an unreadable one cannot be written
       std::ranges::copy(encode(head), block.begin());
       if (auto done = put(block, offset); !done) return done;
+    }
+    std::vector<Drop> listed;
+    std::ranges::copy_if(plan.listed, std::back_inserter(listed),
+                         [&](const Drop& drop) { return written_.emplace(plan.segment, drop.offset).second; });
+    if (!listed.empty()) {
+      std::uint64_t& end = lists_end_[plan.segment];
+      if (auto cut = cut_to(file, path, end); !cut) return cut;
+      if (auto done = put(encode({store_, plan.segment, end}, listed), end); !done) return done;
+      end += drops_bytes(listed.size());
     }
     if (written) {
       if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
@@ -283,13 +292,24 @@ class Collector {
       // If the file system cannot, the space is freed with the segment.
       static_cast<void>(files_.punch(file.fd(), offset + kBlock, length - kBlock));
     }
+    // Without records there is nothing to list.
+    return cut_to(file, path, plan.end == kBlock ? kBlock : std::max(plan.end, written_end(plan)));
+  }
+
+  Result<void> cut_to(const File& file, const Path& path, std::uint64_t end) {
     os::FileStatus status;
     if (const auto known = files_.status(file.fd(), status); !known)
       return file_error(path, "measuring it", known.error);
-    if (status.bytes <= plan.end) return {};
-    if (const auto cut = files_.truncate(file.fd(), plan.end); !cut) return file_error(path, "cutting it", cut.error);
+    if (status.bytes <= end) return {};
+    if (const auto cut = files_.truncate(file.fd(), end); !cut) return file_error(path, "cutting it", cut.error);
     if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
     return {};
+  }
+
+  // Of its lists of drops; 0: none was written.
+  std::uint64_t written_end(const SegmentPlan& plan) const {
+    const std::uint64_t end = lists_end_.at(plan.segment);
+    return end == plan.list_at ? 0 : end;
   }
 
   // From the current contents, plus damage that only the old index or a payload revealed.
@@ -342,7 +362,8 @@ class Collector {
   std::map<std::size_t, admin::Removal::Why> going_;
   std::map<std::size_t, Damage> bad_;
   std::vector<InspectedDamage> unreadable_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> written_;  // segments and offsets of written heads
+  std::set<std::pair<std::uint64_t, std::uint64_t>> written_;  // segments and offsets of written or listed heads
+  std::map<std::uint64_t, std::uint64_t> lists_end_;           // by segment: where its next list of drops goes
   Collected out_;
 };
 

@@ -35,7 +35,7 @@ class SegmentPlanner {
     std::uint64_t kept = kBlock;
     for (const ScannedRecord& record : segment_.records) {
       if (dying.contains(record.head.place.offset)) {
-        out_.drops.push_back(tombstone(record.head, record.history));
+        out_.drop(tombstone(record.head, record.history));
         drop(record.head.place.offset, record.head.record_bytes);
         kept += std::min(kBlock, record.head.record_bytes);
       } else {
@@ -44,7 +44,8 @@ class SegmentPlanner {
       }
     }
     for (const ScannedSegment::Place& place : segment_.waste) {
-      if (place.head) out_.again.push_back(*place.head);
+      if (place.head && !place.head->shares_block() && place.head->kind != RecordHead::Kind::drops)
+        out_.again.push_back(*place.head);
       drop(place.offset, place.length);
       kept += std::min(kBlock, place.length);
     }
@@ -74,6 +75,7 @@ class SegmentPlanner {
       out_.end = segment_.bytes;
       kept += tail.length;
     }
+    out_.list_at = os::round_up(out_.end);
     const bool head_damaged = is_damaged({0, 1});
     out_.write_head = head_damaged && remove_damaged_;
     lives = lives || (head_damaged && !remove_damaged_);
@@ -82,6 +84,7 @@ class SegmentPlanner {
     if (goes) {
       out_.drops.clear();
       out_.nothing.clear();
+      out_.listed.clear();
       out_.punch.clear();
       out_.end = kBlock;
       kept = highest ? kBlock : 0;
@@ -122,7 +125,10 @@ class SegmentPlanner {
       const std::uint64_t whole = (end - offset) / kBlock * kBlock;
       const bool within = offset % kBlock != 0 || whole == 0;
       const std::uint64_t part = within ? std::min(end, os::round_up(offset + 1)) - offset : whole;
-      out_.nothing.push_back({offset, part});
+      if (within)
+        out_.listed.push_back({offset, RecordHead::Kind::nothing});
+      else
+        out_.nothing.push_back({offset, part});
       drop(offset, part);
       offset += part;
     }
@@ -135,8 +141,9 @@ class SegmentPlanner {
       removal.version = found->second->version;
     }
     if (place.head) {
-      out_.drops.push_back(*place.head);
-      out_.drops.back().kind = RecordHead::Kind::dropped;  // only the body named its history
+      RecordHead head = *place.head;
+      head.kind = RecordHead::Kind::dropped;  // only the body named its history
+      out_.drop(head);
       drop(place.offset, place.length);
     } else {
       abandon(place.offset, place.length);
@@ -193,6 +200,11 @@ CollectPlan plan_collection(const Inspection& store, const std::map<std::size_t,
   for (const ScannedSegment& segment : store.scanned.segments) {
     const bool highest = &segment == &store.scanned.segments.back();
     plan.segments.push_back(SegmentPlanner(store, segment, remove_damaged, plan).run(dying[segment.segment], highest));
+    SegmentPlan& one = plan.segments.back();
+    const auto first = static_cast<std::size_t>(std::ranges::count_if(plan.first, [&](const RecordHead& head) {
+      return head.shares_block() && head.place.segment == segment.segment;
+    }));
+    if (!one.listed.empty()) one.bytes_after += drops_bytes(first) + drops_bytes(one.listed.size() - first);
   }
   return plan;
 }

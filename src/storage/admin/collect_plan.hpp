@@ -15,9 +15,18 @@ struct SegmentPlan {
   std::vector<RecordHead> again;             // heads of waste to rewrite as they are: they may be only in memory
   std::vector<RecordHead> drops;             // tombstones to write
   std::vector<ScannedSegment::Gap> nothing;  // places to mark as void
+  std::vector<Drop> listed;                  // the same of what shares blocks: in a list behind all records
+  std::uint64_t list_at = 0;                 // where the file is cut for that list, if there is one
   std::vector<ScannedSegment::Gap> punch;    // free all but the first block of these
   std::uint64_t end = 0;                     // truncate the file here
   std::uint64_t bytes_after = 0;             // on the disk, at most
+
+  void drop(const RecordHead& head) {
+    if (head.shares_block())
+      listed.push_back({head.place.offset, head.kind});
+    else
+      drops.push_back(head);
+  }
 };
 
 struct CollectPlan {

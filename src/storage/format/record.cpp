@@ -173,7 +173,8 @@ std::string name_in(std::span<const std::byte> bytes, const RecordHead& head) {
 }
 
 Result<Header> parse_header(std::span<const std::byte> bytes, const RecordHead& head) {
-  if (head.kind == RecordHead::Kind::nothing) return damaged(head, "it is not a record");
+  if (head.kind != RecordHead::Kind::live && head.kind != RecordHead::Kind::dropped)
+    return damaged(head, "it is not a record");
   if (const std::string wrong = misfit(head); !wrong.empty())
     return damaged(head, "the record's sizes are wrong: " + wrong);
   if (bytes.size() != head.header_bytes) return damaged(head, "the record's header is truncated");

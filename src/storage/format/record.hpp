@@ -55,13 +55,14 @@ struct RecordPlace {
   bool operator==(const RecordPlace&) const = default;
 };
 
-/// The first sector of a record: enough to find the next one. Only this sector is ever rewritten: when the record is
-/// dropped.
+/// The first sector of a record: enough to find the next one. Only this sector is ever rewritten, when the record is
+/// dropped; of a record that shares a block, nothing is (see Drop).
 struct RecordHead {
   enum class Kind : std::uint32_t {
     live = 1,     // complete: header and payload match their checksums
     dropped = 2,  // it was live; the payload may be freed
     nothing = 3,  // never became a checkpoint
+    drops = 4,    // no record: lists what became of others (see Drop)
   } kind = Kind::live;
   RecordPlace place;
   std::uint64_t header_bytes = 0;  // this sector and the body; a multiple of 4096, or of 512 if compact
@@ -71,7 +72,7 @@ struct RecordHead {
   std::int64_t version = 0;
   std::int64_t written_ns = 0;   // since 1970, by the writer's clock; for display
   std::uint32_t name_bytes = 0;  // of the history's name, UTF-8
-  std::uint32_t regions = 0;
+  std::uint32_t regions = 0;     // or drops that it lists
   std::uint32_t metadata_bytes = 0;
   std::uint32_t block_bytes = 0;  // of the payload under one checksum; a multiple of 4096. 0: payload unchecked
   Checksum body{};                // of the header after this sector
@@ -79,7 +80,9 @@ struct RecordHead {
   bool operator==(const RecordHead&) const = default;
 
   /// Its header holds the payload too, and it shares a block of 4096 bytes with others of its kind.
-  bool compact() const { return kind != Kind::nothing && header_bytes < kCompactBelow; }
+  bool compact() const { return (kind == Kind::live || kind == Kind::dropped) && header_bytes < kCompactBelow; }
+  /// Whether its block may hold other records, so that it is never rewritten.
+  bool shares_block() const { return record_bytes % kCompactBelow != 0 || place.offset % kCompactBelow != 0; }
   /// The oldest format that has such records.
   std::uint32_t format() const;
 };
@@ -117,6 +120,25 @@ std::array<std::byte, kSector> encode(const RecordHead& head);
 RecordHead tombstone(RecordHead head, std::string_view history);
 /// Whether a head at the place of `was` says that this very record is dropped, or that there is none.
 bool is_tombstone_of(const RecordHead& now, const RecordHead& was);
+
+/// What a record that shares a block became. A list in a later block of the same segment says so: nothing is written to
+/// blocks that hold durable records.
+struct Drop {
+  std::uint64_t offset = 0;                          // of the record, in the segment
+  RecordHead::Kind now = RecordHead::Kind::dropped;  // or nothing
+  bool operator==(const Drop&) const = default;
+};
+inline constexpr std::size_t kDropsInSector = 44;
+inline constexpr std::uint64_t kDropsInBlock = kDropsInSector * kCompactBelow / kSector;
+/// Whole blocks for `place`, the start of one: lists of one sector each, so that a disk writes each whole or not at
+/// all.
+std::vector<std::byte> encode(RecordPlace place, std::span<const Drop> drops);
+/// The bytes that encode() makes of so many.
+constexpr std::uint64_t drops_bytes(std::size_t drops) {
+  return (drops + kDropsInBlock - 1) / kDropsInBlock * kCompactBelow;
+}
+/// Of an intact sector of kind drops.
+std::vector<Drop> parse_drops(std::span<const std::byte> sector, const RecordHead& head);
 
 /// Parses the first 512 bytes of a record expected at `place`. No field is trusted before the checksum matches and the
 /// sizes are consistent; a live record must end within `segment_bytes` (others have nothing to read). Errors: damaged

@@ -40,9 +40,7 @@ Result<BytesReader> open_first_block(std::span<const std::byte> bytes, std::stri
 
 }  // namespace
 
-std::uint32_t RecordHead::format() const {
-  return compact() || !whole_blocks(place.offset) || !whole_blocks(record_bytes) ? 2 : 1;
-}
+std::uint32_t RecordHead::format() const { return compact() || shares_block() || kind == Kind::drops ? 2 : 1; }
 
 namespace {
 
@@ -53,6 +51,15 @@ std::string compact_misfit(const RecordHead& head) {
   }
   if (head.place.offset % kBlock + head.record_bytes > kBlock) return "it ends past its block's end";
   if (head.kind == RecordHead::Kind::nothing) return {};
+  if (head.kind == RecordHead::Kind::drops) {
+    const RecordHead drops{.kind = head.kind,
+                           .place = head.place,
+                           .header_bytes = kSector,
+                           .record_bytes = head.record_bytes,
+                           .regions = head.regions};
+    if (head != drops) return "a list of drops has a record's fields";
+    return head.regions == 0 || head.regions > kDropsInSector ? "it lists no drops, or more than it has room for" : "";
+  }
   if (head.block_bytes != 0) return "its payload has checksums of its own";
   if (head.name_bytes > kMaxName) return "its name is longer than a name can be";
   if (head.sequence > kMaxSequence) return "its sequence is higher than one can be";
@@ -94,11 +101,11 @@ std::string misfit(const RecordHead& head, std::uint32_t format) {
 
 std::string misfit(const RecordHead& head) { return misfit(head, head.format()); }
 
-std::array<std::byte, kSector> encode(const RecordHead& head) {
-  std::array<std::byte, kSector> out{};
-  const RecordHead nothing{.kind = RecordHead::Kind::nothing, .place = head.place, .record_bytes = head.record_bytes};
-  const RecordHead& from = head.kind == RecordHead::Kind::nothing ? nothing : head;
-  BytesWriter to = begin_sector(out.data(), kRecordMagic, from.format());
+namespace {
+
+// All but the seal.
+BytesWriter put_head(std::byte* sector, const RecordHead& from) {
+  BytesWriter to = begin_sector(sector, kRecordMagic, from.format());
   to.number(static_cast<std::uint32_t>(from.kind));
   to.bytes(from.place.store);
   to.number(from.place.segment);
@@ -115,7 +122,55 @@ std::array<std::byte, kSector> encode(const RecordHead& head) {
   to.number(from.written_ns);
   to.bytes(from.body);
   to.bytes(from.history);
+  return to;
+}
+
+// What a list holds of one: a record begins at a multiple of a sector, so there is room for its kind.
+std::uint64_t packed(const Drop& drop) { return drop.offset + static_cast<std::uint64_t>(drop.now); }
+
+Drop unpacked(std::uint64_t number) {
+  return {number / kSector * kSector, static_cast<RecordHead::Kind>(number % kSector)};
+}
+
+// Of the list's own place: records before it in its segment, behind the segment's head.
+bool can_be(const Drop& drop, const RecordPlace& place) {
+  const bool kind = drop.now == RecordHead::Kind::dropped || drop.now == RecordHead::Kind::nothing;
+  return kind && drop.offset >= kBlock && drop.offset < place.offset;
+}
+
+}  // namespace
+
+std::array<std::byte, kSector> encode(const RecordHead& head) {
+  std::array<std::byte, kSector> out{};
+  const RecordHead nothing{.kind = RecordHead::Kind::nothing, .place = head.place, .record_bytes = head.record_bytes};
+  put_head(out.data(), head.kind == RecordHead::Kind::nothing ? nothing : head);
   seal_sector(out.data());
+  return out;
+}
+
+std::vector<std::byte> encode(RecordPlace place, std::span<const Drop> drops) {
+  std::vector<std::byte> out(drops_bytes(drops.size()));
+  for (std::byte* sector = out.data(); !drops.empty(); sector += kSector) {
+    const auto some = drops.first(std::min(drops.size(), kDropsInSector));
+    drops = drops.subspan(some.size());
+    const std::uint64_t rest = kBlock - place.offset % kBlock;  // the last of them has the rest of its block
+    const RecordHead head{.kind = RecordHead::Kind::drops,
+                          .place = place,
+                          .header_bytes = kSector,
+                          .record_bytes = drops.empty() ? rest : kSector,
+                          .regions = static_cast<std::uint32_t>(some.size())};
+    BytesWriter to = put_head(sector, head);
+    for (const Drop& drop : some) to.number(packed(drop));
+    seal_sector(sector);
+    place.offset += kSector;
+  }
+  return out;
+}
+
+std::vector<Drop> parse_drops(std::span<const std::byte> sector, const RecordHead& head) {
+  std::vector<Drop> out;
+  BytesReader in(sector.subspan(kCompactBody));
+  for (std::uint32_t i = 0; i < head.regions; ++i) out.push_back(unpacked(in.number<std::uint64_t>()));
   return out;
 }
 
@@ -159,9 +214,15 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   head.written_ns = in->number<std::int64_t>();
   head.body = in->array<Checksum>();
   head.history = in->array<Checksum>();
-  if (kind < 1 || kind > 3)
+  if (kind < 1 || kind > (format == 1 ? 3 : 4))
     return damaged("the record's head is of kind " + std::to_string(kind) + ", which does not exist", place);
   head.kind = static_cast<RecordHead::Kind>(kind);
+  if (head.kind == RecordHead::Kind::drops) {
+    for (std::uint32_t i = 0; i < std::min<std::uint32_t>(head.regions, kDropsInSector); ++i) {
+      if (!can_be(unpacked(in->number<std::uint64_t>()), place))
+        return damaged("a list of drops names a place where no record can be", place);
+    }
+  }
   const bool ends = format == 1 || head.kind != RecordHead::Kind::live;  // otherwise the body begins here
   if (ends && !all_zero(in->rest())) return damaged("the record's head is not zero after its fields", place);
   if (head.kind == RecordHead::Kind::live && head.history != Checksum{}) {

@@ -70,6 +70,7 @@ class SegmentScan {
     }
     const std::size_t known_damages = damages_.size();
     if (auto walked = walk(from); !walked) return walked.error();
+    apply_drops(known_damages);
     for (std::size_t i = known_damages; i < damages_.size();
          ++i) {  // nothing is written over data that may still be saved
       if (damages_[i].offset >= out_.end) out_.end = os::round_up(out_.bytes);
@@ -227,12 +228,60 @@ class SegmentScan {
         out_.damaged.push_back({head.place.offset, head.record_bytes, head});
       }
     } else {
-      out_.dead += head.record_bytes;
-      out_.waste.push_back({head.place.offset, head.record_bytes, head});
+      add_waste({head.place.offset, head.record_bytes, head});
+      if (head.kind == RecordHead::Kind::drops)
+        std::ranges::copy(parse_drops(first, head), std::back_inserter(out_.drops));
     }
     out_.last_sequence = std::max(out_.last_sequence, head.sequence);
     out_.end = head.place.offset + head.record_bytes;
     return true;
+  }
+
+  void add_waste(const ScannedSegment::Place& place) {
+    out_.dead += place.length;
+    out_.waste.push_back(place);
+  }
+
+  // What is in a list of drops is waste, whatever became of its own bytes. `known`: damages of other segments.
+  void apply_drops(std::size_t known) {
+    if (out_.drops.empty()) return;
+    std::ranges::stable_sort(out_.drops, {}, &Drop::offset);
+    const auto twice = std::ranges::unique(out_.drops, {}, &Drop::offset);
+    out_.drops.erase(twice.begin(), twice.end());
+    const auto listed = [&](std::uint64_t offset) -> const Drop* {
+      const auto at = std::ranges::lower_bound(out_.drops, offset, {}, &Drop::offset);
+      return at != out_.drops.end() && at->offset == offset ? &*at : nullptr;
+    };
+    std::erase_if(out_.records, [&](const ScannedRecord& record) {
+      const Drop* const drop = listed(record.head.place.offset);
+      if (drop == nullptr) return false;
+      const bool was = drop->now == RecordHead::Kind::dropped;
+      add_waste({drop->offset, record.head.record_bytes,
+                 was ? tombstone(record.head, record.history) : nothing(drop->offset, record.head.record_bytes)});
+      return true;
+    });
+    std::erase_if(out_.damaged, [&](const ScannedSegment::Place& place) {
+      const Drop* const drop = listed(place.offset);
+      if (drop == nullptr) return false;
+      const auto own = damages_.begin() + static_cast<std::ptrdiff_t>(known);
+      damages_.erase(std::remove_if(own, damages_.end(),
+                                    [&](const Damage& damage) {
+                                      return damage.offset >= place.offset &&
+                                             damage.offset - place.offset < place.length;
+                                    }),
+                     damages_.end());
+      add_waste({place.offset, place.length, nothing(place.offset, place.length)});
+      return true;
+    });
+    std::erase_if(out_.gaps, [&](const ScannedSegment::Gap& gap) {
+      if (listed(gap.offset) == nullptr) return false;
+      add_waste({gap.offset, gap.length, nothing(gap.offset, gap.length)});
+      return true;
+    });
+  }
+
+  RecordHead nothing(std::uint64_t offset, std::uint64_t length) const {
+    return {.kind = RecordHead::Kind::nothing, .place = {store_, out_.segment, offset}, .record_bytes = length};
   }
 
   static std::string name_of(const RecordHead& head) { return "version " + std::to_string(head.version) + ": "; }

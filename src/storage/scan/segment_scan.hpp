@@ -44,9 +44,11 @@ struct ScannedSegment {
     std::uint64_t offset = 0, length = 0;
     std::optional<RecordHead> head;
   };  // if it is intact
-  std::vector<Place> waste;         // dropped records and void places. This and `damaged` are empty if from an index
+  std::vector<Place> waste;         // dropped records, void places, lists of drops. Like `damaged` and `drops`, empty
+                                    // if from an index
   std::vector<Place> damaged;       // where a record should be: up to the next intact head
-  std::uint64_t dead = 0;           // bytes of dropped records and void places
+  std::vector<Drop> drops;          // by offset: what its lists say of records, which is taken into account above
+  std::uint64_t dead = 0;           // bytes of what is in `waste`
   std::uint64_t last_sequence = 0;  // of all records, dropped ones too
 };
 

@@ -107,6 +107,7 @@ void Committer::commit_batch(Locked& lock) {
   }
   Objects drops = std::exchange(drops_, {}), abandoned = std::exchange(abandoned_, {});
   const std::size_t dropped = drops.size();
+  std::ranges::move(remover_.take_failed(lock), std::back_inserter(drops));  // for which there may be room by now
   const std::uint64_t released = unreleased_;
   ready_.clear();
   ready_bytes_ = 0;
@@ -226,7 +227,7 @@ void Committer::report_refused(const Objects& refused) {
   Groups groups;
   for (const SharedObject& object : refused) groups[object->segment].push_back(object);
   for (const auto& [segment, objects] : groups) {
-    if (const auto synced = remover_.withdraw(*segment, segment->file, objects); !synced) {
+    if (const auto synced = remover_.withdraw(segment, segment->file, objects); !synced) {
       remover_.fail(segment, synced.error());
     }
   }

@@ -12,6 +12,20 @@ using os::kBlock;
 
 namespace {
 
+// The block of an offset has lists of drops, and so nothing else: what is missing of it dropped nothing.
+bool is_of_lists(const ScannedSegment& segment, std::uint64_t offset) {
+  return std::ranges::any_of(segment.waste, [&](const ScannedSegment::Place& place) {
+    return place.head && place.head->kind == RecordHead::Kind::drops && place.offset / kBlock == offset / kBlock;
+  });
+}
+
+// What is left of a gap without the parts of blocks of lists.
+ScannedSegment::Gap without_lists(const ScannedSegment& segment, std::uint64_t offset, std::uint64_t end) {
+  if (offset % kBlock != 0 && is_of_lists(segment, offset)) offset = std::min(end, os::round_up(offset));
+  if (end > offset && end % kBlock != 0 && is_of_lists(segment, end)) end = std::max(offset, end / kBlock * kBlock);
+  return {offset, end - offset};
+}
+
 // A header, and a block of compact records, is written in one piece: if a head's sector is zero and another of its
 // block is not, the head was lost, or torn by a power loss. The data after it is not discarded. So a place that begins
 // or ends within a block has lost a head: records fill their blocks.
@@ -20,7 +34,9 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& r
   if (ours.suspect) return;
   std::vector<ScannedSegment::Gap> places = segment.gaps;
   if (segment.end < segment.bytes) places.push_back({segment.end, os::round_up(segment.bytes) - segment.end});
-  for (const auto& [offset, length] : places) {
+  for (const ScannedSegment::Gap& place : places) {
+    const auto [offset, length] = without_lists(segment, place.offset, place.offset + place.length);
+    if (length == 0) continue;
     const std::uint64_t end = offset + length;
     std::uint64_t lost = offset;
     bool known = true;
@@ -66,7 +82,9 @@ void close_gaps(StoreContext& context, const ScannedSegment& segment) {
   if (segment.gaps.empty()) return;
   auto file = context.segment_files.open(segment.segment);
   if (!file) return;
-  for (const auto& [offset, length] : segment.gaps) {
+  for (const ScannedSegment::Gap& gap : segment.gaps) {
+    const auto [offset, length] = without_lists(segment, gap.offset, gap.offset + gap.length);
+    if (length == 0) continue;
     const RecordHead head{.kind = RecordHead::Kind::nothing,
                           .place = {context.directory.head().store, segment.segment, offset},
                           .record_bytes = length};
@@ -97,11 +115,18 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
       const Locked lock = table.lock();
       return ours->records.empty() && remover.is_removable(lock, *ours);
     }();
-    if (ours->suspect || whole) continue;  // left as it is, or removed as a whole
-    close_gaps(context, segment);
-    if (segment.end >= segment.bytes) continue;
-    auto file = context.segment_files.open(segment.segment);
-    if (file) static_cast<void>(context.files.truncate((*file)->fd(), segment.end));  // a failure only wastes space
+    bool cut = false;
+    if (!ours->suspect && !whole) {  // or it is left as it is, or removed as a whole
+      close_gaps(context, segment);
+      if (segment.end >= segment.bytes) continue;
+      auto file = context.segment_files.open(segment.segment);
+      cut = file && context.files.truncate((*file)->fd(), segment.end);
+    }
+    const Locked lock = table.lock();
+    if (cut)
+      ours->bytes = ours->end;
+    else  // drops are listed behind all that is there
+      ours->end = std::max(ours->end, os::round_up(ours->bytes));
   }
   remover.remove_empty();
   context.directory.announce_change();

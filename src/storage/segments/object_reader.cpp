@@ -48,7 +48,7 @@ bool ObjectReader::is_dropped(const StoredObject& object) const {
   RecordHead head;
   {
     const Locked lock = table_.lock();
-    if (!context_.options.readonly) return object.dropped;
+    if (object.dropped || !context_.options.readonly) return object.dropped;
     head = object.head;
   }
   return storage::is_dropped(context_.files, context_.directory.path(), head);

@@ -27,15 +27,15 @@ struct SegmentState {
   SharedFile file;                 // open from creation until the last header is written: a sync reports
                                    // failed writes only since its descriptor was opened
   bool closed = false;             // no more records
-  bool broken = false;             // a sync or header failed: only tombstones are written to it
+  bool broken = false;             // a sync or header failed: only drops are written to it
   bool missing = false;            // its file was removed or replaced from outside, and that was reported
-  bool suspect = false;            // it has damage: only tombstones are written to it
+  bool suspect = false;            // it has damage: only drops are written to it
   bool head_synced = false;        // the file's own head is on the disk; by the committer alone
   std::map<std::uint64_t, SharedObject> records;  // by offset: all that the disk may still have
   // Small objects that the committer has yet to place here, together. A block is set aside for each.
   std::unordered_map<std::uint64_t, SharedObject> unplaced;
 
-  bool has_room(std::uint64_t record_bytes) const { return record_bytes + unplaced.size() * os::kBlock <= bytes - end; }
+  bool has_room(std::uint64_t record_bytes) const { return end + record_bytes + unplaced.size() * os::kBlock <= bytes; }
 };
 using SharedSegment = std::shared_ptr<SegmentState>;
 

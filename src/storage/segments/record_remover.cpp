@@ -1,6 +1,7 @@
 #include "storage/segments/record_remover.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 
 #include "storage/format/bytes.hpp"
@@ -20,6 +21,11 @@ Result<void> check_place(const StoredObject& object, std::span<const std::byte> 
   if (ours || is_tombstone_of(*now, object.head)) return {};
   return Error{Errc::damaged, object.name() + ": another record is in its place"};
 }
+
+// A failed object was never a checkpoint, so it must not hide an older one.
+bool was_checkpoint(const StoredObject& object) { return object.may_be_on_disk && object.state != State::failed; }
+
+Error no_memory() { return {Errc::out_of_memory, "there is no memory for its tombstone"}; }
 
 }  // namespace
 
@@ -64,7 +70,7 @@ void RecordRemover::drop(const SharedSegment& segment, const std::vector<SharedO
   }
 }
 
-// Returns those that are off the disk. The others are retried at close, and found by the next process if that fails
+// Returns those that are off the disk. The others are retried later, and found by the next process if that fails
 // too.
 std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segment,
                                                       const std::vector<SharedObject>& drops) {
@@ -78,11 +84,11 @@ std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segme
   for (auto first = drops.begin(); first != drops.end();) {
     const auto last = first + std::min<std::ptrdiff_t>(drops.end() - first, kSlab / kBlock);
     std::vector<SharedObject> some(first, last);
-    if (write_tombstones(file, some)) {
+    if (write_drops(segment, file, some)) {
       dead.insert(dead.end(), some.begin(), some.end());
     } else if (some.size() > 1) {  // one of them may be the cause
       std::ranges::copy_if(some, std::back_inserter(dead),
-                           [&](const SharedObject& one) { return bool(write_tombstones(file, {one})); });
+                           [&](const SharedObject& one) { return bool(write_drops(segment, file, {one})); });
     }
     first = last;
   }
@@ -117,7 +123,9 @@ void RecordRemover::trim_closed() {
   }
   for (auto& [segment, file] : over) {
     if (segment->broken) continue;
-    static_cast<void>(context_.files.truncate(file->fd(), segment->end));  // a failure only wastes space
+    if (!context_.files.truncate(file->fd(), segment->end)) continue;  // which only wastes space
+    const Locked lock = table_.lock();
+    segment->bytes = segment->end;
   }
 }
 
@@ -162,46 +170,98 @@ void RecordRemover::remove_empty() {
   }
 }
 
-// Only first sectors change, so a write torn between sectors cannot damage others: the rest of a block is what it was
-// or, of a record with blocks of its own, zeros.
-Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects) {
-  const std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
-  if (!slab) return Error{Errc::out_of_memory, "there is no memory for its tombstone"};
-  std::fill_n(slab->data(), slab->size(), std::byte{0});
-  std::map<std::uint64_t, std::byte*> blocks;  // by offset; compact records share them
-  std::vector<transfer::Piece> all, on_disk;
+Result<void> RecordRemover::write_drops(const SharedSegment& segment, const SharedFile& file,
+                                        const std::vector<SharedObject>& objects) {
+  std::vector<SharedObject> alone, sharing;
   for (const SharedObject& object : objects) {
-    const std::uint64_t offset = object->head.place.offset / kBlock * kBlock;
-    const auto [block, added] = blocks.try_emplace(offset, slab->data() + blocks.size() * kBlock);
-    if (!added) continue;
-    all.push_back({offset, block->second, kBlock});
-    if (object->may_be_on_disk || object->head.compact()) on_disk.push_back(all.back());
+    if (!object->head.shares_block())
+      alone.push_back(object);
+    else if (object->may_be_on_disk)  // otherwise its whole block was never written
+      sharing.push_back(object);
   }
-  const auto block_of = [&](const StoredObject& object) {
-    return std::span(blocks.at(object.head.place.offset / kBlock * kBlock), kBlock)
-        .subspan(object.head.place.offset % kBlock);
-  };
-  if (auto read = context_.transfers.move(transfer::Direction::read, file, on_disk); !read) return read;
-  for (const SharedObject& object : objects) {
-    if (!object->may_be_on_disk) continue;
-    if (auto ours = check_place(*object, block_of(*object)); !ours) return ours;
-  }
-  for (const SharedObject& object : objects) {
-    // A failed object was never a checkpoint, so it must not hide an older one.
-    const bool was = object->may_be_on_disk && object->state != State::failed;
-    RecordHead head = object->head;
-    head.kind = RecordHead::Kind::nothing;
-    const std::span<std::byte> block = block_of(*object);
-    if (!object->head.compact()) std::ranges::fill(block, std::byte{});
-    std::ranges::copy(encode(was ? tombstone(object->head, object->history) : head), block.begin());
-  }
-  return context_.transfers.move(transfer::Direction::write, file, all);
+  auto blocks = read_blocks(file, objects);
+  if (!blocks) return blocks.error();
+  if (auto done = write_tombstones(file, alone, *blocks); !done) return done;
+  return append_list(segment, file, sharing);
 }
 
-Result<void> RecordRemover::withdraw(const SegmentState& segment, const SharedFile& file,
+// Each block once, checked: another record's is not overwritten, and no other record is listed. Zeros, if nothing was
+// written there.
+Result<RecordRemover::Blocks> RecordRemover::read_blocks(const SharedFile& file,
+                                                         const std::vector<SharedObject>& objects) {
+  Blocks out;
+  std::optional<AlignedBytes> slab = AlignedBytes::make(objects.size() * kBlock);
+  if (!slab) return no_memory();
+  out.slab = std::move(*slab);
+  std::ranges::fill(out.slab.first(out.slab.size()), std::byte{});
+  std::vector<transfer::Piece> pieces;
+  for (const SharedObject& object : objects) {
+    const std::uint64_t offset = object->head.place.offset / kBlock * kBlock;
+    const auto [at, added] = out.by_offset.try_emplace(offset, out.slab.data() + out.by_offset.size() * kBlock);
+    if (added && object->may_be_on_disk) pieces.push_back({offset, at->second, kBlock});
+  }
+  if (auto read = context_.transfers.move(transfer::Direction::read, file, pieces); !read) return read.error();
+  for (const SharedObject& object : objects) {
+    if (!object->may_be_on_disk) continue;
+    const std::uint64_t offset = object->head.place.offset;
+    const std::span<const std::byte> block(out.by_offset.at(offset / kBlock * kBlock), kBlock);
+    if (auto ours = check_place(*object, block.subspan(offset % kBlock)); !ours) return ours.error();
+  }
+  return out;
+}
+
+// Only the first sector changes, so a write that is torn between sectors leaves one of the two heads.
+Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects,
+                                             const Blocks& blocks) {
+  std::vector<transfer::Piece> pieces;
+  for (const SharedObject& object : objects) {
+    RecordHead head = object->head;
+    head.kind = RecordHead::Kind::nothing;
+    std::byte* const block = blocks.by_offset.at(head.place.offset);
+    std::ranges::copy(encode(was_checkpoint(*object) ? tombstone(object->head, object->history) : head), block);
+    pieces.push_back({head.place.offset, block, kBlock});
+  }
+  return context_.transfers.move(transfer::Direction::write, file, pieces);
+}
+
+Result<void> RecordRemover::append_list(const SharedSegment& segment, const SharedFile& file,
+                                        const std::vector<SharedObject>& objects) {
+  if (objects.empty()) return {};
+  std::vector<Drop> drops;
+  for (const SharedObject& object : objects) {
+    drops.push_back(
+        {object->head.place.offset, was_checkpoint(*object) ? RecordHead::Kind::dropped : RecordHead::Kind::nothing});
+  }
+  const std::optional<AlignedBytes> slab = AlignedBytes::make(drops_bytes(drops.size()));
+  if (!slab) return no_memory();
+  const auto offset = take_room(segment, file, slab->size());
+  if (!offset) return offset.error();
+  std::ranges::copy(encode({context_.directory.head().store, segment->number, *offset}, drops), slab->data());
+  const transfer::Piece piece{*offset, slab->data(), slab->size()};
+  return context_.transfers.move(transfer::Direction::write, file, {&piece, 1});
+}
+
+// Behind the last record. Objects that have yet to be placed keep their room.
+Result<std::uint64_t> RecordRemover::take_room(const SharedSegment& segment, const SharedFile& file,
+                                               std::uint64_t bytes) {
+  std::uint64_t from = 0;
+  {
+    const Locked lock = table_.lock();
+    if (segment->has_room(bytes)) return std::exchange(segment->end, segment->end + bytes);
+    from = std::max(segment->bytes, segment->end);
+  }
+  const auto made = context_.files.preallocate(file->fd(), from, bytes);
+  if (!made && made.error != EOPNOTSUPP && made.error != ENOSYS && made.error != EINTR)
+    return file_error(context_.segment_files.path(segment->number), "taking room for a list of drops", made.error);
+  const Locked lock = table_.lock();
+  segment->bytes = from + bytes;
+  return std::exchange(segment->end, segment->end + bytes);
+}
+
+Result<void> RecordRemover::withdraw(const SharedSegment& segment, const SharedFile& file,
                                      const std::vector<SharedObject>& objects) {
-  if (!file || objects.empty() || !write_tombstones(file, objects)) return {};
-  return context_.sync(segment.number, *file);
+  if (!file || objects.empty() || !write_drops(segment, file, objects)) return {};
+  return context_.sync(segment->number, *file);
 }
 
 void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
@@ -225,7 +285,7 @@ void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
     segment->unplaced.clear();
     file = segment->file;
   }
-  static_cast<void>(withdraw(*segment, file, on_disk));
+  static_cast<void>(withdraw(segment, file, on_disk));
   for (const SharedObject& object : lost) context_.persisted(object->id, *object->error);
 }
 

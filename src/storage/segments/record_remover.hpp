@@ -1,5 +1,6 @@
 #pragma once
-// Removing records: first a tombstone, then the space, then whole segment files.
+// Removing records: first a tombstone or a list of drops, then the space, then whole segment files.
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,22 +15,20 @@ inline constexpr std::size_t kSlab = 4 << 20;  // bytes of headers or tombstones
 
 /// Thread safety: used by one thread at a time (the opening one, the committer, the closing one), except methods with a
 /// Locked and failed_names().
-/// 1. Only the first sector of a record changes. Its whole block is written, with the other records of it, if compact,
-/// as
-///    they were: a disk that loses all of a torn block may lose those too.
+/// 1. Only blocks that one record has to itself are rewritten: its first sector becomes a tombstone. Of records that
+///    share blocks, lists of drops are appended to their segment, and go with it.
 /// 2. The space of a dropped record is freed after its tombstone is on disk, or with its whole segment.
 /// 3. A record stays in its segment's records until it is off the disk.
-/// 4. No segment is removed while its tombstones may hide an older record.
+/// 4. No segment is removed while its drops may hide an older record.
 class RecordRemover {
  public:
   RecordRemover(StoreContext& context, ObjectTable& table) : context_(context), table_(table) {}
 
-  /// `at_once`: writes tombstones now, even if the whole segment could be removed.
+  /// `at_once`: writes drops now, even if the whole segment could be removed.
   void drop(std::vector<SharedObject> drops, bool at_once = false);
-  /// Tombstones for objects about to be reported as failed, because this process may be killed before it closes. A
-  /// failure is retried at close. The bytes stay until then, because the caller may ask for them. Returns the result of
-  /// the sync.
-  Result<void> withdraw(const SegmentState& segment, const SharedFile& file, const std::vector<SharedObject>& objects);
+  /// Drops objects about to be reported as failed, because this process may be killed before it closes. A failure is
+  /// retried at close. The bytes stay until then, because the caller may ask for them. Returns the result of the sync.
+  Result<void> withdraw(const SharedSegment& segment, const SharedFile& file, const std::vector<SharedObject>& objects);
   /// Fails a segment: objects in it that are not persistent never will be, and that is reported.
   void fail(const SharedSegment& segment, const Error& error);
   /// Truncates the files of closed segments with nothing unfinished behind the last record, and closes them.
@@ -49,9 +48,19 @@ class RecordRemover {
   std::vector<std::string> failed_names() const;
 
  private:
+  struct Blocks {
+    AlignedBytes slab;
+    std::map<std::uint64_t, std::byte*> by_offset;
+  };
   void drop(const SharedSegment& segment, const std::vector<SharedObject>& drops);
   std::vector<SharedObject> drop_on_disk(const SharedSegment& segment, const std::vector<SharedObject>& drops);
-  Result<void> write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects);
+  Result<void> write_drops(const SharedSegment& segment, const SharedFile& file,
+                           const std::vector<SharedObject>& objects);
+  Result<Blocks> read_blocks(const SharedFile& file, const std::vector<SharedObject>& objects);
+  Result<void> write_tombstones(const SharedFile& file, const std::vector<SharedObject>& objects, const Blocks& blocks);
+  Result<void> append_list(const SharedSegment& segment, const SharedFile& file,
+                           const std::vector<SharedObject>& objects);
+  Result<std::uint64_t> take_room(const SharedSegment& segment, const SharedFile& file, std::uint64_t bytes);
 
   StoreContext& context_;
   ObjectTable& table_;

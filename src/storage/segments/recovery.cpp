@@ -74,6 +74,10 @@ void Recovery::register_segment(const ScannedSegment& scanned, const std::vector
   for (const Damage& damage : damages) {  // some is inside a record
     segment->suspect = segment->suspect || damage.file == context_.segment_files.path(scanned.segment);
   }
+  for (const Drop& drop : scanned.drops) {  // of records that an earlier look has found
+    const auto found = segment->records.find(drop.offset);
+    if (found != segment->records.end()) found->second->dropped = true;
+  }
   for (const ScannedRecord& record : scanned.records) {
     const auto at = segment->records.try_emplace(segment->records.end(), record.head.place.offset);
     SharedObject& object = at->second;
