@@ -117,7 +117,7 @@ TRIALS = (
         "power",
         "Loss of power",
         "The recorded writes and syncs are replayed into every prefix, and into seeded states in which what"
-        " was not synced is lost, torn at 512 bytes, or reordered; each is opened, and for some the power goes again"
+        " was not synced is lost, torn at 512 bytes, or reordered; of small checkpoints, which share blocks, torn at 4096 bytes with all of the block lost; each is opened, and for some the power goes again"
         " meanwhile. Where two writings of one version are there, the head of the newer one then rots, and the older one"
         " must not come back. In some runs a sync fails, and what was told to be lost must never be offered. Apart: the process is killed first, the next one opens the store and goes on, and then the power"
         ' goes; at level "storage" all that the opening found must outlive that. CLEAR_ERROR may be only before there'
@@ -128,6 +128,7 @@ TRIALS = (
             "": 10_000,
             "every prefix": 1000,
             "states": 10_000,
+            "states, small ones, whole blocks torn": 5000,
             "killed, opened, then states": 1000,
             "killed, opened, then states, process": 1000,
             "states, after a failed sync": 1000,

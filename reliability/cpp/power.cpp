@@ -152,7 +152,7 @@ void run_power(const TrialOptions& options, Report& report) {
   const std::uint64_t count = options.count        ? options.count
                               : options.short_form ? 160
                               : options.snapshots  ? 5'000
-                                                   : 10'000;
+                                                   : 17'000;
   const auto synced =
       static_cast<std::size_t>(std::ranges::count_if(runs, [](const Recorded& one) { return one.options.synced; }));
   for (std::size_t i = 0, nth = 0; i < runs.size(); ++i) {
