@@ -311,10 +311,13 @@ Result<Future> GroupHistory::checkpoint(Version version, std::span<const Source>
     agreement.failed(number_, version);
   } else {
     agreement.written(number_, version);
+  }
+  members_->progress();
+  // It counts as durable from the next call on: until then the member may withdraw it.
+  if (written) {
     members_->of[number_].open.push_back(
         {version, [future = *written, level = members_->level] { return future.done(level); }});
   }
-  members_->progress();
   return written;
 }
 Result<Future> GroupHistory::checkpoint(Version version, std::initializer_list<Source> sources,
@@ -326,6 +329,17 @@ Result<void> GroupHistory::wait(std::string_view level, std::optional<Seconds> t
   const auto own = members_->wait_own(mine(), level, timeout);
   if (auto met = members_->meet(); !met) return met;
   return members_->rounds.all(own, "waiting for level=\"" + std::string(level) + "\"");
+}
+
+Result<void> GroupHistory::withdraw(Version version) {
+  auto& open = members_->of[number_].open;
+  if (open.empty() || open.back().version != version) {
+    return Error{Errc::invalid_argument, "version " + std::to_string(version) +
+                                             " cannot be withdrawn: only the last one that was written can, at once"};
+  }
+  open.pop_back();
+  members_->rounds.agreement.failed(number_, version);
+  return mine().drop(version);
 }
 
 Result<void> GroupHistory::restore(Version version, std::span<const Target> targets, RestoreOptions options) {

@@ -182,6 +182,27 @@ TEST(Group, AVersionThatOneMemberCannotStoreIsVoidInAll) {
   });
 }
 
+// Also if it is durable: it does not count before its member has called the group again.
+TEST(Group, AVersionThatOneMemberWithdrawsIsVoidInAll) {
+  const auto at = directory();
+  Ranks::run(2, [&](int rank, auto collective) {
+    auto options = small(at);
+    options.keep_last = 1;
+    auto group = Group::open(std::move(collective), options).value();
+    for (Version version = 0; version < 40; ++version) {
+      const auto written = write(group, rank, version).value();
+      if (version % 2 == 1 && rank == 1) {
+        written.wait("process").value();
+        group.withdraw(version).value();
+      }
+      group.wait("process").value();
+      EXPECT_EQ(group.versions().value(), std::vector<Version>{version - version % 2});
+    }
+    EXPECT_EQ(group.withdraw(38).error().code, Errc::invalid_argument);
+    group.close().value();
+  });
+}
+
 TEST(Group, ASnapshotIsOfAllMembersOrOfNone) {
   const auto at = directory();
   Ranks::run(2, [&](int rank, auto collective) {
