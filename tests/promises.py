@@ -33,7 +33,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/torch.md: torch.distributed.checkpoint": ["python/test_torch_distributed.py"],
     "docs/jax.md: The gradient of many steps": ["python/test_jax_adjoint.py"],
     "docs/jax.md: A run that may be killed": ["python/test_jax_manager.py"],
-    "docs/veloc.md: What is promised": ["python/test_veloc_files.py", "storage/veloc_storage_test.cpp"],
+    "docs/veloc.md: What is promised of the files": ["python/test_veloc_files.py", "storage/veloc_storage_test.cpp"],
     "docs/recompute-or-store.md: The rule": ["python/test_recompute_or_store.py"],
     "docs/seismic.md: An image with deepwave": ["python/test_seismic_deepwave.py"],
     "docs/seismic.md: Checkpoints of pyrevolve and Devito": ["python/test_seismic_devito.py"],
@@ -49,6 +49,9 @@ GUARDS: dict[str, list[str]] = {
     "docs/mpi.md: What a group promises": [
         "group/agreement_test.cpp", "group/group_test.cpp", "python/test_mpi.py", "capi/group.c",
     ],
+    "docs/veloc.md: What is promised": ["veloc/calls.c", "python/test_veloc.py"],
+    "docs/veloc.md: The configuration": ["veloc/client_test.cpp"],
+    "docs/veloc.md: Where it differs from VELOC": ["veloc/calls.c", "veloc/client_test.cpp"],
     "docs/hpc.md: A job that must make way": [
         "store/suspend_test.cpp", "os/signal_wake_test.cpp", "python/test_suspend.py",
     ],

@@ -90,7 +90,12 @@ def require_command(text: str):
 
 
 def compiled(source: pathlib.Path, library, environment, scratch) -> pathlib.Path:
-    c, cxx = ("mpicc", "mpicxx") if "ebbtide/mpi.h" in source.read_text() else ("gcc", "g++")
+    text = source.read_text()
+    veloc = library.parent / "veloc"
+    of_veloc = "#include <veloc.h" in text
+    if of_veloc and not (veloc / "libveloc-client.so").exists():
+        pytest.skip("libveloc-client is not built: MPI or inih is not installed")
+    c, cxx = ("mpicc", "mpicxx") if of_veloc or "ebbtide/mpi.h" in text else ("gcc", "g++")
     compiler = [c, "-std=c11"] if source.suffix == ".c" else [cxx, "-std=c++20", "-DOMPI_SKIP_MPICXX"]  # it warns
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"{compiler[0]} is not installed")
@@ -106,6 +111,7 @@ def compiled(source: pathlib.Path, library, environment, scratch) -> pathlib.Pat
             source,
             "-o",
             program,
+            *([f"-L{veloc}", "-lveloc-client", f"-Wl,-rpath,{veloc}"] if of_veloc else []),
             f"-L{library}",
             "-lebbtide",
             f"-Wl,-rpath,{library}",
@@ -117,6 +123,9 @@ def compiled(source: pathlib.Path, library, environment, scratch) -> pathlib.Pat
 
 
 def compile_and_run(source: pathlib.Path, library, environment, scratch):
+    if "veloc.cfg" in source.read_text():
+        (place := SCRATCH / f"veloc-{scratch.name}-{os.getpid()}").mkdir()
+        (scratch / "veloc.cfg").write_text(f"scratch = {place}\n")
     return run([compiled(source, library, environment, scratch)], environment, cwd=scratch)
 
 

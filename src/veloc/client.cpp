@@ -1,0 +1,514 @@
+#include "veloc/client.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <span>
+#include <sstream>
+#include <utility>
+
+#include "ebbtide/mpi.hpp"
+#include "veloc/say.hpp"
+
+::veloc::client_t::~client_t() = default;
+
+namespace ebb::veloc {
+
+namespace {
+
+constexpr std::size_t kLongestName = 127;  // of VELOC's commands
+constexpr Seconds kRoom(60);               // that a checkpoint waits for what other ranks are to agree on
+
+Error no_phase(const std::string& begin) { return {Errc::invalid_argument, "call " + begin + " first"}; }
+
+std::string text_of(const std::string& name, int version) {
+  return "version " + std::to_string(version) + " of '" + name + "'";
+}
+
+Result<void> check(const std::string& name, int version) {
+  const auto valid = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; };
+  if (name.empty() || name.size() > kLongestName || !std::ranges::all_of(name, valid)) {
+    return Error{Errc::invalid_argument, "the name '" + name.substr(0, 2 * kLongestName) +
+                                             "' is not valid: give 1 to 127 letters, digits, '_' and '.'"};
+  }
+  if (version < 0) {
+    return Error{Errc::invalid_argument,
+                 "version " + std::to_string(version) + " is not valid: give a number from 0 on"};
+  }
+  return {};
+}
+
+/// Whether it has ended, in whichever way.
+bool has_ended(const Future& future, const std::string& level) {
+  try {
+    return future.done(level);
+  } catch (const BadResult&) {
+    return true;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::open(MPI_Comm comm, const std::string& file) {
+  int begun = 0;
+  MPI_Initialized(&begun);
+  if (!begun) return Error{Errc::invalid_argument, "MPI_Init comes first"};
+  if (comm == MPI_COMM_NULL) return Error{Errc::invalid_argument, "the communicator is MPI_COMM_NULL"};
+  auto config = read_config(file);
+  Peers peers(collective(comm));
+  if (auto read = peers.all(config ? Result<void>() : config.error(), "reading the configuration"); !read)
+    return read.error();
+  return open(*std::move(config), collective(comm), collective(comm));
+}
+
+Result<std::unique_ptr<Client>> Client::open(unsigned id, const std::string& file) {
+  if (id > static_cast<unsigned>(std::numeric_limits<int>::max()))
+    return Error{Errc::invalid_argument, "the id " + std::to_string(id) + " is not valid: give one below 2^31"};
+  auto config = read_config(file);
+  if (!config) return config.error();
+  return open(*std::move(config), alone(static_cast<int>(id)), alone(static_cast<int>(id)));
+}
+
+Result<std::unique_ptr<Client>> Client::open(Config config, std::unique_ptr<Collective> group,
+                                             std::unique_ptr<Collective> peers) {
+  const bool first = group->rank() == 0 || group->count() == 1;
+  Options options = config.options;
+  if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(group->rank());
+  auto opened = Group::open(std::move(group), options);
+  if (!opened) return opened.error();
+  if (first)
+    for (const std::string& note : config.notes) say("Init", note);
+  return std::unique_ptr<Client>(new Client(std::move(config), *std::move(opened), std::move(peers)));
+}
+
+Client::~Client() {
+  close(false);
+  forget(this);
+}
+
+bool Client::close(bool drain) {
+  if (!group_) return true;
+  return guarded("Finalize", [&]() -> Result<void> {
+    writing_.reset();
+    reading_.reset();
+    const auto waited = drain ? wait() : Result<void>();
+    const auto closed = group_->close();
+    names_.clear();
+    unfinished_.clear();
+    group_.reset();
+    return waited ? closed : waited;
+  });
+}
+
+// --- memory
+
+bool Client::mem_protect(int id, void* ptr, std::size_t count, std::size_t base_size, const std::string& name) {
+  return guarded("Mem_protect", [&]() -> Result<void> {
+    std::size_t bytes = 0;
+    if (__builtin_mul_overflow(count, base_size, &bytes)) {
+      return Error{Errc::invalid_argument, "region " + std::to_string(id) + " of " + std::to_string(count) + " times " +
+                                               std::to_string(base_size) + " bytes is larger than memory"};
+    }
+    return regions_.add(id, {.data = ptr, .bytes = bytes}, name);
+  });
+}
+
+bool Client::mem_protect(int id, const serializer_t& s, const deserializer_t& d, const std::string& name) {
+  return guarded("Mem_protect", [&]() -> Result<void> {
+    if (!s) return Error{Errc::invalid_argument, "region " + std::to_string(id) + " has no serializer"};
+    return regions_.add(id, {.write = s, .read = d}, name);
+  });
+}
+
+bool Client::protect_flagged(int id, void* ptr, std::size_t count, std::size_t base_size, unsigned flags,
+                             void (*release)(void*)) {
+  if (flags > READ_ONLY) {
+    say("Mem_protect", "flags = " + std::to_string(flags) + " is not valid: give DEFAULT (0) or READ_ONLY (1)");
+    return false;
+  }
+  if (!mem_protect(id, ptr, count, base_size, default_mem_group)) return false;
+  regions_.of(default_mem_group).at(id).release = release;
+  return true;
+}
+
+bool Client::mem_unprotect(int id, const std::string& name) {
+  return guarded("Mem_unprotect", [&] { return regions_.remove(id, name); });
+}
+
+void Client::mem_clear(const std::string& name) { regions_.clear(name); }
+
+bool Client::register_observer(int type, const observer_t& obs) {
+  return guarded("register_observer", [&]() -> Result<void> {
+    if (type != VELOC_OBSERVE_CKPT_END || !obs) {
+      return Error{Errc::invalid_argument,
+                   "type " + std::to_string(type) + " is not valid: give VELOC_OBSERVE_CKPT_END (0) and a function"};
+    }
+    observers_.insert_or_assign(type, obs);
+    return {};
+  });
+}
+
+// --- checkpoints
+
+Result<Client::Name*> Client::find(const std::string& name) {
+  if (const auto found = names_.find(name); found != names_.end()) return &found->second;
+  auto history = group_->history(name);
+  if (!history) return history.error();
+  return &names_.emplace(name, Name{*history}).first->second;
+}
+
+bool Client::checkpoint(const std::string& name, int version) {
+  if (!config_.caches || config_.sync) {
+    if (!checkpoint_wait()) return false;
+  } else {
+    std::erase_if(unfinished_, [&](const Unfinished& one) {
+      try {
+        return one.future.done(config_.level);
+      } catch (const BadResult& failed) {
+        if (!failure_) failure_ = failed.error();
+        return true;
+      }
+    });
+    if (const auto earlier = std::exchange(failure_, {})) {
+      say("Checkpoint", "an earlier checkpoint failed: " + earlier->message);
+      return false;
+    }
+  }
+  if (!checkpoint_begin(name, version)) return false;
+  const bool written = checkpoint_mem(VELOC_CKPT_ALL, {});
+  return checkpoint_end(written) && written;  // the other ranks end it too
+}
+
+bool Client::checkpoint_begin(const std::string& name, int version) {
+  return guarded("Checkpoint_begin", [&] { return begin_writing(name, version); });
+}
+
+// A group's versions ascend: one that is not above the last takes the job back to what is before it.
+Result<void> Client::begin_writing(const std::string& name, int version) {
+  if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
+  if (auto valid = check(name, version); !valid) return valid;
+  const auto found = find(name);
+  if (!found) return found.error();
+  Name& one = **found;
+  if (!one.last || version <= *one.last) {
+    const auto back = one.history.resume(version - 1);
+    if (!back && back.error().code != Errc::lost) return back.error();
+    if (!back)  // nothing before it is whole
+      if (auto dropped = one.history.drop(); !dropped) return dropped;
+    if (!one.first || version < *one.first) one.first = version;
+  }
+  one.last = version;
+  unwaited_.insert(name);
+  writing_.emplace(Writing{name, version});
+  return {};
+}
+
+bool Client::checkpoint_mem(int mode, const std::set<int>& ids) {
+  const bool written = guarded("Checkpoint_mem", [&]() -> Result<void> {
+    return writing_ ? write_regions(mode, ids) : no_phase("Checkpoint_begin");
+  });
+  if (!written && writing_ && !writing_->failure) {
+    writing_->failure =
+        Error{Errc::invalid_argument, "Checkpoint_mem failed for " + text_of(writing_->name, writing_->version)};
+  }
+  return written;
+}
+
+Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
+  if (writing_->written || writing_->file) {
+    return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) +
+                                             (writing_->file ? " is written as a file" : " has its regions already")};
+  }
+  Regions& regions = regions_.of(writing_->name);
+  const auto chosen = selected(mode, ids, ids_of(regions), "protected");
+  if (!chosen) return chosen.error();
+  if (chosen->empty()) return Error{Errc::invalid_argument, "no region is protected and selected"};
+  std::vector<Source> sources;
+  std::map<int, std::string> serialized;
+  for (const int id : *chosen) {
+    const Region& region = regions.at(id);
+    if (!region.write) {
+      sources.push_back({static_cast<std::uint32_t>(id), region.data, region.bytes});
+      continue;
+    }
+    std::ostringstream out(std::ios::binary);
+    region.write(out);
+    if (!out) return Error{Errc::invalid_argument, "region " + std::to_string(id) + " cannot be serialized"};
+    const std::string& text = serialized[id] = std::move(out).str();
+    sources.push_back({static_cast<std::uint32_t>(id), text.data(), text.size()});
+  }
+  if (auto written = write(sources); !written) return written;
+  for (const int id : *chosen)
+    if (const Region& region = regions.at(id); region.release) region.release(region.data);
+  return {};
+}
+
+Result<void> Client::write(const std::vector<Source>& sources) {
+  GroupHistory& history = names_.at(writing_->name).history;
+  auto written = history.checkpoint(writing_->version, sources, {.timeout = kRoom});
+  if (!written) return written.error();
+  writing_->written = true;
+  unfinished_.push_back({text_of(writing_->name, writing_->version), *written});
+  return {};
+}
+
+bool Client::checkpoint_end(bool success) {
+  return guarded("Checkpoint_end", [&]() -> Result<void> {
+    if (!writing_) return no_phase("Checkpoint_begin");
+    auto ended = end_writing(success);
+    if (!ended && !failure_) failure_ = ended.error();
+    const std::string name = writing_->name;
+    const int version = writing_->version;
+    writing_.reset();
+    if (config_.sync) ended = wait();
+    if (const auto observer = observers_.find(VELOC_OBSERVE_CKPT_END); observer != observers_.end())
+      observer->second(name, version);
+    return ended;
+  });
+}
+
+Result<void> Client::end_writing(bool success) {
+  Writing& one = *writing_;
+  if (success && one.file) {
+    if (auto mapped = one.file->map(); !mapped) {
+      one.failure = mapped.error();
+    } else if (auto written = write({{kFileRegion, one.file->data(), one.file->bytes()}}); !written) {
+      one.failure = written.error();
+    }
+  }
+  if (success && !one.failure && !one.written)
+    one.failure = Error{Errc::invalid_argument, text_of(one.name, one.version) + " has no regions and no file"};
+  if (success && !one.failure) return {};
+  // Void: what this rank does not have, no rank keeps.
+  if (one.written) {
+    if (auto dropped = names_.at(one.name).history.withdraw(one.version); !dropped) return dropped;
+  }
+  if (!one.failure) {
+    failure_ = Error{Errc::dropped, text_of(one.name, one.version) + " is void: Checkpoint_end was given 0"};
+    return {};
+  }
+  return *one.failure;
+}
+
+bool Client::checkpoint_wait() {
+  return guarded("Checkpoint_wait", [&]() -> Result<void> {
+    if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
+    return wait();
+  });
+}
+
+Result<void> Client::wait() {
+  auto failure = std::exchange(failure_, {});
+  for (const std::string& name : std::exchange(unwaited_, {})) {
+    const auto waited = names_.at(name).history.wait(config_.level);
+    if (!waited && !failure) failure = waited.error();
+  }
+  for (const Unfinished& one : std::exchange(unfinished_, {})) {
+    try {
+      if (!one.future.done(config_.level) && !failure) failure = Error{Errc::lost, one.text + " is not durable"};
+    } catch (const BadResult& failed) {
+      if (!failure) failure = failed.error();
+    }
+  }
+  return peers_.all(failure ? Result<void>(*failure) : Result<void>(), "a checkpoint");
+}
+
+bool Client::checkpoint_finished() {
+  if (writing_) {
+    say("Checkpoint_finished", text_of(writing_->name, writing_->version) + " has not ended");
+    return false;
+  }
+  return std::ranges::all_of(unfinished_, [&](const Unfinished& one) { return has_ended(one.future, config_.level); });
+}
+
+bool Client::cleanup(const std::string& name) {
+  return guarded("Cleanup", [&]() -> Result<void> {
+    if (auto valid = check(name, 0); !valid) return valid;
+    if (!config_.keeps_in_scratch) return {};
+    const auto found = find(name);
+    if (!found) return found.error();
+    (*found)->first = (*found)->last = {};
+    return (*found)->history.drop();
+  });
+}
+
+// --- restarts
+
+int Client::restart_test(const std::string& name, int version, int target_rank) {
+  int newest = VELOC_FAILURE;
+  guarded("Restart_test", [&]() -> Result<void> {
+    if (auto valid = check(name, version); !valid) return valid;
+    if (target_rank >= 0 && target_rank != peers_.rank())
+      return Error{Errc::unsupported, "target_rank " + std::to_string(target_rank) + " is another rank's"};
+    const auto found = find(name);
+    if (!found) return found.error();
+    const auto bound = version > 0 ? version : std::numeric_limits<int>::max();
+    const auto there = (*found)->history.latest(bound);
+    if (!there) return there.error();
+    newest = static_cast<int>(there->value_or(VELOC_FAILURE));
+    return {};
+  });
+  return newest;
+}
+
+bool Client::restart(const std::string& name, int version, int target_rank) {
+  return restart_begin(name, version, target_rank) && recover_mem(VELOC_RECOVER_ALL, {}) && restart_end(true);
+}
+
+bool Client::restart_begin(const std::string& name, int version, int target_rank) {
+  return guarded("Restart_begin", [&] { return begin_reading(name, version, target_rank); });
+}
+
+Result<void> Client::begin_reading(const std::string& name, int version, int target_rank) {
+  reading_.reset();
+  if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
+  if (auto valid = check(name, version); !valid) return valid;
+  if (target_rank >= 0 && target_rank != peers_.rank())
+    return Error{Errc::unsupported, "target_rank " + std::to_string(target_rank) + " is another rank's"};
+  const auto found = find(name);
+  if (!found) return found.error();
+  Name& one = **found;
+  // What an earlier job left is read and checked here, so that all ranks know of damage.
+  const bool ours = one.first && version >= *one.first && version <= *one.last;
+  const auto newest = ours ? Result<std::optional<Version>>(version) : one.history.latest(version);
+  const auto info = one.history.mine().info(version);
+  Result<void> mine;
+  if (!newest) {
+    mine = newest.error();
+  } else if (!info) {
+    mine = info.error();
+  } else if (*newest != version) {
+    mine = Error{Errc::unknown_version, text_of(name, version) + " is not complete on every rank"};
+  }
+  if (auto all = peers_.all(mine, text_of(name, version)); !all) return all;
+  reading_.emplace(Reading{name, version});
+  for (const RegionInfo& region : info->regions) reading_->sizes[static_cast<int>(region.id)] = region.bytes;
+  return {};
+}
+
+std::size_t Client::recover_size(int id) {
+  std::size_t size = kNoSize;
+  guarded("Recover_size", [&]() -> Result<void> {
+    if (!reading_) return no_phase("Restart_begin");
+    if (const auto found = reading_->sizes.find(id); found != reading_->sizes.end()) size = found->second;
+    return {};
+  });
+  return size;
+}
+
+bool Client::recover_mem(int mode, const std::set<int>& ids) {
+  return guarded("Recover_mem",
+                 [&]() -> Result<void> { return reading_ ? read_regions(mode, ids) : no_phase("Restart_begin"); });
+}
+
+Result<void> Client::read_regions(int mode, const std::set<int>& ids) {
+  const std::string text = text_of(reading_->name, reading_->version);
+  const auto chosen = selected(mode, ids, ids_of(reading_->sizes), "in " + text);
+  if (!chosen) return chosen.error();
+  if (chosen->empty()) return {};
+  const Regions& regions = regions_.of(reading_->name);
+  std::vector<Target> targets;
+  std::vector<std::unique_ptr<std::byte[]>> buffers;  // of what is not wanted, or not memory of the program
+  std::vector<std::pair<int, Target>> serialized;
+  for (const auto& [id, bytes] : reading_->sizes) {
+    const std::string which = "region " + std::to_string(id) + " of " + text;
+    const auto found = regions.find(id);
+    const bool wanted = chosen->contains(id);
+    if (wanted && found == regions.end()) return Error{Errc::size_mismatch, which + " is not protected"};
+    const bool direct = wanted && !found->second.read;
+    if (direct && found->second.bytes < bytes) {
+      return Error{Errc::size_mismatch, which + " has " + std::to_string(bytes) + " bytes, and " +
+                                            std::to_string(found->second.bytes) + " are protected"};
+    }
+    Target target{static_cast<std::uint32_t>(id), direct ? found->second.data : nullptr, bytes};
+    if (!direct) target.data = buffers.emplace_back(std::make_unique_for_overwrite<std::byte[]>(bytes)).get();
+    if (wanted && !direct) serialized.emplace_back(id, target);
+    targets.push_back(target);
+  }
+  if (auto read = names_.at(reading_->name).history.restore(reading_->version, targets); !read) return read;
+  for (const auto& [id, target] : serialized) {
+    std::istringstream in(std::string(static_cast<const char*>(target.data), target.bytes), std::ios::binary);
+    if (!regions.at(id).read(in)) {
+      return Error{Errc::damaged, "region " + std::to_string(id) + " of " + text + " cannot be deserialized"};
+    }
+  }
+  return {};
+}
+
+bool Client::restart_end(bool) {
+  return guarded("Restart_end", [&]() -> Result<void> {
+    if (!reading_) return no_phase("Restart_begin");
+    reading_.reset();
+    return {};
+  });
+}
+
+// --- files
+
+std::filesystem::path Client::routed_path(const std::string& name, int version) const {
+  return config_.scratch / ".ebbtide-routed" /
+         (name + "-" + std::to_string(peers_.rank()) + "-" + std::to_string(version) + ".dat");
+}
+
+std::string Client::route_file(const std::string& original) {
+  std::string path;
+  guarded("Route_file", [&]() -> Result<void> {
+    if (original.empty()) return Error{Errc::invalid_argument, "the file has no name"};
+    const auto routed = route();
+    if (!routed) return routed.error();
+    path = *routed;
+    return {};
+  });
+  return path;
+}
+
+Result<std::string> Client::route() {
+  if (writing_) {
+    if (writing_->file) return writing_->file->path().string();
+    if (writing_->written)
+      return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has its regions already"};
+    RoutedFile file(routed_path(writing_->name, writing_->version));
+    if (auto made = file.prepare(); !made) return made.error();
+    return writing_->file.emplace(std::move(file)).path().string();
+  }
+  if (!reading_) return no_phase("Checkpoint_begin or Restart_begin");
+  if (reading_->file) return reading_->file->path().string();
+  const std::string text = text_of(reading_->name, reading_->version);
+  const auto size = reading_->sizes.find(static_cast<int>(kFileRegion));
+  if (size == reading_->sizes.end() || reading_->sizes.size() != 1)
+    return Error{Errc::invalid_argument, text + " was written as regions: call Recover_mem"};
+  RoutedFile file(routed_path(reading_->name, reading_->version));
+  if (auto made = file.create(size->second); !made) return made.error();
+  const Target target{kFileRegion, file.data(), size->second};
+  if (auto read = names_.at(reading_->name).history.restore(reading_->version, std::span(&target, 1)); !read)
+    return read.error();
+  return reading_->file.emplace(std::move(file)).path().string();
+}
+
+// --- prefetching
+
+bool Client::prefetch_enqueue(const std::string& name, int version) {
+  return guarded("Prefetch_enqueue", [&]() -> Result<void> {
+    if (auto valid = check(name, version); !valid) return valid;
+    return group_->store().history(name).hint({version});
+  });
+}
+
+bool Client::prefetch_start() {
+  return guarded("Prefetch_start", [&] { return group_->store().start_prefetch(); });
+}
+
+std::size_t Client::saved_size(const std::string& name, int version, int id) {
+  std::size_t size = kNoSize;
+  guarded("Recover_ckpt_size", [&]() -> Result<void> {
+    if (auto valid = check(name, version); !valid) return valid;
+    const auto info = group_->store().history(name).info(version);
+    if (!info) return info.error();
+    for (const RegionInfo& region : info->regions)
+      if (region.id == static_cast<std::uint32_t>(id)) size = region.bytes;
+    return {};
+  });
+  return size;
+}
+
+}  // namespace ebb::veloc

@@ -1,0 +1,121 @@
+#pragma once
+// VELOC's client over a group of stores: a checkpoint name is a history, and a job of one process a group of one.
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+#include <veloc.hpp>
+
+#include "ebbtide/group.hpp"
+#include "veloc/config.hpp"
+#include "veloc/peers.hpp"
+#include "veloc/regions.hpp"
+#include "veloc/routed_file.hpp"
+
+namespace ebb::veloc {
+
+/// The region of a version that the program wrote as a file.
+inline constexpr std::uint32_t kFileRegion = 0x80000000;
+inline constexpr std::size_t kNoSize = static_cast<std::size_t>(-1);
+
+/// Thread safety: none; one thread at a time. Which calls are collective is said in veloc.h. A call that fails says so
+/// on stderr.
+class Client final : public ::veloc::client_t {
+ public:
+  /// Errors: those of the configuration and of Group::open. Collective.
+  static Result<std::unique_ptr<Client>> open(MPI_Comm comm, const std::string& file);
+  static Result<std::unique_ptr<Client>> open(unsigned id, const std::string& file);
+  ~Client() override;
+
+  bool mem_protect(int id, void* ptr, std::size_t count, std::size_t base_size, const std::string& name) override;
+  bool mem_protect(int id, const serializer_t& s, const deserializer_t& d, const std::string& name) override;
+  bool mem_unprotect(int id, const std::string& name) override;
+  void mem_clear(const std::string& name) override;
+  bool register_observer(int type, const observer_t& obs) override;
+
+  std::string route_file(const std::string& original) override;
+  bool cleanup(const std::string& name) override;
+
+  bool checkpoint(const std::string& name, int version) override;
+  bool checkpoint_begin(const std::string& name, int version) override;
+  bool checkpoint_mem(int mode, const std::set<int>& ids) override;
+  bool checkpoint_end(bool success) override;
+  bool checkpoint_wait() override;
+  bool checkpoint_finished() override;
+
+  int restart_test(const std::string& name, int version, int target_rank) override;
+  bool restart(const std::string& name, int version, int target_rank) override;
+  bool restart_begin(const std::string& name, int version, int target_rank) override;
+  std::size_t recover_size(int id) override;
+  bool recover_mem(int mode, const std::set<int>& ids) override;
+  bool restart_end(bool success) override;
+
+  bool protect_flagged(int id, void* ptr, std::size_t count, std::size_t base_size, unsigned flags,
+                       void (*release)(void*));
+  bool prefetch_enqueue(const std::string& name, int version);
+  bool prefetch_start();
+  std::size_t saved_size(const std::string& name, int version, int id);
+  /// Collective.
+  bool close(bool drain);
+
+ private:
+  /// A checkpoint name.
+  struct Name {
+    GroupHistory history;
+    std::optional<int> first = {}, last = {};  // of the versions that this job has written
+  };
+  /// From Checkpoint_begin to Checkpoint_end.
+  struct Writing {
+    std::string name;
+    int version = 0;
+    bool written = false;
+    std::optional<RoutedFile> file = {};
+    std::optional<Error> failure = {};
+  };
+  /// From Restart_begin to Restart_end.
+  struct Reading {
+    std::string name;
+    int version = 0;
+    std::map<int, std::size_t> sizes = {};
+    std::optional<RoutedFile> file = {};
+  };
+  struct Unfinished {
+    std::string text;  // "version 3 of 'heat'"
+    Future future;
+  };
+
+  Client(Config config, Group group, std::unique_ptr<Collective> peers)
+      : config_(std::move(config)), group_(std::move(group)), peers_(std::move(peers)) {}
+  static Result<std::unique_ptr<Client>> open(Config config, std::unique_ptr<Collective> group,
+                                              std::unique_ptr<Collective> peers);
+
+  Result<Name*> find(const std::string& name);
+  Result<void> begin_writing(const std::string& name, int version);
+  Result<void> write(const std::vector<Source>& sources);
+  Result<void> write_regions(int mode, const std::set<int>& ids);
+  Result<void> end_writing(bool success);
+  Result<void> wait();
+  Result<void> begin_reading(const std::string& name, int version, int target_rank);
+  Result<void> read_regions(int mode, const std::set<int>& ids);
+  Result<std::string> route();
+  std::filesystem::path routed_path(const std::string& name, int version) const;
+
+  const Config config_;
+  std::optional<Group> group_;  // none: closed
+  Peers peers_;
+  Protected regions_;
+  std::map<int, observer_t> observers_;
+  std::map<std::string, Name> names_;
+  std::set<std::string> unwaited_;  // names with checkpoints since the last wait, the same on all ranks
+  std::vector<Unfinished> unfinished_;
+  std::optional<Error> failure_;  // of a checkpoint since the last wait
+  std::optional<Writing> writing_;
+  std::optional<Reading> reading_;
+};
+
+/// It is not the process's client any more.
+void forget(const Client* client) noexcept;
+
+}  // namespace ebb::veloc

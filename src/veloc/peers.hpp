@@ -1,0 +1,24 @@
+#pragma once
+// The ranks of a job, beside what their group agrees on: whether a call succeeded on all of them.
+#include <memory>
+#include <string>
+
+#include "ebbtide/group.hpp"
+
+namespace ebb::veloc {
+
+/// A job of one process, without MPI; `id` is its own among those that use the same directories.
+std::unique_ptr<Collective> alone(int id);
+
+class Peers {
+ public:
+  explicit Peers(std::unique_ptr<Collective> collective) : collective_(std::move(collective)) {}
+  int rank() const { return collective_->rank(); }
+  /// Failed on one rank: an error on all; those that did not fail themselves say which one did. Collective.
+  Result<void> all(const Result<void>& mine, const std::string& what);
+
+ private:
+  std::unique_ptr<Collective> collective_;
+};
+
+}  // namespace ebb::veloc

@@ -1,0 +1,48 @@
+#include "veloc/regions.hpp"
+
+#include "veloc/defs.h"
+
+namespace ebb::veloc {
+
+Result<void> Protected::add(int id, Region region, const std::string& group) {
+  const std::string which = "region " + std::to_string(id);
+  if (!region.write != !region.read)
+    return Error{Errc::invalid_argument, which + " has a serializer or a deserializer alone: give both"};
+  if (!region.write && !region.data && region.bytes > 0) {
+    return Error{Errc::invalid_argument,
+                 which + " is a null pointer to " + std::to_string(region.bytes) + " bytes: give the memory's address"};
+  }
+  groups_[key(group)].insert_or_assign(id, std::move(region));
+  return {};
+}
+
+Result<void> Protected::remove(int id, const std::string& group) {
+  if (groups_[key(group)].erase(id) > 0) return {};
+  return Error{Errc::invalid_argument, "region " + std::to_string(id) + " is not protected"};
+}
+
+Regions& Protected::of(const std::string& name) {
+  const auto own = groups_.find(name);
+  return own != groups_.end() && !own->second.empty() ? own->second : groups_[""];
+}
+
+Result<std::set<int>> selected(int mode, const std::set<int>& ids, const std::set<int>& there,
+                               const std::string& where) {
+  static_assert(VELOC_CKPT_SOME == VELOC_RECOVER_SOME && VELOC_CKPT_REST == VELOC_RECOVER_REST);
+  if (mode == VELOC_CKPT_ALL) return there;
+  if (mode != VELOC_CKPT_SOME && mode != VELOC_CKPT_REST) {
+    return Error{Errc::invalid_argument,
+                 "mode " + std::to_string(mode) + " is not valid: give ..._ALL (0), ..._SOME (1) or ..._REST (2)"};
+  }
+  std::set<int> chosen = mode == VELOC_CKPT_SOME ? ids : there;
+  for (const int id : ids) {
+    if (mode == VELOC_CKPT_REST) {
+      chosen.erase(id);
+    } else if (!there.contains(id)) {
+      return Error{Errc::invalid_argument, "region " + std::to_string(id) + " is not " + where};
+    }
+  }
+  return chosen;
+}
+
+}  // namespace ebb::veloc

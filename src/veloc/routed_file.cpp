@@ -1,0 +1,76 @@
+#include "veloc/routed_file.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace ebb::veloc {
+
+namespace {
+
+Error cannot(const std::filesystem::path& path, const char* what, int code) {
+  return {Errc::io_error, path.string() + " cannot be " + what + ": " + std::generic_category().message(code)};
+}
+
+}  // namespace
+
+RoutedFile::RoutedFile(RoutedFile&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+RoutedFile::~RoutedFile() {
+  unmap();
+  std::error_code ignored;  // what is left is overwritten by the next of its name
+  if (!path_.empty()) std::filesystem::remove(path_, ignored);
+}
+
+void RoutedFile::unmap() noexcept {
+  if (data_) ::munmap(data_, bytes_);
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+Result<void> RoutedFile::prepare() {
+  std::error_code failed;
+  std::filesystem::create_directories(path_.parent_path(), failed);
+  if (!failed) std::filesystem::remove(path_, failed);
+  if (failed) return cannot(path_, "made", failed.value());
+  return {};
+}
+
+Result<void> RoutedFile::open(int flags, std::size_t bytes) {
+  unmap();
+  const int file = ::open(path_.c_str(), flags | O_CLOEXEC, 0600);
+  if (file < 0) return cannot(path_, flags & O_CREAT ? "made" : "read", errno);
+  struct stat found = {};
+  int code = 0;
+  if ((flags & O_CREAT && ::ftruncate(file, static_cast<off_t>(bytes)) != 0) || ::fstat(file, &found) != 0)
+    code = errno;
+  if (code == 0 && found.st_size > 0) {
+    const int access = flags & O_CREAT ? PROT_READ | PROT_WRITE : PROT_READ;
+    void* const memory = ::mmap(nullptr, static_cast<std::size_t>(found.st_size), access, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) {
+      code = errno;
+    } else {
+      data_ = memory;
+      bytes_ = static_cast<std::size_t>(found.st_size);
+    }
+  }
+  ::close(file);
+  if (code != 0) return cannot(path_, "mapped", code);
+  return {};
+}
+
+Result<void> RoutedFile::map() { return open(O_RDONLY, 0); }
+
+Result<void> RoutedFile::create(std::size_t bytes) {
+  if (auto made = prepare(); !made) return made;
+  return open(O_RDWR | O_CREAT | O_TRUNC, bytes);
+}
+
+}  // namespace ebb::veloc

@@ -1,0 +1,11 @@
+include(CMakeFindDependencyMacro)
+find_dependency(ebbtide)
+find_dependency(Threads)
+find_dependency(MPI)
+include(${CMAKE_CURRENT_LIST_DIR}/velocTargets.cmake)
+# veloc.h includes mpi.h. A program of both languages links what each needs.
+foreach(language C CXX)
+  if(TARGET MPI::MPI_${language})
+    set_property(TARGET veloc::client APPEND PROPERTY INTERFACE_LINK_LIBRARIES MPI::MPI_${language})
+  endif()
+endforeach()

@@ -1,0 +1,281 @@
+// VELOC's client from C++, in one process: its configuration, and what C has no calls for.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <istream>
+#include <memory>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+#include <vector>
+#include <veloc.h>
+#include <veloc.hpp>
+
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A directory with `scratch` and `persistent`, and a configuration.
+class VelocClient : public ::testing::Test {
+ protected:
+  VelocClient() {
+    const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = test->name();
+    for (char& c : name)
+      if (c == '/') c = '_';
+    at_ = std::filesystem::path(::testing::TempDir()) / ("veloc_" + name + std::to_string(::getpid()));
+    std::filesystem::remove_all(at_);
+    std::filesystem::create_directories(at_ / "scratch");
+    std::filesystem::create_directories(at_ / "persistent");
+  }
+  ~VelocClient() override { std::filesystem::remove_all(at_); }
+
+  std::string file() const { return (at_ / "veloc.cfg").string(); }
+  std::string place(const char* key) const { return std::string(key) + " = " + (at_ / key).string() + "\n"; }
+  void write(const std::string& text) const { std::ofstream(file()) << text; }
+  void write_both(const std::string& more) const { write(place("scratch") + place("persistent") + more); }
+  /// Why it cannot be opened; empty: it can.
+  std::string refusal() const {
+    try {
+      const std::unique_ptr<veloc::client_t> client(veloc::get_client(0U, file()));
+      return {};
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+  }
+  std::unique_ptr<veloc::client_t> open() const {
+    return std::unique_ptr<veloc::client_t>(veloc::get_client(0U, file()));
+  }
+
+  std::filesystem::path at_;
+};
+
+struct Wrong {
+  const char *line, *key, *value, *right;
+};
+void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.line; }
+
+class WrongVelocConfiguration : public VelocClient, public ::testing::WithParamInterface<Wrong> {};
+
+TEST_P(WrongVelocConfiguration, NamesKeyValueAndWhatIsRight) {
+  write_both(GetParam().line + std::string("\n"));
+  const std::string why = refusal();
+  EXPECT_THAT(why, HasSubstr(file()));
+  EXPECT_THAT(why, HasSubstr(GetParam().key + std::string(" = ") + GetParam().value));
+  EXPECT_THAT(why, HasSubstr(GetParam().right));
+  EXPECT_EQ(VELOC_Init_single(0, file().c_str()), VELOC_FAILURE);
+  // The environment says it too.
+  write_both("");
+  std::string name = "VELOC_" + std::string(GetParam().key);
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  ::setenv(name.c_str(), GetParam().value, 1);
+  EXPECT_THAT(refusal(), HasSubstr(name + ": "));
+  ::unsetenv(name.c_str());
+  EXPECT_EQ(refusal(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongVelocConfiguration,
+    ::testing::Values(Wrong{"mode = fast", "mode", "fast", "sync or async"},
+                      Wrong{"max_versions = -1", "max_versions", "-1", "a number of versions"},
+                      Wrong{"max_versions = 3x", "max_versions", "3x", "a number of versions"},
+                      Wrong{"scratch_versions = many", "scratch_versions", "many", "a number of versions"},
+                      Wrong{"persistent_interval = 60", "persistent_interval", "60", "give 0"},
+                      Wrong{"persistent_interval = 1.5", "persistent_interval", "1.5", "0 or -1"},
+                      Wrong{"gpu_cache_size = none", "gpu_cache_size", "none", "0.5"},
+                      Wrong{"host_cache_size = -1", "host_cache_size", "-1", "0.5"},
+                      Wrong{"host_cache_size = inf", "host_cache_size", "inf", "0.5"},
+                      Wrong{"threaded = maybe", "threaded", "maybe", "true or false"},
+                      Wrong{"score_eviction = 2", "score_eviction", "2", "true or false"},
+                      Wrong{"premature_eviction = 2", "premature_eviction", "2", "true or false"},
+                      Wrong{"disable_persistence = ?", "disable_persistence", "?", "true or false"},
+                      Wrong{"max_parallelism = 0", "max_parallelism", "0", "from 1 on"},
+                      Wrong{"watchdog_interval = -5", "watchdog_interval", "-5", "seconds"},
+                      Wrong{"chksum = true", "chksum", "true", "give false"},
+                      Wrong{"aggregated = on", "aggregated", "on", "give false"},
+                      Wrong{"axl_type = AXL_XFER_SYNC", "axl_type", "AXL_XFER_SYNC", "leave it out"},
+                      Wrong{"daos_pool = p", "daos_pool", "p", "leave it out"},
+                      Wrong{"daos_cont = c", "daos_cont", "c", "leave it out"}),
+    [](const auto& info) { return std::string(info.param.key) + std::to_string(info.index); });
+
+TEST_F(VelocClient, DirectoriesMustBeThere) {
+  EXPECT_THAT(refusal(), HasSubstr("cannot be read"));
+  write(place("persistent"));
+  EXPECT_THAT(refusal(), HasSubstr("scratch is not given"));
+  write("scratch = " + (at_ / "none").string() + "\n");
+  EXPECT_THAT(refusal(), HasSubstr("a directory that exists"));
+  write(place("scratch") + "no key\n");
+  EXPECT_THAT(refusal(), HasSubstr("line 2"));
+  write(place("scratch") + "mode = sync\nmode = sync\n");
+  EXPECT_THAT(refusal(), HasSubstr("once"));
+  write(place("scratch") + "ec_interval = 0\n");
+  EXPECT_THAT(refusal(), HasSubstr("there is no erasure coding"));
+  write(place("scratch"));
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(VelocClient, WhatHasNoEffectIsSaidOnce) {
+  write_both("ec_interval = 0\nmetaa = x\nmeta = /none\nthreaded = true\n[section]\nmode = fast\n");
+  ::testing::internal::CaptureStderr();
+  open();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("no erasure coding"));
+  EXPECT_THAT(said, HasSubstr("metaa is not a key"));
+  EXPECT_THAT(said, HasSubstr("[section] mode is not a key"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
+}
+
+TEST_F(VelocClient, AFailureIsOneLine) {
+  write_both("");
+  const auto client = open();
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(client->checkpoint_begin("a\nb", 1));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("VELOC: Checkpoint_begin: the name 'a b'"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST_F(VelocClient, OfAProcessThereIsOne) {
+  write_both("");
+  auto client = open();
+  EXPECT_EQ(veloc::get_client(7U, "none.cfg"), client.get());
+  EXPECT_EQ(VELOC_Init_single(0, file().c_str()), VELOC_FAILURE);
+  client.reset();
+  EXPECT_EQ(VELOC_Init_single(0, file().c_str()), VELOC_SUCCESS);
+  EXPECT_EQ(VELOC_Finalize(0), VELOC_SUCCESS);
+}
+
+/// A vector as text.
+struct Numbers {
+  std::vector<int> values;
+  bool fails = false;
+  void protect(veloc::client_t& client, int id, const char* name = "default") {
+    client.mem_protect(
+        id,
+        [this](std::ostream& out) {
+          if (fails) throw std::runtime_error("it is not ready");
+          for (const int value : values) out << value << ' ';
+        },
+        [this](std::istream& in) {
+          values.clear();
+          for (int value = 0; in >> value;) values.push_back(value);
+          return !fails;
+        },
+        name);
+  }
+};
+
+TEST_F(VelocClient, RegionsMayBeSerialized) {
+  write_both("mode = sync\n");
+  const auto client = open();
+  int plain = 5;
+  Numbers numbers{{1, 2, 3}};
+  EXPECT_TRUE(client->mem_protect(0, &plain, 1, sizeof plain));
+  numbers.protect(*client, 1);
+  EXPECT_TRUE(client->checkpoint("mixed", 1));
+  numbers.values = {4};
+  EXPECT_TRUE(client->checkpoint("mixed", 2));
+  numbers.values.clear();
+  plain = 0;
+  ASSERT_TRUE(client->restart("mixed", 1));
+  EXPECT_EQ(numbers.values, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(plain, 5);
+  ASSERT_TRUE(client->restart_begin("mixed", 2));
+  EXPECT_EQ(client->recover_size(1), 2U);
+  EXPECT_EQ(client->recover_size(2), static_cast<std::size_t>(-1));
+  EXPECT_TRUE(client->recover_mem(VELOC_RECOVER_SOME, {1}));
+  EXPECT_EQ(numbers.values, std::vector<int>{4});
+  numbers.fails = true;
+  EXPECT_FALSE(client->recover_mem(VELOC_RECOVER_ALL, {}));
+  EXPECT_TRUE(client->restart_end(true));
+  EXPECT_FALSE(client->checkpoint("mixed", 3));
+  EXPECT_FALSE(client->mem_protect(2, nullptr, [](std::istream&) { return true; }));
+  EXPECT_EQ(client->restart_test("mixed", 0), 2);
+}
+
+TEST_F(VelocClient, AnObserverIsCalledAtTheEnd) {
+  write_both("");
+  const auto client = open();
+  std::vector<std::pair<std::string, int>> seen;
+  const auto observe = [&](const std::string& name, int version) { seen.emplace_back(name, version); };
+  EXPECT_FALSE(client->register_observer(1, observe));
+  EXPECT_FALSE(client->register_observer(VELOC_OBSERVE_CKPT_END, nullptr));
+  EXPECT_TRUE(client->register_observer(VELOC_OBSERVE_CKPT_END, observe));
+  int value = 0;
+  client->mem_protect(0, &value, 1, sizeof value);
+  EXPECT_TRUE(client->checkpoint_begin("seen", 3));
+  EXPECT_TRUE(client->checkpoint_mem(VELOC_CKPT_ALL, {}));
+  EXPECT_TRUE(seen.empty());
+  EXPECT_TRUE(client->checkpoint_end(true));
+  EXPECT_EQ(seen, (std::vector<std::pair<std::string, int>>{{"seen", 3}}));
+}
+
+TEST_F(VelocClient, OtherRanksAreRefusedByName) {
+  write_both("");
+  const auto client = open();
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(client->restart_test("heat", 0, 3), -1);
+  EXPECT_FALSE(client->restart_begin("heat", 1, 3));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("target_rank 3"));
+}
+
+std::vector<void*> released;
+
+TEST_F(VelocClient, AReleaseRoutineIsCalledWhenTheBytesAreCopied) {
+  write_both("");
+  ASSERT_EQ(VELOC_Init_single(0, file().c_str()), VELOC_SUCCESS);
+  double value = 2.5;
+  EXPECT_EQ(VELOC_Mem_protect(0, &value, 1, sizeof value, 9U), VELOC_FAILURE);
+  EXPECT_EQ(VELOC_Mem_protect(0, &value, 1, sizeof value, READ_ONLY, [](void* at) { released.push_back(at); }),
+            VELOC_SUCCESS);
+  EXPECT_EQ(VELOC_Checkpoint_begin("released", 1), VELOC_SUCCESS);
+  EXPECT_TRUE(released.empty());
+  EXPECT_EQ(VELOC_Checkpoint_mem(), VELOC_SUCCESS);
+  EXPECT_EQ(released, std::vector<void*>{&value});
+  EXPECT_EQ(VELOC_Checkpoint_end(1), VELOC_SUCCESS);
+  EXPECT_EQ(VELOC_Finalize(1), VELOC_SUCCESS);
+}
+
+// With a cache size a checkpoint waits for none before it, and max_versions of them stay.
+TEST_F(VelocClient, CachesAndRetentionAreConfigured) {
+  write_both(
+      "mode = async\nhost_cache_size = 0.0625\ngpu_cache_size = 0.0625\nmax_versions = 2\nscore_eviction = true\n");
+  int value = 0;
+  {
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    for (value = 1; value <= 20; ++value) ASSERT_TRUE(client->checkpoint("many", value));
+    ASSERT_TRUE(client->checkpoint_wait());
+    while (client->restart_test("many", 18) != -1) ::usleep(1000);  // what is superseded goes in the background
+  }
+  const auto client = open();
+  client->mem_protect(0, &value, 1, sizeof value);
+  EXPECT_EQ(client->restart_test("many", 0), 20);
+  ASSERT_TRUE(client->restart("many", 19));
+  EXPECT_EQ(value, 19);
+}
+
+TEST_F(VelocClient, WithoutPersistentScratchHasThem) {
+  for (const char* const more : {"", "disable_persistence = true\n", "persistent_interval = -1\n"}) {
+    write((*more ? place("persistent") : std::string()) + place("scratch") + more);
+    int value = 1;
+    auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    EXPECT_TRUE(client->checkpoint("here", 4)) << more;
+    EXPECT_TRUE(client->checkpoint_wait()) << more;
+    EXPECT_TRUE(std::filesystem::is_empty(at_ / "persistent")) << more;
+    client.reset();
+    client = open();
+    EXPECT_EQ(client->restart_test("here", 0), 4) << more;
+    EXPECT_TRUE(client->cleanup("here")) << more;
+    EXPECT_EQ(client->restart_test("here", 0), -1) << more;
+    client.reset();
+    std::filesystem::remove_all(at_ / "scratch");
+    std::filesystem::create_directories(at_ / "scratch");
+  }
+}
+
+}  // namespace
