@@ -133,8 +133,8 @@ bool Durability::coming(TierIndex tier) const {
 bool Durability::stands_still(TierIndex tier) const {
   if (silent(tier)) return true;
   if (!context_.lower(tier) || of(tier).filling == 0) return false;
-  const Route& route = transfers_.route_of(static_cast<TierIndex>(tier - 1), tier);
-  return std::ranges::any_of(transfers_.link(route[route.hops - 1]).moves,
+  const Route& route = links_.route(static_cast<TierIndex>(tier - 1), tier);
+  return std::ranges::any_of(links_[route[route.hops - 1]].moves,
                              [&](MoveIndex i) { return transfers_[i].to == tier && transfers_[i].delayed; });
 }
 
@@ -144,7 +144,7 @@ bool Durability::look_for_silence() {
     Level& level = of(t);
     bool busy = level.syncing > 0;
     Time heard = level.reported;
-    for (const Link& link : transfers_.links()) {
+    for (const Link& link : links_.all()) {
       if (link.spec.from != context_.tier(t).node && link.spec.to != context_.tier(t).node) continue;
       busy |= link.estimate.in_flight() + link.carried > 0;
       heard = std::max(heard, link.heard);

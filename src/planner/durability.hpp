@@ -25,8 +25,8 @@ namespace ebb::planner {
 
 class Durability {
  public:
-  Durability(Context& context, CheckpointTable& table, TierSpace& space, const Transfers& transfers)
-      : context_(context), table_(table), space_(space), transfers_(transfers) {}
+  Durability(Context& context, CheckpointTable& table, TierSpace& space, const Links& links, const Transfers& transfers)
+      : context_(context), table_(table), space_(space), links_(links), transfers_(transfers) {}
 
   void begin_event() {
     for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) of(t).full = false, of(t).lacks = Short{};
@@ -101,6 +101,7 @@ class Durability {
   Context& context_;
   CheckpointTable& table_;
   TierSpace& space_;
+  const Links& links_;
   const Transfers& transfers_;
   PerTier<Level> levels_;
 };

@@ -126,12 +126,11 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
 
 // A lender's pace makes the way to a peer slow, and a tier below has room.
 bool FlushPlanner::quicker_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights) {
-  if (!transfers_.paced(from, peer, c.bytes)) return false;
+  if (!links_.paced(from, peer, c.bytes)) return false;
   for (TierIndex t = context_.below(peer); t != kNoTier; t = context_.below(t)) {
     if (!space_.fits(t, c.bytes) || c.at[t].state != ReplicaState::gone) continue;
     const Room room = rooms_.look(t, c.bytes, rights);
-    return room.possible && room.wait == 0 &&
-           transfers_.route_time(from, t, c.bytes) < transfers_.route_time(from, peer, c.bytes);
+    return room.possible && room.wait == 0 && links_.time(from, t, c.bytes) < links_.time(from, peer, c.bytes);
   }
   return false;
 }
@@ -199,7 +198,7 @@ bool FlushPlanner::all_fits() const {
 Bytes FlushPlanner::ready_ahead(TierIndex tier) const {
   Bytes ready = space_.free_bytes(tier) + space_.spare_bytes(tier);
   for (TierIndex to = context_.below(tier); to != kNoTier; to = context_.below(to))
-    for (MoveIndex i : transfers_.link(transfers_.route_of(tier, to)[0]).moves) {
+    for (MoveIndex i : links_[links_.route(tier, to)[0]].moves) {
       const Move& m = transfers_[i];
       if (m.kind == MoveKind::flush && m.from == tier && m.to == to && !m.cancelled)
         ready += space_.footprint(tier, m.total);
@@ -210,8 +209,7 @@ Bytes FlushPlanner::ready_ahead(TierIndex tier) const {
 // Room for one, and for those that are written while one is flushed.
 Bytes FlushPlanner::enough_ahead(const Checkpoint& c, TierIndex tier) const {
   constexpr Time kMost = 8;
-  const Time interval = table_.history_of(c).write_interval,
-             flush = transfers_.route_time(tier, context_.below(tier), c.bytes);
+  const Time interval = table_.history_of(c).write_interval, flush = links_.time(tier, context_.below(tier), c.bytes);
   const Time written = interval > 0 ? std::min(kMost, flush / interval) : kMost;
   return space_.footprint(tier, c.bytes) * static_cast<Bytes>(2 + written);
 }

@@ -64,7 +64,7 @@ Invariants::Uses Invariants::check_moves() const {
 }
 
 void Invariants::check_commands() const {
-  const std::vector<Link>& links = transfers_.links();
+  const std::vector<Link>& links = links_.all();
   std::vector<int> carried(links.size()), in_flight(links.size());
   for (const auto& [id, entry] : transfers_.commands_) {
     const Move& m = transfers_[entry.move];

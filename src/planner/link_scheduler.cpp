@@ -17,7 +17,7 @@ void for_each_hop(const Move& m, int link, Visit&& visit) {
 }  // namespace
 
 LinkScheduler::LinkScheduler(State& state) : Part(state) {
-  const std::vector<Link>& links = transfers_.links();
+  const std::vector<Link>& links = links_.all();
   for (const Link& link : links) {
     Queue& queue = queues_.emplace_back();
     for (TierIndex t = context_.first_keeping + 1; t < context_.tiers(); ++t)
@@ -59,12 +59,12 @@ bool LinkScheduler::find_urgent() {
     const int before = queue.to_send;
     queue.to_send = queue.pending = kNone;
     if (queue.rivals.empty()) continue;
-    for (MoveIndex i : transfers_.links()[l].moves) {
+    for (MoveIndex i : links_.all()[l].moves) {
       const Move& m = transfers_[i];
       for_each_hop(m, static_cast<int>(l), [&](Transfers::Hop at) {
         if (!transfers_.pending_on(m, at)) return;
         // A move that a lender's pace holds up does not count: others go first.
-        const Bytes chunk = transfers_.link(static_cast<int>(l)).spec.chunk;
+        const Bytes chunk = links_[static_cast<int>(l)].spec.chunk;
         if (transfers_.at_pace(m, at, Transfers::kNothing, chunk) > context_.now) return;
         queue.pending = std::min(queue.pending, urgency(m));
         if (transfers_.unsent_on(m, at)) queue.to_send = std::min(queue.to_send, urgency(m));
@@ -98,7 +98,7 @@ bool LinkScheduler::none_goes_down(const Link& link) const {
 bool LinkScheduler::issue_round() {
   bool sent = false;
   for (int l = 0; l < static_cast<int>(queues_.size()); ++l) {
-    const Link& link = transfers_.link(l);
+    const Link& link = links_[l];
     const int depth = link.depth();
     // Moves of urgency 2 leave room on the link for others that may come: a driver takes no command back.
     const bool all = depth >= kTakesAll || queues_[static_cast<std::size_t>(l)].down;

@@ -102,7 +102,7 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
   Room best_room, ready_room;
   Time best_cost = kNever, ready_cost = kNever;
   // The first that is ready, unless its lender's pace makes it slow: then another may be quicker.
-  const auto settled = [&] { return ready != kNoTier && !transfers_.paced(kNoTier, ready, bytes); };
+  const auto settled = [&] { return ready != kNoTier && !links_.paced(kNoTier, ready, bytes); };
   for (TierIndex t = 0; t < (reserve ? 1 : context_.write_tiers()) && !settled(); ++t) {
     if ((fastest_taken && t == 0) || r.excluded >> t & 1) continue;
     if (table_[slot].at[t].state != ReplicaState::gone) continue;
@@ -114,7 +114,7 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
       durability_.note_no_room(t, bytes);
       continue;
     }
-    const Time cost = room.wait + transfers_.route_time(kNoTier, t, bytes) + (r.ordered ? behind_flushes(t) : 0);
+    const Time cost = room.wait + links_.time(kNoTier, t, bytes) + (r.ordered ? behind_flushes(t) : 0);
     if (cost < best_cost) best = t, best_cost = cost, best_room = room;
     if (room.wait == 0 && cost < ready_cost) ready = t, ready_cost = cost, ready_room = room;
   }
@@ -150,11 +150,11 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
 Time Placing::behind_flushes(TierIndex to) const {
   if (to == 0) return 0;
   Bytes left = 0;
-  for (const MoveIndex i : transfers_.link(transfers_.route_of(0, to)[0]).moves) {
+  for (const MoveIndex i : links_[links_.route(0, to)[0]].moves) {
     const Move& m = transfers_[i];
     if (m.kind == MoveKind::flush && m.from == 0 && !m.cancelled) left += m.total - m.done;
   }
-  return left > 0 ? transfers_.route_time(0, to, left) : 0;
+  return left > 0 ? links_.time(0, to, left) : 0;
 }
 
 // A read tries once more what the file has refused: caches that are full of that have no other way to give it room.

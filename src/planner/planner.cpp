@@ -144,7 +144,7 @@ void Planner::check() const { Invariants(*parts_).check(); }
 TierUse Planner::use(TierIndex tier) const { return parts_->space.use(tier); }
 
 LinkUse Planner::use(int link) const {
-  const Link& l = parts_->transfers.links().at(static_cast<std::size_t>(link));
+  const Link& l = parts_->links.all().at(static_cast<std::size_t>(link));
   LinkUse use = l.use;
   use.busy = l.estimate.busy();
   use.estimate_bytes_per_s = l.estimate.bytes_per_s();

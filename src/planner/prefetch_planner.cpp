@@ -112,7 +112,7 @@ Bytes PrefetchPlanner::costly_window(const Checkpoint& c) const {
   constexpr double kSeconds = 0.02;
   double slowest = 0;
   for (TierIndex t = 0; t < context_.tiers(); ++t)
-    if (!context_.memory(t)) slowest = transfers_.link(transfers_.route_of(t, kNoTier)[0]).estimate.bytes_per_s();
+    if (!context_.memory(t)) slowest = links_[links_.route(t, kNoTier)[0]].estimate.bytes_per_s();
   return 4 * space_.footprint(0, c.bytes) + static_cast<Bytes>(slowest * kSeconds);
 }
 

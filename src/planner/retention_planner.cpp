@@ -71,8 +71,8 @@ void RetentionPlanner::look_for_silence() {
   context_.dirty |= durability_.look_for_silence();
   for (TierIndex t = context_.first_keeping + 1; t < context_.tiers(); ++t) {
     if (!durability_.silent(t) && (context_.out->heard >> t & 1) == 0) continue;
-    const Route& route = transfers_.route_of(static_cast<TierIndex>(t - 1), t);
-    for (const MoveIndex i : transfers_.link(route[route.hops - 1]).moves)
+    const Route& route = links_.route(static_cast<TierIndex>(t - 1), t);
+    for (const MoveIndex i : links_[route[route.hops - 1]].moves)
       if (Move& m = transfers_[i]; m.to == t) durability_.silent(t) ? transfers_.delay(i) : transfers_.undelay(m);
   }
 }

@@ -83,7 +83,7 @@ Time RoomFinder::flush_wait(const Checkpoint& c, TierIndex tier) const {
   for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t)) {
     const Bytes size = space_.footprint(t, c.bytes);
     if (size > space_.map(t).largest_segment()) continue;
-    const Time here = std::max<Time>(1, transfers_.route_time(tier, t, c.bytes));  // 0: it may go now
+    const Time here = std::max<Time>(1, links_.time(tier, t, c.bytes));  // 0: it may go now
     wait = wait == kNever ? here : std::max(wait, here);
     if (space_.free_bytes(t) >= size) break;  // else that tier has to make room in its turn
   }
@@ -201,7 +201,7 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
   if (rights.who != Rights::demand || !space_.spares(tier).empty()) return std::nullopt;
   Time soonest = kNever;
   Slot slot = kNoSlot;
-  for (const Link& link : transfers_.links())
+  for (const Link& link : links_.all())
     for (MoveIndex i : link.moves) {
       const Move& m = transfers_[i];
       if (m.kind != MoveKind::flush || m.from != tier || m.cancelled) continue;
@@ -273,7 +273,7 @@ std::optional<Room> RoomFinder::near_flushes(TierIndex tier, Bytes size, const R
     put(run, tier, rights);
   };
   int left = kOfEach;
-  for (const Link& link : transfers_.links())
+  for (const Link& link : links_.all())
     for (MoveIndex i : link.moves) {
       const Move& m = transfers_[i];
       if (m.kind == MoveKind::flush && m.from == tier && !m.cancelled && left-- > 0) look_around(m.checkpoint);

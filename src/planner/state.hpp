@@ -5,6 +5,7 @@
 #include "planner/context.hpp"
 #include "planner/durability.hpp"
 #include "planner/flush_queue.hpp"
+#include "planner/links.hpp"
 #include "planner/pacer.hpp"
 #include "planner/replicas.hpp"
 #include "planner/staging_rings.hpp"
@@ -21,9 +22,10 @@ struct State {
   TierSpace space{context, rings};
   Pacers pacers{context, space};
   CheckpointTable table{context, space};
+  Links links{context, pacers};
   Calls calls{context, table};
-  Transfers transfers{context, table, space, pacers, rings};
-  Durability durability{context, table, space, transfers};
+  Transfers transfers{context, table, space, pacers, rings, links};
+  Durability durability{context, table, space, links, transfers};
   FlushQueue queue{context.machine};
   Replicas replicas{context, table, space, transfers, durability, queue};
 };
@@ -37,6 +39,7 @@ class Part {
         space_(s.space),
         pacers_(s.pacers),
         table_(s.table),
+        links_(s.links),
         calls_(s.calls),
         transfers_(s.transfers),
         durability_(s.durability),
@@ -48,6 +51,7 @@ class Part {
   TierSpace& space_;
   Pacers& pacers_;
   CheckpointTable& table_;
+  Links& links_;
   Calls& calls_;
   Transfers& transfers_;
   Durability& durability_;

@@ -26,27 +26,16 @@ void for_each_link(const Move& m, Visit&& visit) {
       if (const int l = route_of(m, way)[h]; !is_before(l, way, h)) visit(l);
 }
 
-// The time of the route's slowest link.
-Time time_over(const Transfers& all, const Route& route, Bytes bytes) {
-  Time slowest = 0;
-  for (int h = 0; h < route.hops; ++h) {
-    const Link& link = all.link(route[h]);
-    slowest = std::max(slowest, link.estimate.time_for(bytes));
-    if (link.pacer) slowest = std::max(slowest, link.pacer->cost(link.spec.most_bytes_per_s, bytes));
-  }
-  return slowest;
-}
-
 // Whether the move's own link has room for another chunk.
-bool goes_straight(const Transfers& all, const Move& m) {
-  const Link& own = all.link(route_of(m, 0)[0]);
+bool goes_straight(const Links& links, const Move& m) {
+  const Link& own = links[route_of(m, 0)[0]];
   return own.estimate.in_flight() < own.depth();
 }
 
 // Whether the links of a detour have nothing of their own to carry.
-bool idle(const Transfers& all, const Route& detour) {
+bool idle(const Links& links, const Transfers& all, const Route& detour) {
   for (int h = 0; h < detour.hops; ++h)
-    if (std::ranges::any_of(all.link(detour[h]).moves, [&](MoveIndex i) {
+    if (std::ranges::any_of(links[detour[h]].moves, [&](MoveIndex i) {
           const Move& m = all[i];
           return !m.cancelled && m.issued < m.total && passes(m.routes.front(), detour[h]);
         }))
@@ -55,26 +44,6 @@ bool idle(const Transfers& all, const Route& detour) {
 }
 
 }  // namespace
-
-Transfers::Transfers(Context& context, CheckpointTable& table, const TierSpace& space, Pacers& pacers,
-                     StagingRings& rings)
-    : context_(context), table_(table), space_(space), pacers_(pacers), rings_(rings) {
-  const Machine& machine = context_.machine;
-  for (const LinkSpec& l : machine.links) {
-    if (l.chunk == 0 || l.depth < 1) throw std::logic_error("link " + l.name + " has no chunk or no depth");
-    links_.emplace_back(l);
-  }
-  const int n = context_.tiers();
-  const auto node = [&](int i) { return i == n ? kApplication : context_.tier(static_cast<TierIndex>(i)).node; };
-  routes_.resize(static_cast<std::size_t>((n + 1) * (n + 1)));
-  for (int a = 0; a <= n; ++a)
-    for (int b = 0; b <= n; ++b)
-      if (a != b) {
-        std::vector<Route>& ways = routes_[static_cast<std::size_t>(a * (n + 1) + b)];
-        ways = detours(machine, node(a), node(b));
-        ways.insert(ways.begin(), route(machine, node(a), node(b)));
-      }
-}
 
 MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
                            const Request* call) {
@@ -96,7 +65,7 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
        .checkpoint = slot,
        .from = from,
        .to = to,
-       .routes = routes_of(from, to),
+       .routes = links_.ways(from, to),
        .total = c.bytes,
        .since = since,
        .chunks = std::move(memory)};
@@ -108,7 +77,7 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
   }
   if (to != kNoTier) c.at[to].filler = index;
   if (from != kNoTier) ++c.at[from].uses;
-  for_each_link(m, [&](int l) { link(l).moves.push_back(index); });
+  for_each_link(m, [&](int l) { links_[l].moves.push_back(index); });
   c.moves.push_back(index);
   ++live_;
   return index;
@@ -147,7 +116,7 @@ bool Transfers::cancel(MoveIndex index) {
 void Transfers::end(MoveIndex index) {
   Move& m = (*this)[index];
   Checkpoint& c = table_[m.checkpoint];
-  for_each_link(m, [&](int l) { std::erase(link(l).moves, index); });
+  for_each_link(m, [&](int l) { std::erase(links_[l].moves, index); });
   std::erase(c.moves, index);
   if (m.to != kNoTier) c.at[m.to].filler = kNoMove;
   m.live = false;
@@ -163,32 +132,19 @@ bool Transfers::all_out(const Move& m) const {
                      [&](const Chunk& k) { return arrived(m, k) || (k.moving && k.hop == hops_of(m, k.way) - 1); });
 }
 
-// --- routes and links -----------------------------------------------------------------------------------------------
-
-std::span<const Route> Transfers::routes_of(TierIndex from, TierIndex to) const {
-  const int n = context_.tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
-  return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
-}
+// --- links ----------------------------------------------------------------------------------------------------------
 
 // The time that the rest of the move takes, at least 1.
-Time Transfers::time_left(const Move& m) const { return std::max<Time>(1, route_time(m.from, m.to, m.total - m.done)); }
-
-bool Transfers::paced(TierIndex from, TierIndex to, Bytes bytes) const {
-  return route_time(from, to, bytes) > time_over(*this, route_of(from, to), bytes);
-}
-
-Time Transfers::route_time(TierIndex from, TierIndex to, Bytes bytes) const {
-  const Route& route = route_of(from, to);
-  const auto at_pace = [&](TierIndex tier, int hop) { return pacers_.slowest(tier, link(route[hop]).spec, bytes); };
-  return std::max({time_over(*this, route, bytes), at_pace(from, 0), at_pace(to, route.hops - 1)});
+Time Transfers::time_left(const Move& m) const {
+  return std::max<Time>(1, links_.time(m.from, m.to, m.total - m.done));
 }
 
 // False: enough is queued to keep the links busy until the next event. Moves that may take a link as a detour do not
 // count: they are queued for their own.
 bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const {
-  const Route& route = route_of(from, to);
+  const Route& route = links_.route(from, to);
   for (int h = 0; h < route.hops; ++h) {
-    const Link& one = link(route[h]);
+    const Link& one = links_[route[h]];
     Bytes queued = 0;
     int count = 0;
     for (MoveIndex i : one.moves) {
@@ -290,7 +246,7 @@ bool Transfers::pending_on(const Move& m, Hop at) const {
 bool Transfers::too_slow(const Move& m, int way) const {
   const NodeIndex node = node_behind(m, {way, 0});
   const Pacer* const pacer = pacers_.of(rings_.lender(node));
-  const LinkSpec& in = link(planner::route_of(m, way)[0]).spec;
+  const LinkSpec& in = links_[route_of(m, way)[0]].spec;
   return pacer != nullptr && pacer->cost(in.bytes_per_s, rings_.slot_bytes(node)) > time_left(m);
 }
 
@@ -298,7 +254,7 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   if (m.cancelled || m.held || stopped(m)) return kNothing;
   const auto [way, hop] = at;
   if (way > 0 && hop == 0 &&
-      (m.ordered || goes_straight(*this, m) || !idle(*this, planner::route_of(m, way)) || too_slow(m, way)))
+      (m.ordered || goes_straight(links_, m) || !idle(links_, *this, route_of(m, way)) || too_slow(m, way)))
     return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block, and half of them for what is not on its way to or from a lower file, which may
@@ -318,8 +274,8 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   const Bytes ready = readable(m);
   if (ready <= m.issued) return kNothing;
   Bytes most = ready - m.issued;
-  const Route& route = planner::route_of(m, way);
-  for (int h = 0; h < hops_of(m, way); ++h) most = std::min(most, link(route[h]).spec.chunk);
+  const Route& route = route_of(m, way);
+  for (int h = 0; h < hops_of(m, way); ++h) most = std::min(most, links_[route[h]].spec.chunk);
   for (int r = 0; r < rings_of(m, way); ++r) most = std::min(most, rings_.slot_bytes(node_behind(m, {way, r})));
   length = most;
   return kNewChunk;
@@ -336,7 +292,7 @@ std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at) {
 
 Time Transfers::at_pace(const Move& m, Hop at, int chunk, Bytes length) {
   Time ready = context_.now;
-  const Link& over = link(planner::route_of(m, at.way)[at.hop]);
+  const Link& over = links_[route_of(m, at.way)[at.hop]];
   for (Pacer* const pacer : pacers_of(m, at))
     if (pacer != nullptr) ready = std::max(ready, pacer->ready(pacer->cost(over.spec.bytes_per_s, length)));
   if (over.pacer) ready = std::max(ready, over.pacer->ready(over.pacer->cost(over.spec.most_bytes_per_s, length)));
@@ -357,11 +313,11 @@ void Transfers::hold_up(Time until) {
 void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const auto [way, hop] = at;
   Move& m = (*this)[index];
-  const int over = planner::route_of(m, way)[hop];
+  const int over = route_of(m, way)[hop];
   for (Pacer* const pacer : pacers_of(m, at))
-    if (pacer != nullptr) pacer->give(context_.now, pacer->cost(link(over).spec.bytes_per_s, length));
-  if (auto& pacer = link(over).pacer; pacer)
-    pacer->give(context_.now, pacer->cost(link(over).spec.most_bytes_per_s, length));
+    if (pacer != nullptr) pacer->give(context_.now, pacer->cost(links_[over].spec.bytes_per_s, length));
+  if (auto& pacer = links_[over].pacer; pacer)
+    pacer->give(context_.now, pacer->cost(links_[over].spec.most_bytes_per_s, length));
   if (chunk == kNewChunk) {
     m.chunks.push_back({.offset = m.issued, .length = length, .way = way});
     context_.counters.relayed += way > 0 ? 1 : 0;
@@ -392,7 +348,7 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   ++m.in_flight;
   ++in_flight_;
   ++context_.counters.commands;
-  if (!on_its_stream(m)) link(over).estimate.issued(context_.now);
+  if (!on_its_stream(m)) links_[over].estimate.issued(context_.now);
   context_.out->commands.push_back({.id = k.command,
                                     .link = over,
                                     .checkpoint = table_.ref(m.checkpoint),
@@ -425,7 +381,7 @@ void Transfers::carried(CommandId command) {
     throw std::logic_error("a command was reported twice, or never given");
   const Move& m = (*this)[it->second.move];
   if (on_its_stream(m)) throw std::logic_error("a copy on the application's stream is over when that says so");
-  Link& on = link(it->second.link);
+  Link& on = links_[it->second.link];
   it->second.carried = true;
   on.heard = context_.now;
   on.estimate.finished(context_.now, it->second.length);
@@ -441,7 +397,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
   --in_flight_;
   Move& m = (*this)[sent.move];
   delayed_ -= m.delayed ? 1 : 0;
-  Link& on = link(sent.link);
+  Link& on = links_[sent.link];
   on.heard = context_.now;
   if (sent.carried)
     --on.carried;

@@ -1,5 +1,5 @@
 #pragma once
-// Transfers that have not ended: moves, their chunks and commands, the links and staging rings that they pass.
+// Transfers that have not ended: moves, their chunks and commands, and the slots of staging rings that they have.
 #include <array>
 #include <deque>
 #include <vector>
@@ -7,7 +7,7 @@
 #include "planner/calls.hpp"
 #include "planner/checkpoint_table.hpp"
 #include "planner/context.hpp"
-#include "planner/link.hpp"
+#include "planner/links.hpp"
 #include "planner/move.hpp"
 #include "planner/pacer.hpp"
 #include "planner/recycled.hpp"
@@ -17,7 +17,9 @@ namespace ebb::planner {
 
 class Transfers {
  public:
-  Transfers(Context& context, CheckpointTable& table, const TierSpace& space, Pacers& pacers, StagingRings& rings);
+  Transfers(Context& context, CheckpointTable& table, const TierSpace& space, Pacers& pacers, StagingRings& rings,
+            Links& links)
+      : context_(context), table_(table), space_(space), pacers_(pacers), rings_(rings), links_(links) {}
 
   Move& operator[](MoveIndex i) { return moves_[static_cast<std::size_t>(i)]; }
   const Move& operator[](MoveIndex i) const { return moves_[static_cast<std::size_t>(i)]; }
@@ -39,16 +41,8 @@ class Transfers {
   // Whether a move that is not cancelled fills the replica.
   bool filling(const Replica& r) const { return r.filler != kNoMove && !(*this)[r.filler].cancelled; }
 
-  // Routes and links.
-  const Route& route_of(TierIndex from, TierIndex to) const { return routes_of(from, to).front(); }
-  Time route_time(TierIndex from, TierIndex to, Bytes bytes) const;
-  // Whether a lender's pace, and not a link, sets the time of the route.
-  bool paced(TierIndex from, TierIndex to, Bytes bytes) const;
   Time time_left(const Move& m) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
-  const std::vector<Link>& links() const { return links_; }
-  Link& link(int l) { return links_[static_cast<std::size_t>(l)]; }
-  const Link& link(int l) const { return links_[static_cast<std::size_t>(l)]; }
 
   // What could be sent next over a hop of one of the move's ways: an index into chunks, kNewChunk or kNothing.
   static constexpr int kNothing = -2, kNewChunk = -1;
@@ -90,8 +84,7 @@ class Transfers {
  private:
   friend class Invariants;
 
-  std::span<const Route> routes_of(TierIndex from, TierIndex to) const;
-  NodeIndex node_behind(const Move& m, Hop at) const { return link(planner::route_of(m, at.way)[at.hop]).spec.to; }
+  NodeIndex node_behind(const Move& m, Hop at) const { return links_[route_of(m, at.way)[at.hop]].spec.to; }
   bool too_slow(const Move& m, int way) const;
   std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
   bool on_streams(const Move& m) const;
@@ -105,6 +98,7 @@ class Transfers {
   const TierSpace& space_;
   Pacers& pacers_;
   StagingRings& rings_;
+  Links& links_;
   std::deque<Move> moves_;  // references stay good while moves are added
   std::vector<MoveIndex> free_moves_;
   std::size_t live_ = 0;
@@ -114,8 +108,6 @@ class Transfers {
   int in_flight_ = 0;  // commands
   int delayed_ = 0;    // of those
   bool paced_ = false;
-  std::vector<Link> links_;
-  std::vector<std::vector<Route>> routes_;  // (tiers + 1)^2; the last row and column are the application
 };
 
 }  // namespace ebb::planner

@@ -1,0 +1,52 @@
+#include "planner/links.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace ebb::planner {
+
+Links::Links(const Context& context, const Pacers& pacers) : context_(context), pacers_(pacers) {
+  const Machine& machine = context_.machine;
+  for (const LinkSpec& l : machine.links) {
+    if (l.chunk == 0 || l.depth < 1) throw std::logic_error("link " + l.name + " has no chunk or no depth");
+    links_.emplace_back(l);
+  }
+  const int n = context_.tiers();
+  const auto node = [&](int i) { return i == n ? kApplication : context_.tier(static_cast<TierIndex>(i)).node; };
+  routes_.resize(static_cast<std::size_t>((n + 1) * (n + 1)));
+  for (int a = 0; a <= n; ++a)
+    for (int b = 0; b <= n; ++b)
+      if (a != b) {
+        std::vector<Route>& ways = routes_[static_cast<std::size_t>(a * (n + 1) + b)];
+        ways = detours(machine, node(a), node(b));
+        ways.insert(ways.begin(), planner::route(machine, node(a), node(b)));
+      }
+}
+
+std::span<const Route> Links::ways(TierIndex from, TierIndex to) const {
+  const int n = context_.tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
+  return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
+}
+
+// The time of the route's slowest link.
+Time Links::slowest_of(const Route& route, Bytes bytes) const {
+  Time slowest = 0;
+  for (int h = 0; h < route.hops; ++h) {
+    const Link& link = (*this)[route[h]];
+    slowest = std::max(slowest, link.estimate.time_for(bytes));
+    if (link.pacer) slowest = std::max(slowest, link.pacer->cost(link.spec.most_bytes_per_s, bytes));
+  }
+  return slowest;
+}
+
+Time Links::time(TierIndex from, TierIndex to, Bytes bytes) const {
+  const Route& route = this->route(from, to);
+  const auto at_pace = [&](TierIndex tier, int hop) { return pacers_.slowest(tier, (*this)[route[hop]].spec, bytes); };
+  return std::max({slowest_of(route, bytes), at_pace(from, 0), at_pace(to, route.hops - 1)});
+}
+
+bool Links::paced(TierIndex from, TierIndex to, Bytes bytes) const {
+  return time(from, to, bytes) > slowest_of(route(from, to), bytes);
+}
+
+}  // namespace ebb::planner
