@@ -88,10 +88,7 @@ struct Record {
 ///    is another checkpoint's. A reference of another generation finds nothing.
 /// 2. A name (history and version) refers to what was written of it last, or says why that is gone. Whether it exists
 ///    only the planner knows: live().
-/// 3. A record has an object on a file tier from the first command that writes it there until the planner frees that.
-///    Objects are named anew each time, for an id is never used again. Durability is pending, then durable or failed; a
-///    failed one becomes durable with a later attempt.
-/// 4. A history's number is another's only when nothing of it is left: no name, no handle, no plan.
+/// 3. A history's number is another's only when nothing of it is left: no name, no handle, no plan.
 class Catalog {
  public:
   /// `persistent`: what is written to a file outlives the process.
@@ -153,29 +150,6 @@ class Catalog {
   /// The error of a call that the planner refused with this answer.
   Error refusal(const Locked& locked, planner::HistoryId history, Version version, const planner::Answer& answer);
 
-  // --- objects
-  /// Gives the record an object in the files of a tier if it has none. True: it has a new one.
-  bool name_object(const Locked& locked, Record& record, std::size_t file);
-  /// The record's object is on its way to becoming durable; take_pending() finds it.
-  void set_pending(const Locked& locked, Record& record, std::size_t file);
-  bool any_pending(const Locked& /*locked*/) const { return !pending_objects_.empty(); }
-  /// The object is in the node's pool, or is there no more.
-  void set_listed(const Locked& locked, storage::ObjectId object, bool listed);
-  /// Nothing: it was dropped.
-  std::optional<planner::CheckpointRef> find_pending(const Locked& locked, storage::ObjectId object) const;
-  std::optional<planner::CheckpointRef> take_pending(const Locked& locked, storage::ObjectId object);
-  /// What could not be made durable, and is in the node's pool still, is pending anew: it is tried again.
-  void set_tried_again(const Locked& locked, planner::HistoryId history, std::optional<Version> only);
-  /// The checkpoints of a history that are not durable yet in the files of a tier, in no order.
-  std::vector<planner::CheckpointRef> pending(const Locked& locked, planner::HistoryId history,
-                                              std::optional<Version> only, std::size_t file);
-  /// Why something of a history is not durable there, nor on a slower file tier, also when it failed before.
-  /// `or_listed`: nor in the node's pool.
-  std::optional<Error> not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
-                                   std::size_t file, bool or_listed = false) const;
-  /// Takes the checkpoint's object in the files of a tier from its record. `id` 0: it had none.
-  FileObject take_object(const Locked& locked, planner::CheckpointRef checkpoint, std::size_t file);
-
  private:
   struct Lost {
     Error why;
@@ -189,19 +163,13 @@ class Catalog {
     planner::RecycledHashMap<Version, planner::CheckpointRef> written;  // some may be gone
     std::unordered_map<Version, Lost> lost;                             // what there was of them is gone or damaged
   };
-  struct Pending {
-    planner::CheckpointRef checkpoint;
-    std::size_t file = 0;
-  };
   bool forget_history(const Locked& locked, planner::HistoryId history);
   void forget_histories(const Locked& locked);
 
   PlannerPort& port_;
   const bool persistent_;
   // All below by the port's mutex.
-  std::deque<Record> records_;                                      // by slot
-  std::unordered_map<storage::ObjectId, Pending> pending_objects_;  // not durable yet, an index
-  storage::ObjectId next_object_ = storage::kFirstObject;
+  std::deque<Record> records_;  // by slot
   std::uint64_t next_order_ = 1;
   std::vector<History> histories_;  // by number
   std::map<std::string, planner::HistoryId, std::less<>> history_numbers_;

@@ -21,7 +21,7 @@ storage::ObjectId HeldBackMaps::next(const Locked& locked, std::size_t file, boo
 
 // Whether pieces of snapshots that the checkpoint may need, as their map, have yet to become durable in that file.
 bool HeldBackMaps::awaits_pieces(const Locked& locked, std::size_t file, storage::ObjectId object) {
-  const auto checkpoint = catalog_.find_pending(locked, object);
+  const auto checkpoint = objects_.find_pending(locked, object);
   const Record* const map = checkpoint ? catalog_.find(locked, *checkpoint) : nullptr;
   if (map == nullptr) return false;
   bool awaits = false;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "storage/storage.hpp"
-#include "store/catalog.hpp"
+#include "store/objects.hpp"
 #include "store/parts.hpp"
 
 namespace ebb::store {
@@ -14,7 +14,7 @@ namespace ebb::store {
 /// Thread safety: every method takes the port's Locked.
 class HeldBackMaps {
  public:
-  explicit HeldBackMaps(Catalog& catalog) : catalog_(catalog) {}
+  HeldBackMaps(Catalog& catalog, const Objects& objects) : catalog_(catalog), objects_(objects) {}
   bool empty(const Locked& /*locked*/) const { return held_.empty(); }
   /// Takes an object that is durable in a file, if it is a map of which pieces are not. False: nothing is held back.
   bool take(const Locked& locked, std::size_t file, storage::ObjectId object);
@@ -25,6 +25,7 @@ class HeldBackMaps {
   bool awaits_pieces(const Locked& locked, std::size_t file, storage::ObjectId object);
 
   Catalog& catalog_;
+  const Objects& objects_;
   std::vector<std::pair<std::size_t, storage::ObjectId>> held_;  // by the port's mutex
 };
 

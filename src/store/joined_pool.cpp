@@ -72,7 +72,7 @@ void JoinedPool::note_checkpoint(const Locked& locked, planner::Time begun) {
   if (!burst_.open) {  // the checkpoint may be durable before its call returns
     const bool durable = burst_.durable >= begun;
     burst_ = {
-        .begun = begun, .durable = durable ? burst_.durable : 0, .open = !durable || catalog_.any_pending(locked)};
+        .begun = begun, .durable = durable ? burst_.durable : 0, .open = !durable || objects_.any_pending(locked)};
   }
   burst_.returned = port_.now();
 }
@@ -80,12 +80,12 @@ void JoinedPool::note_checkpoint(const Locked& locked, planner::Time begun) {
 void JoinedPool::note_durable(const Locked& locked) {
   if (storage_ == nullptr) return;
   burst_.durable = port_.now();
-  burst_.open = burst_.open && catalog_.any_pending(locked);
+  burst_.open = burst_.open && objects_.any_pending(locked);
 }
 
 void JoinedPool::withdraw_dropped(const Locked& locked, planner::HistoryId history, std::optional<Version> version) {
   if (storage_ == nullptr) return;
-  for (const planner::CheckpointRef checkpoint : catalog_.pending(locked, history, version, 0)) {
+  for (const planner::CheckpointRef checkpoint : objects_.pending(locked, history, version, 0)) {
     const Record* const record = catalog_.find(locked, checkpoint);
     if (!catalog_.live(locked, *record)) storage_->withdraw(record->files[0].object.id);
   }

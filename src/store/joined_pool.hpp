@@ -6,7 +6,7 @@
 #include "ebbtide/stats.hpp"
 #include "options/defaults.hpp"
 #include "share/node_storage.hpp"
-#include "store/catalog.hpp"
+#include "store/objects.hpp"
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 
@@ -19,8 +19,8 @@ namespace ebb::store {
 /// stop(); what takes the port's Locked holds it.
 class JoinedPool {
  public:
-  JoinedPool(PlannerPort& port, Catalog& catalog, options::EngineSetup& setup)
-      : port_(port), catalog_(catalog), setup_(setup) {}
+  JoinedPool(PlannerPort& port, Catalog& catalog, Objects& objects, options::EngineSetup& setup)
+      : port_(port), catalog_(catalog), objects_(objects), setup_(setup) {}
   /// Called before any thread is there, for a store that ends with the process.
   void join(std::unique_ptr<share::NodeMemory> memory);
   /// The same for one that outlives it. The storage is the fastest file tier's.
@@ -56,6 +56,7 @@ class JoinedPool {
 
   PlannerPort& port_;
   Catalog& catalog_;
+  Objects& objects_;
   options::EngineSetup& setup_;
   share::NodeStorage* storage_ = nullptr;
   std::unique_ptr<share::NodeMemory> own_;            // of a store that ends with the process

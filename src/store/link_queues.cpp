@@ -210,7 +210,7 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
     order.file = &files_.at((order.put ? command.to : command.from).at.index);
     const std::size_t file = order.file->number();
     Record* const record = catalog_.find(locked, command.checkpoint);
-    const bool added = record != nullptr && catalog_.name_object(locked, *record, file);
+    const bool added = record != nullptr && files_.objects().name(locked, *record, file);
     if (record == nullptr || (added && !order.put)) {
       const std::string broken = "a checkpoint was read from a file that it was never written to";
       port_.poison(locked, broken);
@@ -227,7 +227,7 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
       // A record that begins after the drop would count as newer than what was written anew meanwhile.
       if (files_.tiers().size() > 1 && !catalog_.live(locked, *record))
         order.refused = Error{Errc::dropped, "it was dropped"};
-      if (order.description || order.described != nullptr) catalog_.set_pending(locked, *record, file);
+      if (order.description || order.described != nullptr) files_.objects().set_pending(locked, *record, file);
     }
     const FileObject& object = record->files[file].object;
     order.object = object.id;

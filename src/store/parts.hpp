@@ -18,6 +18,7 @@ class JoinedPool;         // the pool of the node
 class Leases;             // memory that is lent to other processes, and borrowed of them
 class Lifetime;           // phases, and what is in flight
 class LinkQueues;         // commands between tiers, to the engines and back
+class Objects;            // what checkpoints have in the files
 class Persistence;        // the files, and what is durable there
 class PlannerPort;        // the planner, its mutex, clock and log
 class PumpThread;         // the thread for wake-ups, timers and what calls left behind

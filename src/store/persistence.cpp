@@ -178,7 +178,7 @@ bool Persistence::stop(planner::Time until, planner::Time below) {
 
 void Persistence::release(const Locked& locked, const planner::Freed& freed) {
   FileTier& tier = at(freed.tier);
-  tier.release(catalog_.take_object(locked, freed.checkpoint, tier.number()), freed.failed);
+  tier.release(objects_.take(locked, freed.checkpoint, tier.number()), freed.failed);
   if (held_back_.empty(locked) || !lifetime_.running(locked)) return;  // what is gone is not waited for
   lifetime_.begin(locked, 1);
   tiers_.back()->apart()->post([this] {
@@ -234,8 +234,8 @@ void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint,
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
   if (!belongs(*record, tier)) return;
-  catalog_.name_object(locked, *record, file);
-  catalog_.set_pending(locked, *record, file);
+  objects_.name(locked, *record, file);
+  objects_.set_pending(locked, *record, file);
   const storage::ObjectId object = record->files[file].object.id;
   if (tier.apart() == nullptr) return begin_empty(locked, checkpoint, tier, object);
   lifetime_.begin(locked, 1);
@@ -256,7 +256,7 @@ void Persistence::begin_empty(Locked& locked, planner::CheckpointRef checkpoint,
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || record->files[file].object.id != object) return;
   if (!catalog_.live(locked, *record)) {  // a record now would count as newer than what was written anew meanwhile
-    catalog_.take_pending(locked, object);
+    objects_.take_pending(locked, object);
     record->files[file].object = {};
     return;
   }
@@ -282,7 +282,7 @@ void Persistence::begin_empty(Locked& locked, planner::CheckpointRef checkpoint,
     if (dropped) tier.storage().drop(object);  // when the storage did not know it yet
     return;
   }
-  catalog_.take_pending(locked, object);
+  objects_.take_pending(locked, object);
   if (dropped) return;
   InFile& there = now->files[file];
   there.object = {};  // which the storage does not know
@@ -313,14 +313,14 @@ void Persistence::store_empty_again(Locked& locked, planner::HistoryId history, 
 
 void Persistence::on_listed(storage::ObjectId object, bool listed) {
   const Locked locked = port_.lock();
-  catalog_.set_listed(locked, object, listed);
+  objects_.set_listed(locked, object, listed);
   port_.ended().notify_all();
 }
 
 // A delayed write stays pending: a later attempt may succeed.
 void Persistence::on_delayed(storage::ObjectId object, const Error& error) {
   Locked locked = port_.lock();
-  const auto checkpoint = catalog_.find_pending(locked, object);
+  const auto checkpoint = objects_.find_pending(locked, object);
   Record* const record = checkpoint ? catalog_.find(locked, *checkpoint) : nullptr;
   if (record == nullptr) return;
   if (!catalog_.live(locked, *record)) return pool_.storage()->withdraw(object);
@@ -359,7 +359,7 @@ void Persistence::settle_held_back(std::size_t file, const Result<void>& result)
 
 void Persistence::set_durable(std::size_t file, storage::ObjectId object, const Result<void>& result) {
   Locked locked = port_.lock();
-  const auto checkpoint = catalog_.take_pending(locked, object);
+  const auto checkpoint = objects_.take_pending(locked, object);
   if (!checkpoint) return;  // dropped
   std::string part;
   if (Record* const record = catalog_.find(locked, *checkpoint)) {
@@ -421,7 +421,7 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
   const bool listed = level == "node";
   const std::size_t file = listed ? 0 : port_.file_number(tier);
   store_empty_again(locked, history, version, *tiers_[file]);
-  std::vector<planner::CheckpointRef> waited = catalog_.pending(locked, history, version, file);
+  std::vector<planner::CheckpointRef> waited = objects_.pending(locked, history, version, file);
   if (listed) {  // also what has not been handed over yet
     waited.clear();
     catalog_.for_each_written(locked, history, [&](Version one, planner::CheckpointRef checkpoint) {
@@ -430,7 +430,7 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
   }
   if (waited.empty() && !version && !listed && !lifetime_.closing(locked)) {
     // What was reported durable, also long ago, is to be there.
-    if (const auto error = catalog_.not_durable(locked, history, version, file)) return *error;
+    if (const auto error = objects_.not_durable(locked, history, version, file)) return *error;
     return check_names(locked, file);
   }
   const auto pending = [&](const planner::CheckpointRef& checkpoint) {
@@ -472,7 +472,7 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
     if (!woken) stop = asked_to_stop(locked, interrupted) || stop;
   }
   port_.throw_if_poisoned(locked);
-  if (const auto error = catalog_.not_durable(locked, history, version, file, listed)) return *error;
+  if (const auto error = objects_.not_durable(locked, history, version, file, listed)) return *error;
   if (waited.empty()) return {};
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   if (way.never(waited.back())) return way.why_never(catalog_);

@@ -8,10 +8,10 @@
 
 #include "options/defaults.hpp"
 #include "storage/scan/pairing.hpp"
-#include "store/catalog.hpp"
 #include "store/file_tier.hpp"
 #include "store/held_back_maps.hpp"
 #include "store/joined_pool.hpp"
+#include "store/objects.hpp"
 #include "store/parts.hpp"
 #include "store/shared_trouble.hpp"
 
@@ -38,9 +38,10 @@ class Persistence {
         calls_(calls),
         seams_(seams),
         setup_(setup),
-        pool_(port, catalog, setup),
+        objects_(catalog),
+        pool_(port, catalog, objects_, setup),
         trouble_(port, lifetime, setup),
-        held_back_(catalog) {}
+        held_back_(catalog, objects_) {}
   /// Called before any thread is there. Opens the storages of the file tiers, and completes the setup by what they say
   /// of themselves. Error invalid_argument: also where their directories do not belong together.
   Result<void> open(const Reports& reports);
@@ -69,6 +70,8 @@ class Persistence {
   FileTier& at(planner::TierIndex tier) const { return *tiers_.at(port_.file_number(tier)); }
   /// Whether what is in the files outlives the process.
   bool persistent() const { return persistent_; }
+  /// What checkpoints have in the files.
+  Objects& objects() { return objects_; }
   /// The pool of the node, if the store has joined one.
   JoinedPool& pool() { return pool_; }
   /// What is said of a shared directory that fails or does not answer.
@@ -134,6 +137,7 @@ class Persistence {
   options::EngineSetup& setup_;                   // constant after open()
   std::vector<std::unique_ptr<FileTier>> tiers_;  // fastest first
   bool persistent_ = false;                       // all of them outlive the process
+  Objects objects_;
   JoinedPool pool_;
   SharedTrouble trouble_;
   HeldBackMaps held_back_;

@@ -82,7 +82,7 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   const CallTable::Entered entered(calls_, locked, request);
   const Timer timer(timers_, locked, port_.now(), timeout, request.changed);
   if (files_.pool().storage() != nullptr && !port_.in_memory(*tier)) {  // what the disk has refused is tried once more
-    catalog_.set_tried_again(locked, history, version);
+    files_.objects().set_tried_again(locked, history, version);
     files_.commit(locked);
   }
   if (version)
@@ -105,7 +105,7 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   const bool failed = request.answer.reason == Reason::lost || request.answer.reason == Reason::no_space;
   const std::size_t last = port_.in_memory(*tier) ? 0 : port_.file_number(*tier);
   for (std::size_t file = 0; failed && file <= last; ++file)  // what one lacks does not come to the next
-    if (const auto why = catalog_.not_durable(locked, history, version, file)) return *why;
+    if (const auto why = files_.objects().not_durable(locked, history, version, file)) return *why;
   Error error = catalog_.refusal(locked, history, request.version, request.answer);
   if (const Record* const record = catalog_.find(locked, request.answer.checkpoint); failed && record != nullptr) {
     error.message =
@@ -193,7 +193,8 @@ bool Waits::done(const Waitable& waitable, std::optional<std::string_view> level
     // "Done" means durable: an error throws, also when the write will be tried again.
     if (waitable.error) throw BadResult(*waitable.error);
     if (*tier > port_.first_file())
-      if (const auto why = catalog_.not_durable(locked, waitable.history, waitable.version, port_.file_number(*tier)))
+      if (const auto why =
+              files_.objects().not_durable(locked, waitable.history, waitable.version, port_.file_number(*tier)))
         throw BadResult(*why);
     if (lifetime_.closed(locked)) throw BadResult(lifetime_.closed_error());
     if (!there) throw BadResult(dropped_error(locked, waitable));
