@@ -30,7 +30,7 @@ Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::Engi
   try {
     if (auto started = engine->start(); !started) {
       const Locked locked = engine->parts_.port.lock();
-      if (!engine->parts_.lifetime.opened(locked)) engine->parts_.files.unmake(locked);
+      if (!engine->parts_.lifetime.opened(locked)) engine->parts_.files.tiers().unmake(locked);
       return started.error();
     }
   } catch (const std::system_error& error) {
@@ -59,7 +59,7 @@ Result<void> Engine::start() {
     if (!log) return log.error();
     parts_.port.begin_log(std::move(*log), memory_log);
   }
-  if (auto paired = parts_.files.pair(); !paired) return paired;
+  if (auto paired = parts_.files.tiers().pair(); !paired) return paired;
   parts_.pump.start();
   parts_.worker.start();
   Locked locked = parts_.port.lock();
@@ -68,7 +68,7 @@ Result<void> Engine::start() {
   parts_.recovery.register_recovered(locked);
   parts_.files.send_empty(locked);
   locked.unlock();
-  parts_.files.warn_of_damage();
+  parts_.files.tiers().warn_of_damage();
   if (auto started = leases_.start(); !started) return started;
   parts_.setup.log.info("open: " + parts_.setup.settings);
   return {};
@@ -228,7 +228,7 @@ Result<void> Engine::leave_stuck(Locked& locked, const Result<void>& why) {
 Result<void> Engine::leave_shared_stuck(Locked& locked, const Result<void>& why) {
   const std::string missing = parts_.files.missing_below(locked);
   const std::string text = "closing the store: the shared directory " +
-                           parts_.files.tiers().back()->directory().string() + " does not answer" +
+                           parts_.files.tiers().slowest().directory().string() + " does not answer" +
                            (missing.empty() ? "" : ", and " + missing + " may not be there") + "; what is in " +
                            parts_.setup.directory.string() + " is sent by the next process that opens both";
   const Result<void> stuck = parts_.lifetime.set_stuck(locked, {Errc::timed_out, text});

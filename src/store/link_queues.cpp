@@ -207,7 +207,7 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
   order.command = command;
   order.put = in_file(command.to);
   if (lane.engine == nullptr) {
-    order.file = &files_.at((order.put ? command.to : command.from).at.index);
+    order.file = &files_.tiers().at((order.put ? command.to : command.from).at.index);
     const std::size_t file = order.file->number();
     Record* const record = catalog_.find(locked, command.checkpoint);
     const bool added = record != nullptr && files_.objects().name(locked, *record, file);

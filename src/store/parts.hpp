@@ -12,6 +12,7 @@ class Callers;            // the application's threads, in their calls
 class Catalog;            // checkpoints and histories
 class Dispatcher;         // where the planner's output goes
 class FileTier;           // what stores the bytes of a file tier
+class FileTiers;          // all of these
 class HandBacks;          // memory given back in stream order
 class HeldBackMaps;       // maps of snapshots whose pieces are not durable below
 class JoinedPool;         // the pool of the node

@@ -26,43 +26,19 @@ std::uint64_t longest_put(const planner::Machine& machine) {
 
 // --- opening and closing -------------------------------------------------------------------------------------------
 
-void Persistence::make_tiers() {
-  const auto& tiers = setup_.machine.tiers;
-  for (auto tier = static_cast<std::size_t>(port_.first_file()); tier < tiers.size(); ++tier)
-    tiers_.push_back(std::make_unique<FileTier>(tiers_.size(), static_cast<planner::TierIndex>(tier),
-                                                tiers_.empty() ? setup_.directory : setup_.shared.value().directory));
-  if (tiers_.size() > kMostFiles) throw std::logic_error("more file tiers than a store can have");
-}
-
 Result<void> Persistence::open(const Reports& reports) {
-  if (tiers_.empty()) make_tiers();
-  const bool scratch = setup_.durability == Durability::ephemeral && !setup_.readonly;
-  for (const auto& tier : tiers_) {
-    if (!tier->is_open()) {
-      const FileTier::Reports of_scratch{.done = reports.done};
-      auto opened = scratch ? tier->open_scratch(*seams_.files, setup_, of_scratch) : open_persistent(*tier, reports);
-      if (!opened) return opened;
-    }
-    setup_.settings += ", " + tier->storage().describe();
-  }
-  for (const auto& tier : tiers_)
-    if (tier->persistent() != nullptr) next_sequence_ = std::max(next_sequence_, tier->persistent()->next_sequence());
-  return pair(storage::check_pair);
-}
-
-Result<void> Persistence::pair(decltype(storage::check_pair)& how_far) {
-  if (tiers_.size() < 2) return {};
-  const auto seen = [](const FileTier& tier) {
-    return storage::PairedDirectory{tier.directory(), tier.persistent()->found().empty()};
+  if (tiers_.empty())
+    if (auto made = tiers_.make(); !made) return made;
+  const auto of = [&](std::size_t file) {
+    return FileTier::Reports{
+        .done = reports.done,
+        .carried = reports.carried,
+        .persisted = [this, file](storage::ObjectId id, const Result<void>& result) { on_durable(file, id, result); },
+        .released = [this] { on_released(); }};
   };
-  using How = storage::Pairing;
-  const How how = setup_.readonly ? How::readonly : pool_.storage() != nullptr ? How::of_several : How::of_two;
-  return how_far(*seams_.files, seen(*tiers_[0]), seen(*tiers_[1]), how);
-}
-
-void Persistence::unmake(const Locked& /*locked*/) {
-  for (const auto& tier : tiers_)
-    if (tier->persistent() != nullptr) tier->persistent()->unmake();
+  if (auto opened = tiers_.open(of); !opened) return opened;
+  next_sequence_ = tiers_.next_sequence();
+  return {};
 }
 
 Result<void> Persistence::join_pool(const Reports& reports) {
@@ -78,9 +54,8 @@ Result<void> Persistence::join_pool(const Reports& reports) {
     setup_.settings += ", " + pool_.memory()->describe();
     return {};
   }
-  make_tiers();
-  if (auto made = make_shared_parent(); !made) return made;
-  FileTier& tier = *tiers_.front();
+  if (auto made = tiers_.make(); !made) return made;
+  FileTier& tier = tiers_.fastest();
   if (auto refused = storage::refuse_half_a_pair(*seams_.files, tier.directory()); !refused) return refused;
   auto storage = share::open_node_storage(
       seams, *seams_.files, *seams_.clock, {options, persistent_options(setup_, tier), longest_put(setup_.machine)},
@@ -89,48 +64,22 @@ Result<void> Persistence::join_pool(const Reports& reports) {
       [this](storage::ObjectId id, const Error& error) { on_delayed(id, error); }, reports.carried);
   if (!storage) return storage.error();
   pool_.join(**storage);
-  persistent_ = true;
   tier.take(std::move(*storage));
   return {};
 }
 
-// Of a pool: the directory that has one for each rank.
-Result<void> Persistence::make_shared_parent() {
-  if (!setup_.shared) return {};
-  const std::filesystem::path parent = std::filesystem::absolute(setup_.shared->directory).parent_path();
-  const os::SysResult made = seams_.files->make_directory(parent);
-  if (made || made.error == EEXIST) return {};
-  return Error{Errc::io_error, "shared=\"" + parent.string() + "\" cannot be made: " + os::describe_errno(made.error)};
-}
-
-Result<void> Persistence::open_persistent(FileTier& tier, const Reports& reports) {
-  auto opened = tier.open_segments(
-      seams_, setup_,
-      {.done = reports.done,
-       .carried = reports.carried,
-       .persisted = [this, file = tier.number()](storage::ObjectId id,
-                                                 const Result<void>& result) { on_durable(file, id, result); },
-       .released =
-           [this] {
-             Locked locked = port_.lock();
-             try {
-               report_unreleased(locked);
-             } catch (const std::exception& error) {
-               port_.poison(locked, error);
-             }
-           }});
-  if (!opened) return opened;
-  persistent_ = true;
-  if (setup_.readonly)
-    setup_.durability = tier.storage().level();
-  else if (tiers_.size() == 1)
-    return storage::refuse_half_a_pair(*seams_.files, tier.directory());
-  return {};
+void Persistence::on_released() {
+  Locked locked = port_.lock();
+  try {
+    report_unreleased(locked);
+  } catch (const std::exception& error) {
+    port_.poison(locked, error);
+  }
 }
 
 void Persistence::note_failure(const Locked& locked, const planner::Failure& failure) {
   if (failure.lost || failure.tier <= port_.first_file() || tiers_.empty()) return;
-  const FileTier& tier = at(failure.tier);
+  const FileTier& tier = tiers_.at(failure.tier);
   const Record* const record = catalog_.find(locked, failure.checkpoint);
   if (record != nullptr && record->files[tier.number()].not_durable)
     trouble_.note_failure(locked, tier, *record->files[tier.number()].not_durable);
@@ -148,12 +97,8 @@ std::string Persistence::missing_below(const Locked& locked) {
   return first + (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
-void Persistence::warn_of_damage() const {
-  for (const auto& tier : tiers_) tier->warn_of_damage(setup_.log);
-}
-
 void Persistence::drop_unreferenced(const Locked& locked) {
-  if (!persistent_) return;
+  if (!tiers_.persistent()) return;
   for (Record& record : catalog_.records(locked)) {
     for (const auto& tier : tiers_) {
       FileObject& object = record.files[tier->number()].object;
@@ -164,12 +109,11 @@ void Persistence::drop_unreferenced(const Locked& locked) {
 }
 
 bool Persistence::stop(planner::Time until, planner::Time below) {
-  for (const auto& tier : tiers_)
-    if (!tier->stop(tier->number() > 0 ? below : until, port_, lifetime_, setup_.log)) return false;
+  if (!tiers_.stop(until, below)) return false;
   Locked locked = port_.lock();
   pool_.stop(locked);
   locked.unlock();
-  for (const auto& tier : tiers_) tier->close();
+  tiers_.close();
   pool_.close();
   return true;
 }
@@ -177,11 +121,11 @@ bool Persistence::stop(planner::Time until, planner::Time below) {
 // --- objects -------------------------------------------------------------------------------------------------------
 
 void Persistence::release(const Locked& locked, const planner::Freed& freed) {
-  FileTier& tier = at(freed.tier);
+  FileTier& tier = tiers_.at(freed.tier);
   tier.release(objects_.take(locked, freed.checkpoint, tier.number()), freed.failed);
   if (held_back_.empty(locked) || !lifetime_.running(locked)) return;  // what is gone is not waited for
   lifetime_.begin(locked, 1);
-  tiers_.back()->apart()->post([this] {
+  tiers_.slowest().apart()->post([this] {
     for (std::size_t file = 1; file < tiers_.size(); ++file) settle_held_back(file, {});
     lifetime_.end(port_.lock());
   });
@@ -189,7 +133,7 @@ void Persistence::release(const Locked& locked, const planner::Freed& freed) {
 
 // The planner counts all that was freed; the storage says how much of that is on the disk still.
 void Persistence::report_unreleased(const Locked& locked) {
-  if (!port_.machine().releases_later || !persistent_ || !lifetime_.running(locked)) return;
+  if (!port_.machine().releases_later || !tiers_.persistent() || !lifetime_.running(locked)) return;
   for (const auto& tier : tiers_) {
     const planner::Bytes bytes = tier->persistent()->unreleased();
     if (port_.planner(locked).use(tier->index()).unreleased != bytes)
@@ -198,19 +142,19 @@ void Persistence::report_unreleased(const Locked& locked) {
 }
 
 std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked, const Record& record) {
-  if (!persistent_ || !record.info) return nullptr;
+  if (!tiers_.persistent() || !record.info) return nullptr;
   return std::make_shared<const storage::Description>(storage::Description{
       catalog_.name_of(locked, record.history), record.version, *record.info, next_sequence(locked)});
 }
 
 void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint) {
-  if (!persistent_ || !lifetime_.running(locked)) return;
+  if (!tiers_.persistent() || !lifetime_.running(locked)) return;
   for (const auto& tier : tiers_)
     if (lifetime_.running(locked)) store_empty(locked, checkpoint, *tier);
 }
 
 void Persistence::send_empty(Locked& locked) {
-  if (!persistent_ || setup_.readonly || tiers_.size() < 2) return;
+  if (!tiers_.persistent() || setup_.readonly || tiers_.size() < 2) return;
   std::vector<planner::CheckpointRef> empty;
   for (const Record& record : catalog_.records(locked))
     if (record.used && catalog_.live(locked, record) && port_.planner(locked).bytes_of(record.checkpoint) == 0)
@@ -410,11 +354,6 @@ void Persistence::submit_durable(const Locked& locked, planner::CheckpointRef ch
     port_.submit(locked, record->history, planner::event::NotDurable{record->version, tier});
 }
 
-Result<void> Persistence::check_names(Locked& locked, std::size_t file) {
-  const InFlight looking(locked, lifetime_);
-  return tiers_[file]->persistent()->check_files_exist();
-}
-
 Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std::optional<Version> version,
                                 std::string_view level, planner::TierIndex tier, const Timer& timer,
                                 const Interrupt& interrupted) {
@@ -431,7 +370,7 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
   if (waited.empty() && !version && !listed && !lifetime_.closing(locked)) {
     // What was reported durable, also long ago, is to be there.
     if (const auto error = objects_.not_durable(locked, history, version, file)) return *error;
-    return check_names(locked, file);
+    return tiers_.check_names(locked, file);
   }
   const auto pending = [&](const planner::CheckpointRef& checkpoint) {
     const Record* const record = catalog_.find(locked, checkpoint);

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "options/defaults.hpp"
-#include "storage/scan/pairing.hpp"
-#include "store/file_tier.hpp"
+#include "store/file_tiers.hpp"
 #include "store/held_back_maps.hpp"
 #include "store/joined_pool.hpp"
 #include "store/objects.hpp"
@@ -19,7 +18,7 @@ namespace ebb::store {
 
 /// Owns the file tiers: scratch, or those that outlive the process.
 ///
-/// Thread safety: tiers(), at(), persistent() and check_names() may be called from any thread between open() and
+/// Thread safety: tiers() and persistent() may be called from any thread between open() and
 /// stop(); on_durable() is called on the storages' threads; everything else takes the port's Locked, or is called by
 /// one thread.
 /// 1. The planner, the Future and those who wait learn of durability in one step, with the mutex held.
@@ -38,6 +37,7 @@ class Persistence {
         calls_(calls),
         seams_(seams),
         setup_(setup),
+        tiers_(port, lifetime, seams, setup),
         objects_(catalog),
         pool_(port, catalog, objects_, setup),
         trouble_(port, lifetime, setup),
@@ -45,15 +45,9 @@ class Persistence {
   /// Called before any thread is there. Opens the storages of the file tiers, and completes the setup by what they say
   /// of themselves. Error invalid_argument: also where their directories do not belong together.
   Result<void> open(const Reports& reports);
-  /// Called when all is open, and before anything is written: two directories belong together from here on.
-  Result<void> pair() { return pair(storage::pair_directories); }
-  /// Opening has failed before anything was written: stop() takes away the stores that it has made.
-  void unmake(const Locked& locked);
   /// Called before open(), and before the tiers have memory, which for the host cache is the pool's: joins a node's
   /// pool, and opens the storage there of a store that outlives the process. Does nothing for a store in no pool.
   Result<void> join_pool(const Reports& reports);
-  /// Logs the damage that was found when the files were opened.
-  void warn_of_damage() const;
   /// The planner gave up a transfer to the files.
   void note_failure(const Locked& locked, const planner::Failure& failure);
   /// What is not in the lowest tier's directory: "version 3 and 5 more". Empty: everything is there.
@@ -65,11 +59,9 @@ class Persistence {
   /// `below`: the limit for those below the fastest.
   bool stop(planner::Time until, planner::Time below);
 
-  /// Fastest first.
-  const std::vector<std::unique_ptr<FileTier>>& tiers() const { return tiers_; }
-  FileTier& at(planner::TierIndex tier) const { return *tiers_.at(port_.file_number(tier)); }
+  FileTiers& tiers() { return tiers_; }
   /// Whether what is in the files outlives the process.
-  bool persistent() const { return persistent_; }
+  bool persistent() const { return tiers_.persistent(); }
   /// What checkpoints have in the files.
   Objects& objects() { return objects_; }
   /// The pool of the node, if the store has joined one.
@@ -108,17 +100,12 @@ class Persistence {
   /// or below as promised, or in the node's pool at least.
   Result<void> await(Locked& locked, planner::HistoryId history, std::optional<Version> version, std::string_view level,
                      planner::TierIndex tier, const Timer& timer, const Interrupt& interrupted);
-  /// The error if something that was reported durable on a file tier has no name in its directory any more.
-  Result<void> check_names(Locked& locked, std::size_t file);
 
  private:
-  Result<void> make_shared_parent();
-  void make_tiers();
-  Result<void> pair(decltype(storage::check_pair)& how_far);
   bool belongs(const Record& record, const FileTier& tier) const;
-  Result<void> open_persistent(FileTier& tier, const Reports& reports);
   void store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier);
   void begin_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier, storage::ObjectId object);
+  void on_released();
   void on_listed(storage::ObjectId object, bool listed);
   void on_delayed(storage::ObjectId object, const Error& error);
   void set_not_durable(const Locked& locked, Record& record, std::size_t file, const Error& error);
@@ -134,9 +121,8 @@ class Persistence {
   Catalog& catalog_;
   CallTable& calls_;
   const options::Seams& seams_;
-  options::EngineSetup& setup_;                   // constant after open()
-  std::vector<std::unique_ptr<FileTier>> tiers_;  // fastest first
-  bool persistent_ = false;                       // all of them outlive the process
+  options::EngineSetup& setup_;  // constant after open()
+  FileTiers tiers_;
   Objects objects_;
   JoinedPool pool_;
   SharedTrouble trouble_;

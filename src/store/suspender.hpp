@@ -13,6 +13,7 @@
 
 #include "ebbtide/store.hpp"
 #include "os/signal_wake.hpp"
+#include "planner/ids.hpp"
 #include "store/parts.hpp"
 
 namespace ebb::store {

@@ -136,7 +136,7 @@ std::string Waits::missing_text(const Locked& locked, planner::HistoryId history
     text += ": " + catalog_.key_text(locked, history, *missing.begin()) + " is not";
     if (missing.size() > 1) text += ", and " + std::to_string(missing.size() - 1) + " more";
   }
-  if (!port_.in_memory(tier)) text += "; its files are in " + files_.at(tier).directory().string();
+  if (!port_.in_memory(tier)) text += "; its files are in " + files_.tiers().at(tier).directory().string();
   return text;
 }
 
@@ -162,7 +162,8 @@ Result<void> Waits::drain(Locked& locked, std::string_view level, planner::Time 
     const Result<void> one = wait(locked, history, {}, level, left, interrupted);
     if (!one && (result || one.error().code == Errc::timed_out)) result = one;
   }
-  for (std::size_t file = 0; result && file < files_.tiers().size(); ++file) result = files_.check_names(locked, file);
+  for (std::size_t file = 0; result && file < files_.tiers().size(); ++file)
+    result = files_.tiers().check_names(locked, file);
   return result;
 }
 
