@@ -23,11 +23,6 @@ Links::Links(const Context& context, const Pacers& pacers) : context_(context), 
       }
 }
 
-std::span<const Route> Links::ways(TierIndex from, TierIndex to) const {
-  const int n = context_.tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
-  return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
-}
-
 // The time of the route's slowest link.
 Time Links::slowest_of(const Route& route, Bytes bytes) const {
   Time slowest = 0;

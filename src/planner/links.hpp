@@ -18,7 +18,10 @@ class Links {
   const std::vector<Link>& all() const { return links_; }
 
   // Between two tiers, kNoTier being the application: the direct route, and behind it the detours.
-  std::span<const Route> ways(TierIndex from, TierIndex to) const;
+  std::span<const Route> ways(TierIndex from, TierIndex to) const {
+    const int n = context_.tiers(), a = from == kNoTier ? n : from, b = to == kNoTier ? n : to;
+    return routes_[static_cast<std::size_t>(a * (n + 1) + b)];
+  }
   const Route& route(TierIndex from, TierIndex to) const { return ways(from, to).front(); }
   Time time(TierIndex from, TierIndex to, Bytes bytes) const;
   // Whether a lender's pace, and not a link, sets the time of the route.
