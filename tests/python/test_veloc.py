@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_mpi import ROOT, ended, job, ranks_of, with_it_gone
 
@@ -66,6 +69,58 @@ def test_a_stencil_whose_ranks_are_killed_ends_as_one_that_runs_through(
         if kill == 2:  # as on other nodes
             shutil.rmtree(disk / "scratch")
             (disk / "scratch").mkdir()
+    assert ended(job(heat, config, STEPS)) == right
+
+
+Regions = dict[int, bytes]
+
+
+def read(file: Path) -> Regions:
+    """A file of VELOC's format, whoever wrote it."""
+    data = file.read_bytes()
+    table = [struct.unpack_from("<iQ", data, 8 + 12 * i) for i in range(struct.unpack_from("<Q", data)[0])]
+    found, at = {}, 8 + 12 * len(table)
+    for id, size in table:
+        found[id] = data[at : at + size]
+        at += size
+    assert at == len(data)
+    return found
+
+
+def write(file: Path, regions: Regions) -> None:
+    table = b"".join(struct.pack("<iQ", id, len(data)) for id, data in regions.items())
+    file.write_bytes(struct.pack("<Q", len(regions)) + table + b"".join(regions.values()))
+
+
+def test_a_job_goes_on_from_files_that_another_program_wrote(disk: Path, heat: Path, right: str) -> None:
+    ended(job(heat, configured(disk / "first", "mode = sync", "max_versions = 1"), 100))
+    config = configured(disk / "second")
+    for file in (disk / "first/persistent").glob("heat-*.dat"):
+        regions = read(file)
+        assert struct.unpack("i", regions[0]) == (100,) and file.name.endswith("-100.dat")
+        doubled = (np.frombuffer(regions[1]) * 2).tobytes()  # the equation is linear
+        write(disk / "second/persistent" / file.name, {0: regions[0], 1: doubled})
+    assert len(list((disk / "second/persistent").glob("heat-*-100.dat"))) == 4
+    heat_of = float(ended(job(heat, config, STEPS)).split(": ")[1])
+    assert heat_of == pytest.approx(2 * float(right.split(": ")[1]), rel=1e-9)
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut", "flipped"])
+def test_damage_on_one_rank_takes_all_to_the_version_before(disk: Path, heat: Path, right: str, damage: str) -> None:
+    config = configured(disk, "mode = sync", "max_versions = 2")
+    ended(job(heat, config, 100))
+    shutil.rmtree(disk / "scratch")
+    (disk / "scratch").mkdir()
+    file = disk / "persistent/heat-2-100.dat"
+    was, data = file.stat(), bytearray(file.read_bytes())
+    if damage == "deleted":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(data[:-1000])
+    else:
+        data[-1000] ^= 4
+        file.write_bytes(data)
+        os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))  # as the disk does it
     assert ended(job(heat, config, STEPS)) == right
 
 
