@@ -37,6 +37,30 @@ void seal_again(Bytes& bytes) {
   seal_sector(bytes.data());
 }
 
+// A field that is wrong.
+struct Case {
+  std::size_t offset, bytes;
+  std::uint64_t value;
+  const char* why;
+
+  void put_into(Bytes& record) const {
+    for (std::size_t i = 0; i < bytes; ++i) record[offset + i] = static_cast<std::byte>(value >> (8 * i));
+  }
+};
+
+// Each under a correct checksum.
+void expect_each_refused(const Bytes& whole, const RecordPlace& place, std::span<const Case> cases) {
+  for (const Case& one : cases) {
+    Bytes bytes = whole;
+    one.put_into(bytes);
+    seal_sector(bytes.data());
+    const auto refused = parse_head(bytes, place, ~0ull);
+    ASSERT_FALSE(refused) << one.offset << " " << one.value;
+    EXPECT_EQ(refused.error().code, Errc::damaged);
+    EXPECT_THAT(refused.error().message, HasSubstr(one.why)) << one.offset << " " << one.value;
+  }
+}
+
 TEST(Record, ComesBackAsItWas) {
   for (const std::string& name :
        {std::string(), std::string("adjoint"), std::string("a\0/../\xff", 7), std::string(65536, 'n')}) {
@@ -160,13 +184,7 @@ TEST(Record, EveryFlipOfASmallOneIsFound) {
   }
 }
 
-// Each under a correct checksum.
 TEST(Record, SizesThatDoNotFitASmallOneAreRefused) {
-  struct Case {
-    std::size_t offset, bytes;
-    std::uint64_t value;
-    const char* why;
-  };
   const Case cases[] = {
       {8, 4, 1, "not zero after"},
       {48, 8, 512, "header's length"},
@@ -187,15 +205,7 @@ TEST(Record, SizesThatDoNotFitASmallOneAreRefused) {
   head.record_bytes = 1024;
   const Bytes whole = encode_compact(head, test::describe("h", 1, {512}), test::random_bytes(512, 1));
   ASSERT_TRUE(parse_head(whole, head.place, ~0ull));
-  for (const Case& one : cases) {
-    Bytes bytes = whole;
-    for (std::size_t i = 0; i < one.bytes; ++i) bytes[one.offset + i] = static_cast<std::byte>(one.value >> (8 * i));
-    seal_sector(bytes.data());
-    const auto refused = parse_head(bytes, head.place, ~0ull);
-    ASSERT_FALSE(refused) << one.offset << " " << one.value;
-    EXPECT_EQ(refused.error().code, Errc::damaged);
-    EXPECT_THAT(refused.error().message, HasSubstr(one.why)) << one.offset << " " << one.value;
-  }
+  expect_each_refused(whole, head.place, cases);
 }
 
 TEST(Record, ANewerFormatIsToldApartFromDamage) {
@@ -277,48 +287,31 @@ TEST(Record, ListsOfDropsComeBackAsTheyWereAndEveryFlipIsFound) {
   }
 }
 
-// Each under a correct checksum.
 TEST(Record, ListsOfWhatCannotBeDroppedAreRefused) {
   const RecordHead at = head_at(8192);
   const Bytes whole = encode(at.place, std::vector<Drop>{{4096}, {4608}});
-  struct Case {
-    std::size_t offset, bytes;
-    std::uint64_t value;
-    const char* why;
+  const Case cases[] = {
+      {8, 4, 1, "kind 4"},
+      {48, 8, 1024, "a record's fields"},
+      {56, 8, 1, "a record's fields"},
+      {72, 8, 1, "a record's fields"},
+      {80, 8, 1, "a record's fields"},
+      {128, 8, 1, "a record's fields"},
+      {92, 4, 0, "not zero after"},
+      {92, 4, 1, "not zero after"},
+      {92, 4, 3, "no record can be"},
+      {92, 4, 45, "no record can be"},
+      {144, 8, 4096 + 1, "no record can be"},
+      {144, 8, 4096 + 4, "no record can be"},
+      {144, 8, 3584 + 2, "no record can be"},
+      {144, 8, 8192 + 2, "no record can be"},
+      {144, 8, ~0ull, "no record can be"},
+      {160, 8, 1, "not zero after"},
   };
-  for (const Case& one : {Case{8, 4, 1, "kind 4"},
-                          {48, 8, 1024, "a record's fields"},
-                          {56, 8, 1, "a record's fields"},
-                          {72, 8, 1, "a record's fields"},
-                          {80, 8, 1, "a record's fields"},
-                          {128, 8, 1, "a record's fields"},
-                          {92, 4, 0, "not zero after"},
-                          {92, 4, 1, "not zero after"},
-                          {92, 4, 3, "no record can be"},
-                          {92, 4, 45, "no record can be"},
-                          {144, 8, 4096 + 1, "no record can be"},
-                          {144, 8, 4096 + 4, "no record can be"},
-                          {144, 8, 3584 + 2, "no record can be"},
-                          {144, 8, 8192 + 2, "no record can be"},
-                          {144, 8, ~0ull, "no record can be"},
-                          {160, 8, 1, "not zero after"}}) {
-    Bytes bytes = whole;
-    for (std::size_t i = 0; i < one.bytes; ++i) bytes[one.offset + i] = static_cast<std::byte>(one.value >> (8 * i));
-    seal_sector(bytes.data());
-    const auto refused = parse_head(bytes, at.place, kRoom);
-    ASSERT_FALSE(refused) << one.offset << " " << one.value;
-    EXPECT_EQ(refused.error().code, Errc::damaged);
-    EXPECT_THAT(refused.error().message, HasSubstr(one.why)) << one.offset << " " << one.value;
-  }
+  expect_each_refused(whole, at.place, cases);
 }
 
-// Inconsistent sizes, each under a correct checksum.
 TEST(Record, SizesThatDoNotFitAreRefused) {
-  struct Case {
-    std::size_t offset, bytes;
-    std::uint64_t value;
-    const char* why;
-  };
   const Case cases[] = {
       {12, 4, 0, "kind 0"},
       {12, 4, 4, "kind 4"},  // in format 2 alone
@@ -344,24 +337,11 @@ TEST(Record, SizesThatDoNotFitAreRefused) {
   };
   RecordHead head = head_at(4096);
   const Bytes whole = encoded(head, test::describe("h", 1, {300}));
-  for (const Case& one : cases) {
-    Bytes bytes = whole;
-    for (std::size_t i = 0; i < one.bytes; ++i) bytes[one.offset + i] = static_cast<std::byte>(one.value >> (8 * i));
-    seal_sector(bytes.data());
-    const auto refused = parse_head(bytes, head.place, ~0ull);
-    ASSERT_FALSE(refused) << one.offset << " " << one.value;
-    EXPECT_EQ(refused.error().code, Errc::damaged);
-    EXPECT_THAT(refused.error().message, HasSubstr(one.why)) << one.offset << " " << one.value;
-  }
+  expect_each_refused(whole, head.place, cases);
 }
 
 TEST(Record, RegionsThatDoNotFitAreRefused) {
   const auto region = [](std::size_t i) { return kSector + 1 + i * kRegionBytes; };
-  struct Case {
-    std::size_t offset, bytes;
-    std::uint64_t value;
-    const char* why;
-  };
   const Case cases[] = {
       {region(1), 4, 0, "region 0 appears twice"},
       {region(0) + 4, 8, 257, "begins before the one before it ends"},
@@ -375,7 +355,7 @@ TEST(Record, RegionsThatDoNotFitAreRefused) {
   const Bytes whole = encoded(head, test::describe("h", 1, {256, 4}));
   for (const Case& one : cases) {
     Bytes bytes = whole;
-    for (std::size_t i = 0; i < one.bytes; ++i) bytes[one.offset + i] = static_cast<std::byte>(one.value >> (8 * i));
+    one.put_into(bytes);
     seal_again(bytes);
     const auto parsed = parse_head(bytes, head.place, kRoom);
     ASSERT_TRUE(parsed) << parsed.error().message;

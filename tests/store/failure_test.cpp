@@ -28,14 +28,20 @@ TEST(Failures, WithoutRoomARequestIsRefusedNamingEachTier) {
   EXPECT_TRUE(write(store, 12, kSize));
 }
 
+// Fills a store without files, and has another thread write what waits for room.
+std::future<Errc> write_beyond_room(Store& store, Seconds timeout) {
+  for (Version v = 0; v < 12; ++v) EXPECT_TRUE(write(store, v, kSize));
+  auto writing = std::async(std::launch::async,
+                            [&store, timeout] { return code_of(write(store, 12, kSize, {.timeout = timeout})); });
+  await_known(store, 12);
+  EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  return writing;
+}
+
 TEST(Failures, ATimeoutLetsAnotherThreadMakeRoom) {
   Rig rig(Backend::threads, {.disk = 0});
   Store& store = rig.store();
-  for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
-  auto writing =
-      std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(60)})); });
-  await_known(store, 12);
-  EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  auto writing = write_beyond_room(store, Seconds(60));
   expect_restored(store, 5, kSize);
   EXPECT_EQ(writing.get(), Errc::ok);
   expect_restored(store, 12, kSize);
@@ -46,11 +52,7 @@ TEST(Failures, ATimeoutForRoomEndsByTheStoresClock) {
   const auto clock = std::make_shared<doubles::ManualClock>(1);
   rig.seams().clock = clock;
   Store& store = rig.store();
-  for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
-  auto writing =
-      std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(5)})); });
-  await_known(store, 12);
-  EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  auto writing = write_beyond_room(store, Seconds(5));
   clock->advance(6'000'000'000);
   rig.engine().poke();
   EXPECT_EQ(writing.get(), Errc::no_space);
@@ -136,11 +138,7 @@ TEST(Failures, CloseEndsThoseWhoWait) {
 TEST(Failures, ADroppedVersionEndsThoseWhoWaitForIt) {
   Rig rig(Backend::threads, {.disk = 0});
   Store& store = rig.store();
-  for (Version v = 0; v < 12; ++v) ASSERT_TRUE(write(store, v, kSize));
-  auto writing =
-      std::async(std::launch::async, [&] { return code_of(write(store, 12, kSize, {.timeout = Seconds(60)})); });
-  await_known(store, 12);
-  EXPECT_EQ(writing.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  auto writing = write_beyond_room(store, Seconds(60));
   ASSERT_TRUE(store.drop(12));
   EXPECT_EQ(writing.get(), Errc::dropped);
 }

@@ -108,16 +108,18 @@ TEST(KeptRetention, AfterARestartNothingGoesBeforeANewOneIsSafe) {
   EXPECT_EQ(store.versions(), (Versions{4, 5}));
 }
 
+void keep_and_damage_last(KeptRig& rig, std::initializer_list<Version> versions) {
+  Store& store = rig.open();
+  for (const Version v : versions) keep(store, v);
+  ASSERT_TRUE(store.close());
+  rig.close();
+  const auto [file, offset] = rig.payload_of(std::rbegin(versions)[0]);
+  OwnDirectory::flip(file, offset);
+}
+
 TEST(KeptRetention, ADamagedNewerOneIsNoReasonForAnythingToGo) {
   KeptRig rig;
-  {
-    Store& store = rig.open();
-    for (Version v : {1, 9}) keep(store, v);
-    ASSERT_TRUE(store.close());
-    rig.close();
-    const auto [file, offset] = rig.payload_of(9);
-    OwnDirectory::flip(file, offset);
-  }
+  keep_and_damage_last(rig, {1, 9});
   rig.setup().machine.retention.keep_last = 1;
   Store& store = rig.open();
   keep(store, 2);  // the program went back: 9 is newer by name, and nothing has read it
@@ -198,14 +200,7 @@ TEST(KeptRetention, WhatAKilledProcessLeftMakesRoom) {
 
 TEST(KeptRetention, WhatIsFoundDamagedIsNotCounted) {
   KeptRig rig;
-  {
-    Store& store = rig.open();
-    for (Version v : {1, 2}) keep(store, v);
-    ASSERT_TRUE(store.close());
-    rig.close();
-    const auto [file, offset] = rig.payload_of(2);
-    OwnDirectory::flip(file, offset);
-  }
+  keep_and_damage_last(rig, {1, 2});
   rig.setup().machine.retention.keep_last = 2;
   Store& store = rig.open();
   EXPECT_EQ(store.latest().value(), 1);
