@@ -119,23 +119,6 @@ TEST(SharedPairs, ARefusedOpeningLeavesNothingBehind) {
   expect_restored(rig.open(), 1, kSize);  // the shared directory is still that one's
 }
 
-TEST(SharedPairs, AFileOfBeforeThereWereSidesIsRead) {
-  SharedRig rig;
-  send(rig.open(), 1);
-  rig.close();
-  for (const fs::path& one : {rig.setup().directory, rig.shared().path()}) {
-    std::ifstream in(one / "pair");
-    std::string partner, where;
-    std::getline(in, partner), std::getline(in, where);
-    std::ofstream(one / "pair") << partner << "\n" << where << "\n";
-  }
-  expect_refused_alone(rig, rig.shared().path(), rig.setup().directory);
-  expect_restored(rig.open(), 1, kSize);
-  rig.close();
-  const auto alone = open_alone(rig, rig.shared().path());
-  EXPECT_NE(alone.error().message.find("is the shared directory"), std::string::npos) << alone.error().message;
-}
-
 // A power failure took what the local directory, which need not be synced, was given since it was opened.
 TEST(SharedPairs, AVersionThatTheLocalDirectoryLostIsTheSharedOne) {
   SharedRig rig;

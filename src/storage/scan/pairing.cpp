@@ -30,9 +30,7 @@ constexpr std::string_view kLocal = "local", kShared = "shared";
 struct Mark {
   std::string store;  // its id
   std::string path;   // where it was
-  std::string side;   // what the directory itself is: kLocal or kShared; empty in files of before there were sides
-
-  bool may_be(std::string_view one) const { return side.empty() || side == one; }
+  std::string side;   // what the directory itself is: kLocal or kShared
 };
 
 // As every process finds it, whatever its working directory.
@@ -56,9 +54,8 @@ Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
   if (first != 2 * sizeof(Uuid) || second == text.npos)
     return Error{Errc::damaged, path.string() + ": it does not name a store"};
   Mark mark{text.substr(0, first), text.substr(first + 1, second - first - 1), {}};
-  if (const auto third = text.find('\n', second + 1); third != text.npos)
-    mark.side = text.substr(second + 1, third - second - 1);
-  if (!mark.side.empty() && mark.side != kLocal && mark.side != kShared)
+  mark.side = text.substr(second + 1, text.find('\n', second + 1) - second - 1);
+  if (mark.side != kLocal && mark.side != kShared)
     return Error{Errc::damaged, path.string() + ": it does not say which side this directory is"};
   return std::optional(std::move(mark));
 }
@@ -125,7 +122,7 @@ Result<void> check(const Marks& marks, const PairedDirectory& local, const Paire
   };
   for (const auto& [one, mark, side] :
        {std::tie(local, marks.our_mark, kLocal), std::tie(shared, marks.their_mark, kShared)})
-    if (mark && !one.empty && !mark->may_be(side))
+    if (mark && !one.empty && mark->side != side)
       return refused("are the wrong way round, or of two stores: the former is \"" + one.path.string() + "\"");
   if (local.empty) return {};
   if (marks.our_mark && !known)
@@ -146,9 +143,7 @@ Result<void> check(const Marks& marks, const PairedDirectory& local, const Paire
 }
 
 // A directory that was moved is named anew.
-bool as_it_is(const Mark& mark, const Path& partner) {
-  return !mark.side.empty() && mark.path == absolute_path(partner).string();
-}
+bool as_it_is(const Mark& mark, const Path& partner) { return mark.path == absolute_path(partner).string(); }
 
 }  // namespace
 
@@ -178,12 +173,11 @@ Result<void> refuse_half_a_pair(os::Files& files, const Path& directory) {
   if (!mark) return mark.error();
   if (!*mark) return {};
   const std::string own = "\"" + directory.string() + "\"", other = "\"" + (*mark)->path + "\"";
-  const bool is_local = (*mark)->side == kLocal, is_shared = (*mark)->side == kShared;
-  const std::string what = is_local ? "the local directory of a store whose shared directory is " + other +
-                                          ": name that too (shared=" + other + ")"
-                           : is_shared ? "the shared directory of a store whose local directory was " + other +
-                                             ": name that, or an empty directory, as the local one, and shared=" + own
-                                       : "one of two directories of a store, with " + other + ": name both";
+  const std::string what = (*mark)->side == kLocal
+                               ? "the local directory of a store whose shared directory is " + other +
+                                     ": name that too (shared=" + other + ")"
+                               : "the shared directory of a store whose local directory was " + other +
+                                     ": name that, or an empty directory, as the local one, and shared=" + own;
   return Error{Errc::invalid_argument, "directory=" + own + " is " + what + ", or open it readonly. Remove the file " +
                                            (directory / kPairFile).string() +
                                            " to write to it alone from now on: the two are then never one store again"};
