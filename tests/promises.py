@@ -38,7 +38,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/seismic.md: An image with deepwave": ["python/test_seismic_deepwave.py"],
     "docs/seismic.md: Checkpoints of pyrevolve and Devito": ["python/test_seismic_devito.py"],
     "README.md: Tiers": [
-        "options/*", "base/*", "store/tiers_test.cpp", "storage/scratch_file_test.cpp", "transfer/*", "python/test_memory.py",
+        "options/*", "base/*", "store/tiers_test.cpp", "store/tier_of_test.cpp", "storage/scratch_file_test.cpp", "transfer/*", "python/test_memory.py",
     ],
     "docs/files.md: What is promised": ["files/*_test.cpp", "python/test_files.py"],
     "docs/snapshots.md: Arrays on a GPU": [

@@ -146,6 +146,8 @@ class History {
                               const Interrupt& interrupted = {}) const;
   /// The versions that can be restored, ascending; in a persistent store also those of earlier processes. Error closed.
   Result<std::vector<Version>> versions() const;
+  /// The fastest tier that has all of `version` now ("device", "host", "local", "shared"); none: nothing. Error closed.
+  Result<std::optional<std::string>> tier_of(Version version) const;
   /// The newest version, not above `at_most`, that is complete and intact; none: nothing. Versions that another process
   /// left are read and checked. Damaged ones are skipped, with a warning in the log that names file, offset and what is
   /// wrong; such a version may be written again. Unreadable ones are skipped too, unless nothing else is left:

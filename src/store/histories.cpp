@@ -110,6 +110,17 @@ Result<CheckpointInfo> Histories::info(planner::HistoryId history, Version versi
   return catalog_.refusal(locked, history, version, request.answer);
 }
 
+Result<std::optional<std::string>> Histories::tier_of(planner::HistoryId history, Version version) {
+  if (auto error = lifetime_.forked()) return *error;
+  Locked locked = port_.lock();
+  if (lifetime_.closed(locked)) return lifetime_.closed_error();
+  const planner::Planner& planner = port_.planner(locked);
+  const auto found = planner.find(history, version);
+  const planner::TierIndex tier = found ? planner.fastest_complete(*found) : planner::kNoTier;
+  if (tier == planner::kNoTier) return std::optional<std::string>();
+  return std::optional(planner.machine().tiers[static_cast<std::size_t>(tier)].name);
+}
+
 Result<std::vector<Version>> Histories::versions(planner::HistoryId history) {
   if (auto error = lifetime_.forked()) return *error;
   Locked locked = port_.lock();

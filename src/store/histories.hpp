@@ -33,6 +33,7 @@ class Histories : OnMachinery {
   /// Of the checkpoint itself where that is the map of a snapshot.
   Result<CheckpointInfo> info(planner::HistoryId history, Version version);
   Result<std::vector<Version>> versions(planner::HistoryId history);
+  Result<std::optional<std::string>> tier_of(planner::HistoryId history, Version version);
   /// Names that begin with `prefix` and have versions, ascending.
   Result<std::vector<std::string>> names(std::string_view prefix);
   /// What is in several histories that belong together.

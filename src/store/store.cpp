@@ -110,6 +110,11 @@ Result<std::vector<Version>> History::versions() const {
   return engine_->histories().versions(id_);
 }
 
+Result<std::optional<std::string>> History::tier_of(Version version) const {
+  if (!engine_) return no_store();
+  return engine_->histories().tier_of(id_, version);
+}
+
 Result<std::optional<Version>> History::latest(std::optional<Version> at_most, const Interrupt& interrupted) {
   if (auto refused = refusal(interrupted)) return *refused;
   return engine_->latest(id_, at_most, interrupted);

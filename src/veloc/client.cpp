@@ -498,6 +498,44 @@ bool Client::prefetch_start() {
   return guarded("Prefetch_start", [&] { return group_->store().start_prefetch(); });
 }
 
+bool Client::prefetched(const std::string& name, int version, int id) {
+  bool there = false;
+  guarded("Next_prefetched", [&]() -> Result<void> {
+    if (auto valid = check(name, version); !valid) return valid;
+    const History history = group_->store().history(name);
+    const auto tier = history.tier_of(version);
+    if (!tier) return tier.error();
+    const auto info = history.info(version);
+    if (!info) return info.error();
+    const bool has = std::ranges::any_of(
+        info->regions, [&](const RegionInfo& region) { return region.id == static_cast<std::uint32_t>(id); });
+    if (!has)
+      return Error{Errc::invalid_argument, "region " + std::to_string(id) + " is not in " + text_of(name, version)};
+    there = *tier == group_->store().stats().tiers.front().name;
+    return {};
+  });
+  return there;
+}
+
+std::string Client::metrics() {
+  constexpr std::size_t kRoom = 1024;
+  std::string text;
+  guarded("Get_trf_metrics", [&]() -> Result<void> {
+    std::string all;
+    for (const LinkStats& link : group_->store().stats().links) {
+      const auto to = link.name.find('>');
+      if (to == std::string::npos || to + 1 == link.name.size()) continue;
+      const auto letter = [](char c) { return static_cast<char>(std::toupper(static_cast<unsigned char>(c))); };
+      all += (all.empty() ? "" : ", ") + std::string(1, letter(link.name[0])) + "to" + letter(link.name[to + 1]) +
+             " : " + std::to_string(link.bytes);
+    }
+    if (all.size() + 3 > kRoom) return Error{Errc::too_large, "there are too many links for 1,024 bytes"};
+    text = "{" + all + "}";
+    return {};
+  });
+  return text;
+}
+
 std::size_t Client::saved_size(const std::string& name, int version, int id) {
   std::size_t size = kNoSize;
   guarded("Recover_ckpt_size", [&]() -> Result<void> {

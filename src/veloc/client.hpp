@@ -56,6 +56,9 @@ class Client final : public ::veloc::client_t {
                        void (*release)(void*));
   bool prefetch_enqueue(const std::string& name, int version);
   bool prefetch_start();
+  bool prefetched(const std::string& name, int version, int id);
+  /// Empty: it failed.
+  std::string metrics();
   std::size_t saved_size(const std::string& name, int version, int id);
   /// Collective.
   bool close(bool drain);

@@ -194,6 +194,18 @@ int VELOC_Prefetch_enqueue(const char* name, int version) {
 int VELOC_Prefetch_start(void) {
   return code(with_client("Prefetch_start", [](Client& client) { return client.prefetch_start(); }));
 }
+bool VELOC_Next_prefetched(const char* name, int version, int id) {
+  return with_name("Next_prefetched", name,
+                   [&](Client& client, const std::string& one) { return client.prefetched(one, version, id); });
+}
+int VELOC_Get_trf_metrics(char* text) {
+  return code(with_client("Get_trf_metrics", [&](Client& client) {
+    if (!text) return say("Get_trf_metrics", "the place for the answer is NULL"), false;
+    const std::string metrics = client.metrics();
+    std::memcpy(text, metrics.c_str(), metrics.size() + 1);
+    return !metrics.empty();
+  }));
+}
 size_t VELOC_Recover_ckpt_size(const char* name, int version, int id) {
   std::size_t size = kNoSize;
   with_name("Recover_ckpt_size", name, [&](Client& client, const std::string& one) {

@@ -59,6 +59,8 @@ static void nothing_is_open(void) {
   FAILS(VELOC_Prefetch_enqueue("heat", 1));
   FAILS(VELOC_Prefetch_start());
   CHECK(VELOC_Recover_ckpt_size("heat", 1, 0) == (size_t)-1);
+  CHECK(!VELOC_Next_prefetched("heat", 1, 0));
+  FAILS(VELOC_Get_trf_metrics(routed));
   FAILS(VELOC_Finalize(0));
 }
 
@@ -97,6 +99,8 @@ static void names_and_pointers(void) {
   FAILS(VELOC_Prefetch_enqueue(NULL, 1));
   FAILS(VELOC_Prefetch_enqueue("heat", -1));
   CHECK(VELOC_Recover_ckpt_size(NULL, 1, 0) == (size_t)-1);
+  CHECK(!VELOC_Next_prefetched(NULL, 1, 0) && !VELOC_Next_prefetched("heat", 1, 0));
+  FAILS(VELOC_Get_trf_metrics(NULL));
 }
 
 static void phases(void) {
@@ -267,6 +271,7 @@ static void files(void) {
 }
 
 static void prefetching(void) {
+  char metrics[1024];
   for (int version = 5; version >= 0; --version) OK(VELOC_Prefetch_enqueue("shots", version));
   for (int version = 0; version < 6; ++version) {
     fill(version);
@@ -277,11 +282,16 @@ static void prefetching(void) {
   for (int version = 5; version >= 0; --version) {
     CHECK(VELOC_Recover_ckpt_size("shots", version, -3) == sizeof field);
     CHECK(VELOC_Recover_ckpt_size("shots", version, 4) == (size_t)-1);
+    while (!VELOC_Next_prefetched("shots", version, -3)) usleep(1000); /* it is the next */
+    CHECK(!VELOC_Next_prefetched("shots", version, 4));
     clear();
     OK(VELOC_Restart("shots", version));
     expect(version);
   }
   CHECK(VELOC_Recover_ckpt_size("shots", 77, 0) == (size_t)-1);
+  OK(VELOC_Get_trf_metrics(metrics));
+  CHECK(strlen(metrics) < 1024 && strncmp(metrics, "{AtoD : ", 8) == 0 &&
+        atoll(metrics + 8) >= 6 * (long long)sizeof field);
 }
 
 int main(int argc, char** argv) {
