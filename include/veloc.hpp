@@ -48,7 +48,7 @@ class client_t {
   virtual bool checkpoint_wait() = 0;
   virtual bool checkpoint_finished() = 0;
 
-  /// `target_rank`: whose checkpoints; negative: this rank's own, the only one that is supported.
+  /// `target_rank`: whose checkpoints are looked at, by this rank alone in restart_test; negative: this rank's own.
   virtual int restart_test(const std::string& name, int version, int target_rank = -1) = 0;
   virtual bool restart(const std::string& name, int version, int target_rank = -1) = 0;
   virtual bool restart_begin(const std::string& name, int version, int target_rank = -1) = 0;

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Client>> Client::open(MPI_Comm comm, const std::string& f
   Peers peers(collective(comm));
   if (auto read = peers.all(config ? Result<void>() : config.error(), "reading the configuration"); !read)
     return read.error();
-  return open(*std::move(config), collective(comm), collective(comm));
+  return open(std::move(*config), collective(comm), collective(comm), true);
 }
 
 Result<std::unique_ptr<Client>> Client::open(unsigned id, const std::string& file) {
@@ -66,11 +66,11 @@ Result<std::unique_ptr<Client>> Client::open(unsigned id, const std::string& fil
     return Error{Errc::invalid_argument, "the id " + std::to_string(id) + " is not valid: give one below 2^31"};
   auto config = read_config(file);
   if (!config) return config.error();
-  return open(*std::move(config), alone(static_cast<int>(id)), alone(static_cast<int>(id)));
+  return open(std::move(*config), alone(static_cast<int>(id)), alone(static_cast<int>(id)), false);
 }
 
 Result<std::unique_ptr<Client>> Client::open(Config config, std::unique_ptr<Collective> group,
-                                             std::unique_ptr<Collective> peers) {
+                                             std::unique_ptr<Collective> peers, bool over_mpi) {
   const bool first = group->rank() == 0 || group->count() == 1;
   Options options = config.options;
   if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(group->rank());
@@ -78,7 +78,7 @@ Result<std::unique_ptr<Client>> Client::open(Config config, std::unique_ptr<Coll
   if (!opened) return opened.error();
   if (first)
     for (const std::string& note : config.notes) say("Init", note);
-  return std::unique_ptr<Client>(new Client(std::move(config), *std::move(opened), std::move(peers)));
+  return std::unique_ptr<Client>(new Client(std::move(config), std::move(*opened), std::move(peers), over_mpi));
 }
 
 Client::~Client() {
@@ -91,6 +91,13 @@ bool Client::close(bool drain) {
   return guarded("Finalize", [&]() -> Result<void> {
     writing_.reset();
     reading_.reset();
+    int over = 0;
+    if (over_mpi_) MPI_Finalized(&over);
+    if (over) {
+      group_.reset();
+      return Error{Errc::invalid_argument,
+                   "MPI_Finalize came first: what this rank has not sent is sent by the next job"};
+    }
     const auto waited = drain ? wait() : Result<void>();
     const auto closed = group_->close();
     names_.clear();
@@ -157,18 +164,23 @@ Result<Client::Name*> Client::find(const std::string& name) {
   return &names_.emplace(name, Name{*history}).first->second;
 }
 
+// Forgets what has ended, and keeps the first failure.
+void Client::look() {
+  std::erase_if(unfinished_, [&](const Unfinished& one) {
+    try {
+      return one.future.done(config_.level);
+    } catch (const BadResult& failed) {
+      if (!failure_) failure_ = failed.error();
+      return true;
+    }
+  });
+}
+
 bool Client::checkpoint(const std::string& name, int version) {
   if (!config_.caches || config_.sync) {
     if (!checkpoint_wait()) return false;
   } else {
-    std::erase_if(unfinished_, [&](const Unfinished& one) {
-      try {
-        return one.future.done(config_.level);
-      } catch (const BadResult& failed) {
-        if (!failure_) failure_ = failed.error();
-        return true;
-      }
-    });
+    look();
     if (const auto earlier = std::exchange(failure_, {})) {
       say("Checkpoint", "an earlier checkpoint failed: " + earlier->message);
       return false;
@@ -191,6 +203,12 @@ Result<void> Client::begin_writing(const std::string& name, int version) {
   if (!found) return found.error();
   Name& one = **found;
   if (!one.last || version <= *one.last) {
+    const auto there = one.history.mine().versions();
+    const bool speaks = peers_.rank() == 0 || group_->count() == 1;
+    if (speaks && there && !one.last && !there->empty() && there->back() >= version) {
+      say("Checkpoint_begin", text_of(name, version) + " is written, so what an earlier job left of it and up to " +
+                                  text_of(name, static_cast<int>(there->back())) + " is dropped");
+    }
     const auto back = one.history.resume(version - 1);
     if (!back && back.error().code != Errc::lost) return back.error();
     if (!back)  // nothing before it is whole
@@ -248,6 +266,7 @@ Result<void> Client::write(const std::vector<Source>& sources) {
   auto written = history.checkpoint(writing_->version, sources, {.timeout = kRoom});
   if (!written) return written.error();
   writing_->written = true;
+  look();
   unfinished_.push_back({text_of(writing_->name, writing_->version), *written});
   return {};
 }
@@ -298,18 +317,14 @@ bool Client::checkpoint_wait() {
 }
 
 Result<void> Client::wait() {
-  auto failure = std::exchange(failure_, {});
   for (const std::string& name : std::exchange(unwaited_, {})) {
     const auto waited = names_.at(name).history.wait(config_.level);
-    if (!waited && !failure) failure = waited.error();
+    if (!waited && !failure_) failure_ = waited.error();
   }
-  for (const Unfinished& one : std::exchange(unfinished_, {})) {
-    try {
-      if (!one.future.done(config_.level) && !failure) failure = Error{Errc::lost, one.text + " is not durable"};
-    } catch (const BadResult& failed) {
-      if (!failure) failure = failed.error();
-    }
-  }
+  look();
+  if (!unfinished_.empty() && !failure_) failure_ = Error{Errc::lost, unfinished_.front().text + " is not durable"};
+  unfinished_.clear();
+  const auto failure = std::exchange(failure_, {});
   return peers_.all(failure ? Result<void>(*failure) : Result<void>(), "a checkpoint");
 }
 
@@ -338,12 +353,17 @@ int Client::restart_test(const std::string& name, int version, int target_rank) 
   int newest = VELOC_FAILURE;
   guarded("Restart_test", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
-    if (target_rank >= 0 && target_rank != peers_.rank())
-      return Error{Errc::unsupported, "target_rank " + std::to_string(target_rank) + " is another rank's"};
-    const auto found = find(name);
-    if (!found) return found.error();
     const auto bound = version > 0 ? version : std::numeric_limits<int>::max();
-    const auto there = (*found)->history.latest(bound);
+    const auto there = [&]() -> Result<std::optional<Version>> {
+      if (is_another(target_rank)) {
+        auto store = open_another(target_rank);
+        if (!store) return store.error();
+        return store->history(name).latest(bound);
+      }
+      const auto one = find(name);
+      if (!one) return one.error();
+      return (*one)->history.latest(bound);
+    }();
     if (!there) return there.error();
     newest = static_cast<int>(there->value_or(VELOC_FAILURE));
     return {};
@@ -363,27 +383,52 @@ Result<void> Client::begin_reading(const std::string& name, int version, int tar
   reading_.reset();
   if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
   if (auto valid = check(name, version); !valid) return valid;
-  if (target_rank >= 0 && target_rank != peers_.rank())
-    return Error{Errc::unsupported, "target_rank " + std::to_string(target_rank) + " is another rank's"};
-  const auto found = find(name);
-  if (!found) return found.error();
-  Name& one = **found;
-  // What an earlier job left is read and checked here, so that all ranks know of damage.
-  const bool ours = one.first && version >= *one.first && version <= *one.last;
-  const auto newest = ours ? Result<std::optional<Version>>(version) : one.history.latest(version);
-  const auto info = one.history.mine().info(version);
-  Result<void> mine;
-  if (!newest) {
-    mine = newest.error();
-  } else if (!info) {
-    mine = info.error();
-  } else if (*newest != version) {
-    mine = Error{Errc::unknown_version, text_of(name, version) + " is not complete on every rank"};
-  }
+  Reading reading{name, version};
+  const auto info = found(name, version, reading, target_rank);
+  const auto mine = info ? Result<void>() : info.error();
   if (auto all = peers_.all(mine, text_of(name, version)); !all) return all;
-  reading_.emplace(Reading{name, version});
-  for (const RegionInfo& region : info->regions) reading_->sizes[static_cast<int>(region.id)] = region.bytes;
+  for (const RegionInfo& region : info->regions) reading.sizes[static_cast<int>(region.id)] = region.bytes;
+  reading_.emplace(std::move(reading));
   return {};
+}
+
+// What an earlier job left is read and checked here, so that all ranks know of damage.
+Result<CheckpointInfo> Client::found(const std::string& name, int version, Reading& reading, int target_rank) {
+  Result<std::optional<Version>> newest = std::optional<Version>(version);
+  if (is_another(target_rank)) {
+    auto store = open_another(target_rank);
+    if (!store) return store.error();
+    reading.other.emplace(std::move(*store));
+    newest = reading.other->history(name).latest(version);
+  } else {
+    const auto one = find(name);
+    if (!one) return one.error();
+    const bool ours = (*one)->first && version >= *(*one)->first && version <= *(*one)->last;
+    if (!ours) newest = (*one)->history.latest(version);
+  }
+  if (!newest) return newest.error();
+  if (*newest != version) {
+    return Error{Errc::unknown_version,
+                 text_of(name, version) + " is not complete" + (reading.other ? "" : " on every rank")};
+  }
+  return (reading.other ? *reading.other : group_->store()).history(name).info(version);
+}
+
+// As the other rank left it; that one may be running.
+Result<Store> Client::open_another(int target_rank) const {
+  Options options;
+  options.directory = *config_.options.directory / ("rank-" + std::to_string(target_rank));
+  options.shared = config_.options.shared;
+  if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(target_rank);
+  options.readonly = true;
+  options.device_cache = config_.options.device_cache;
+  options.host_cache = config_.options.host_cache;
+  return Store::open(options);
+}
+
+Result<void> Client::restore(std::span<const Target> targets) {
+  if (!reading_->other) return names_.at(reading_->name).history.restore(reading_->version, targets);
+  return reading_->other->history(reading_->name).restore(reading_->version, targets, {.keep = true});
 }
 
 std::size_t Client::recover_size(int id) {
@@ -425,7 +470,7 @@ Result<void> Client::read_regions(int mode, const std::set<int>& ids) {
     if (wanted && !direct) serialized.emplace_back(id, target);
     targets.push_back(target);
   }
-  if (auto read = names_.at(reading_->name).history.restore(reading_->version, targets); !read) return read;
+  if (auto read = restore(targets); !read) return read;
   for (const auto& [id, target] : serialized) {
     std::istringstream in(std::string(static_cast<const char*>(target.data), target.bytes), std::ios::binary);
     if (!regions.at(id).read(in)) {
@@ -480,8 +525,7 @@ Result<std::string> Client::route() {
   RoutedFile file(routed_path(reading_->name, reading_->version));
   if (auto made = file.create(size->second); !made) return made.error();
   const Target target{kFileRegion, file.data(), size->second};
-  if (auto read = names_.at(reading_->name).history.restore(reading_->version, std::span(&target, 1)); !read)
-    return read.error();
+  if (auto read = restore(std::span(&target, 1)); !read) return read.error();
   return reading_->file.emplace(std::move(file)).path().string();
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 #include <veloc.hpp>
@@ -81,6 +82,7 @@ class Client final : public ::veloc::client_t {
   struct Reading {
     std::string name;
     int version = 0;
+    std::optional<Store> other = {};  // another rank's, read alone
     std::map<int, std::size_t> sizes = {};
     std::optional<RoutedFile> file = {};
   };
@@ -89,10 +91,10 @@ class Client final : public ::veloc::client_t {
     Future future;
   };
 
-  Client(Config config, Group group, std::unique_ptr<Collective> peers)
-      : config_(std::move(config)), group_(std::move(group)), peers_(std::move(peers)) {}
+  Client(Config config, Group group, std::unique_ptr<Collective> peers, bool over_mpi)
+      : config_(std::move(config)), group_(std::move(group)), peers_(std::move(peers)), over_mpi_(over_mpi) {}
   static Result<std::unique_ptr<Client>> open(Config config, std::unique_ptr<Collective> group,
-                                              std::unique_ptr<Collective> peers);
+                                              std::unique_ptr<Collective> peers, bool over_mpi);
 
   Result<Name*> find(const std::string& name);
   Result<void> begin_writing(const std::string& name, int version);
@@ -100,7 +102,12 @@ class Client final : public ::veloc::client_t {
   Result<void> write_regions(int mode, const std::set<int>& ids);
   Result<void> end_writing(bool success);
   Result<void> wait();
+  void look();
   Result<void> begin_reading(const std::string& name, int version, int target_rank);
+  bool is_another(int target_rank) const { return target_rank >= 0 && target_rank != peers_.rank(); }
+  Result<Store> open_another(int target_rank) const;
+  Result<CheckpointInfo> found(const std::string& name, int version, Reading& reading, int target_rank);
+  Result<void> restore(std::span<const Target> targets);
   Result<void> read_regions(int mode, const std::set<int>& ids);
   Result<std::string> route();
   std::filesystem::path routed_path(const std::string& name, int version) const;
@@ -108,6 +115,7 @@ class Client final : public ::veloc::client_t {
   const Config config_;
   std::optional<Group> group_;  // none: closed
   Peers peers_;
+  const bool over_mpi_;
   Protected regions_;
   std::map<int, observer_t> observers_;
   std::map<std::string, Name> names_;

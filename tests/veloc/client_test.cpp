@@ -213,13 +213,48 @@ TEST_F(VelocClient, AnObserverIsCalledAtTheEnd) {
   EXPECT_EQ(seen, (std::vector<std::pair<std::string, int>>{{"seen", 3}}));
 }
 
-TEST_F(VelocClient, OtherRanksAreRefusedByName) {
-  write_both("");
-  const auto client = open();
-  ::testing::internal::CaptureStderr();
-  EXPECT_EQ(client->restart_test("heat", 0, 3), -1);
-  EXPECT_FALSE(client->restart_begin("heat", 1, 3));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("target_rank 3"));
+TEST_F(VelocClient, AnotherRankIsRead) {
+  write_both("mode = sync\nmax_versions = 2\n");
+  int value = 70;
+  {
+    const auto other = std::unique_ptr<veloc::client_t>(veloc::get_client(7U, file()));
+    other->mem_protect(0, &value, 1, sizeof value);
+    EXPECT_TRUE(other->checkpoint("heat", 3));
+    value = 71;
+    EXPECT_TRUE(other->checkpoint("heat", 4));
+  }
+  for (const bool on_its_node : {true, false}) {
+    if (!on_its_node) std::filesystem::remove_all(at_ / "scratch/.ebbtide-cache");
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    EXPECT_EQ(client->restart_test("heat", 0), -1);
+    EXPECT_EQ(client->restart_test("heat", 0, 7), 4);
+    EXPECT_EQ(client->restart_test("heat", 3, 7), 3);
+    EXPECT_EQ(client->restart_test("heat", 0, 8), -1);
+    EXPECT_FALSE(client->restart_begin("heat", 3, 8));
+    EXPECT_FALSE(client->restart_begin("heat", 2, 7));
+    value = 0;
+    EXPECT_TRUE(client->restart("heat", 3, 7));
+    EXPECT_EQ(value, 70);
+    EXPECT_TRUE(client->restart("heat", 4, 7));
+    EXPECT_EQ(value, 71);
+    EXPECT_TRUE(client->checkpoint("own", 1));
+  }
+}
+
+TEST_F(VelocClient, WhatAnEarlierJobLeftIsDroppedWithALine) {
+  write_both("mode = sync\n");
+  int value = 0;
+  for (const int first : {10, 5}) {
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    ::testing::internal::CaptureStderr();
+    for (value = first; value < first + 3; ++value) EXPECT_TRUE(client->checkpoint("heat", value));
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), first == 5) << said;
+    EXPECT_EQ(said.find("up to version 12 of 'heat' is dropped") != said.npos, first == 5) << said;
+    EXPECT_EQ(client->restart_test("heat", 0), first + 2);
+  }
 }
 
 std::vector<void*> released;
