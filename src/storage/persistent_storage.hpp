@@ -55,6 +55,8 @@ struct PersistentOptions {
   bool readonly = false;       // writes nothing and takes no lock; the level is the store's own
   bool paired = false;         // another directory may have the same versions: gone() is asked for
   bool direct = true;
+  // Heads are written with the payload, and say so: see surviving().
+  bool early_heads = false;
   bool checksums = true;                 // of payloads; off only to measure their cost: none are written or checked
   std::uint32_t block_bytes = 64 << 10;  // of payload per checksum; put() takes multiples of this
   std::uint64_t segment_bytes = 256ull << 20;  // a segment is closed when the next record would exceed this
@@ -118,6 +120,10 @@ class PersistentStorage : public Storage {
   virtual bool was_dropped(ObjectId object) = 0;
   /// The sequence of a persistent object's record; 0: it has none.
   virtual std::uint64_t sequence(ObjectId object) = 0;
+  /// With `early_heads`: the sequence of an object's record if the next process of the running system finds it even
+  /// though this one is killed. It then is there without a sync: a loss of power may still take it. 0: it is not so, or
+  /// not yet; never so before all of it was put, and always once its last put is done, unless its record is compact.
+  virtual std::uint64_t surviving(ObjectId) { return 0; }
   /// Above the sequences of all records that there are, dropped ones too.
   virtual std::uint64_t next_sequence() { return 1; }
   /// Whether every persistent object still has a named file in the directory. Error io_error names those that do not.

@@ -9,7 +9,7 @@ import xxhash
 
 BLOCK, SECTOR = 4096, 512
 BODY, SEALED = 144, 496  # of a compact record's first sector: where its body begins, and ends
-LIVE, DROPPED, NOTHING, LIST = 1, 2, 3, 4
+LIVE, DROPPED, NOTHING, LIST, WRITTEN = 1, 2, 3, 4, 5
 HEAD = struct.Struct("<I16sQQQQQQqIIIIq16s16s")
 MOST = 1 << 62  # of a sequence
 
@@ -65,7 +65,7 @@ def up(n: int, to: int = BLOCK) -> int:
 
 def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
     """(kind, header, payload, record, sequence, version, name, regions, metadata, block, body's and name's checksum, what it lists)"""
-    fields = sector(data, b"EBBRECRD", newest=2)
+    fields = sector(data, b"EBBRECRD", newest=3)
     compact = data[8] == 2
     unit = SECTOR if compact else BLOCK
     kind, uuid, number, place, header, payload, record, *rest = HEAD.unpack_from(fields)
@@ -77,8 +77,10 @@ def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
         offset,
     ):
         raise Damaged("place")
-    if kind not in (LIVE, DROPPED, NOTHING, *[LIST] * compact) or record == 0 or record % unit or offset % unit:
+    if kind not in (LIVE, DROPPED, NOTHING, *[LIST] * compact, WRITTEN) or (kind == WRITTEN) != (data[8] == 3):
         raise Damaged("kind")
+    if record == 0 or record % unit or offset % unit:
+        raise Damaged("size")
     if compact and offset % BLOCK + record > BLOCK:
         raise Damaged("it reaches into the next block")
     if kind == LIST:
@@ -99,7 +101,7 @@ def head(data: bytes, store: bytes, segment: int, offset: int, length: int):
     if kind != NOTHING:
         if sequence > MOST or (kind == LIVE and any(whose)):
             raise Damaged("fields")
-    if kind == LIVE and offset + record > length:
+    if kind in (LIVE, WRITTEN) and offset + record > length:
         raise Damaged("end")
     return kind, header, payload, record, sequence, version, name, regions, metadata, block, body, whose, listed
 

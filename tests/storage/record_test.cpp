@@ -216,7 +216,7 @@ TEST(Record, ANewerFormatIsToldApartFromDamage) {
   seal_sector(bytes.data());
   const auto refused = parse_head(bytes, head.place, kRoom);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
-  EXPECT_THAT(refused.error().message, HasSubstr("format 3; this program knows formats up to 2"));
+  EXPECT_THAT(refused.error().message, HasSubstr("format 4; this program knows formats up to 3"));
 }
 
 TEST(Record, ItsPlaceIsPartOfIt) {

@@ -1,6 +1,7 @@
 // What a killed process left, as the next one finds it, and a loss of power after that.
 #include <map>
 #include <set>
+#include <thread>
 
 #include "storage/admin/collect.hpp"
 #include "storage/admin/inspect.hpp"
@@ -31,6 +32,7 @@ class SegmentStoreKilledTest : public ::testing::Test {
     options.block_bytes = 8192;
     options.sync_interval = std::chrono::hours(1);
     options.readonly = readonly;
+    options.early_heads = early_;
     options.engine.kind = Kind::threads;
     return open_persistent_storage(files, clock_, options, completions_.done(), persisted_.callback());
   }
@@ -40,6 +42,19 @@ class SegmentStoreKilledTest : public ::testing::Test {
     put(storage, version);
     storage.commit();
     return persisted_.of(id);
+  }
+  /// The running system is the one of this letter.
+  static void boot(MemoryFiles& files, char letter) {
+    const std::filesystem::path path = "/proc/sys/kernel/random/boot_id";
+    for (const char* directory : {"/proc", "/proc/sys", "/proc/sys/kernel", "/proc/sys/kernel/random"})
+      static_cast<void>(files.make_directory(directory));
+    const std::string id(32, letter);
+    const auto opened = files.open_write(path);
+    const os::File file(files, static_cast<int>(opened.value), "", false);
+    ASSERT_TRUE(files.write(file.fd(), id.data(), id.size(), 0));
+    ASSERT_TRUE(files.sync(file.fd()));
+    for (const char* directory : {"/", "/proc", "/proc/sys", "/proc/sys/kernel", "/proc/sys/kernel/random"})
+      ASSERT_TRUE(files.sync_directory(directory));
   }
   void put(PersistentStorage& storage, Version version) {
     const ObjectId id = kFirstObject + next_;
@@ -93,7 +108,7 @@ class SegmentStoreKilledTest : public ::testing::Test {
   test::Completions completions_;
   PersistedObjects persisted_;
   std::map<Version, std::uint64_t> seeds_;  // of their bytes
-  bool synced_ = true;
+  bool synced_ = true, early_ = false;
   std::size_t bytes_ = 40'000;  // of each
   std::uint64_t next_ = 1;
 };
@@ -216,6 +231,89 @@ TEST_P(StoreKilledSizesTest, handed_to_the_system_no_wrong_byte_outlives_the_pow
   }
   EXPECT_GT(whole, 0u);
   EXPECT_EQ(damaged > 0, bytes_ > os::kBlock) << "or nothing was lost that matters; a small one is found whole";
+}
+
+// Three of five are written and not synced: a kill loses none of these, and the power takes each as if it never was.
+TEST_F(SegmentStoreKilledTest, what_was_written_with_an_early_head_outlives_the_process_and_is_never_half_there) {
+  early_ = true;
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
+  const auto storage = open(files);
+  ASSERT_TRUE(storage);
+  const std::size_t begun = files.changes();
+  for (Version version = 1; version <= 5; ++version) {
+    const ObjectId id = kFirstObject + next_;
+    if (version == 2) {
+      persist(*storage, version);
+      files.note("durable");
+    } else {
+      put(*storage, version);
+    }
+    EXPECT_EQ(storage->surviving(id), static_cast<std::uint64_t>(version));
+    files.note("written");
+  }
+  const std::size_t dropped_from = files.changes();
+  storage->drop(kFirstObject + next_ - 1);  // the last one; nothing of it was ever synced
+  storage->commit();
+  while (storage->drops_done() < 1) std::this_thread::yield();
+  const PowerLoss run(files.journal());
+  storage->stop();
+  for (std::size_t n = begun; n <= run.size(); ++n) {
+    SCOPED_TRACE("killed at " + std::to_string(n) + ": " + doubles::describe(run.change(n)));
+    const std::vector<std::string> notes = run.notes(n);
+    const auto written = static_cast<Version>(std::ranges::count(notes, "written"));
+    const bool durable = std::ranges::count(notes, "durable") > 0;
+    const auto left = run.killed(n);
+    const auto next = open(*left);
+    ASSERT_TRUE(next);
+    EXPECT_TRUE(next->damages().empty());
+    const std::set<Version> found = offered(*next);
+    for (Version version = 1; version <= written; ++version) {
+      ASSERT_TRUE(found.contains(version) || (version == 5 && n >= dropped_from)) << version;
+    }
+    ASSERT_TRUE(n < run.size() || found == (std::set<Version>{1, 2, 3, 4}));
+    const PowerLoss power(left->journal());
+    next->stop();
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      const auto settled = power.crash(power.size(), seed);
+      boot(*settled, 'b');
+      const auto last = open(*settled, true);
+      ASSERT_TRUE(last);
+      ASSERT_EQ(offered(*last), found);
+      const auto lost = run.crash(n, seed);
+      boot(*lost, 'b');
+      for (const bool readonly : {true, false}) {
+        const auto after = open(*lost, readonly);
+        ASSERT_TRUE(after);
+        EXPECT_TRUE(offered(*after).contains(2) || !durable);
+      }
+    }
+  }
+}
+
+// Nobody who reads sees what is not durable, and gc takes nothing of it away.
+TEST_F(SegmentStoreKilledTest, what_has_an_early_head_is_not_offered_before_it_is_settled) {
+  early_ = true;
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
+  const auto storage = open(files);
+  ASSERT_TRUE(storage);
+  persist(*storage, 1);
+  put(*storage, 2);
+  const auto reader = open(files, true);
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(offered(*reader), std::set<Version>{1});
+  const PowerLoss run(files.journal());
+  persist(*storage, 3);
+  EXPECT_EQ(reader->refresh().size(), 2u) << "it is looked at again";
+  storage->stop();
+  const auto left = run.killed(run.size());
+  ASSERT_TRUE(collect(*left, "/above/store", {}));
+  const auto last = open(*left, true);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(offered(*last), (std::set<Version>{1, 2}));
 }
 
 // The page cache then has bytes that may never reach the disk, and a later sync succeeds.

@@ -39,6 +39,7 @@ class SegmentPlanner {
         drop(record.head.place.offset, record.head.record_bytes);
         kept += std::min(kBlock, record.head.record_bytes);
       } else {
+        if (record.settled) out_.again.push_back(record.head);
         lives = true;
         kept += record.head.record_bytes;
       }

@@ -15,7 +15,7 @@
 
 namespace ebb::storage {
 
-inline constexpr std::uint32_t kFormat = 2;                // the newest; each sector has the oldest that describes it
+inline constexpr std::uint32_t kFormat = 3;                // the newest; each sector has the oldest that describes it
 inline constexpr std::size_t kSector = 512;                // the unit that a disk writes whole or not at all
 inline constexpr std::uint64_t kCompactBelow = 4096;       // bytes: only compact records have shorter headers
 inline constexpr std::uint64_t kMaxHeader = 1ull << 30;    // bytes of a header; larger ones are damaged
@@ -63,6 +63,7 @@ struct RecordHead {
     dropped = 2,  // it was live; the payload may be freed
     nothing = 3,  // never became a checkpoint
     drops = 4,    // no record: lists what became of others (see Drop)
+    written = 5,  // complete, and not synced: it counts while the system runs that wrote it, as `history` says
   } kind = Kind::live;
   RecordPlace place;
   std::uint64_t header_bytes = 0;  // this sector and the body; a multiple of 4096, or of 512 if compact
@@ -76,7 +77,8 @@ struct RecordHead {
   std::uint32_t metadata_bytes = 0;
   std::uint32_t block_bytes = 0;  // of the payload under one checksum; a multiple of 4096. 0: payload unchecked
   Checksum body{};                // of the header after this sector
-  Checksum history{};             // of its name, if dropped, so that older ones stay hidden. Zeros: unknown
+  Checksum history{};             // of its name, if dropped, so that older ones stay hidden. Zeros: unknown. If
+                                  // written, the running system's os::boot_id()
   bool operator==(const RecordHead&) const = default;
 
   /// Its header holds the payload too, and it shares a block of 4096 bytes with others of its kind.
@@ -116,6 +118,9 @@ std::vector<std::byte> encode_compact(RecordHead& head, const Description& descr
 /// One sector: of a dropped record (see tombstone()), or of a place without a record (place and record_bytes;
 /// everything else is 0).
 std::array<std::byte, kSector> encode(const RecordHead& head);
+/// The head of a live record, as it is written before a sync; and the other way round.
+RecordHead written_head(RecordHead head, const Uuid& boot);
+RecordHead live_head(RecordHead written);
 /// The head that drops a live record. It identifies the history, because the body may be freed.
 RecordHead tombstone(RecordHead head, std::string_view history);
 /// Whether a head at the place of `was` says that this very record is dropped, or that there is none.

@@ -40,7 +40,10 @@ Result<BytesReader> open_first_block(std::span<const std::byte> bytes, std::stri
 
 }  // namespace
 
-std::uint32_t RecordHead::format() const { return compact() || shares_block() || kind == Kind::drops ? 2 : 1; }
+std::uint32_t RecordHead::format() const {
+  if (kind == Kind::written) return 3;
+  return compact() || shares_block() || kind == Kind::drops ? 2 : 1;
+}
 
 namespace {
 
@@ -174,6 +177,18 @@ std::vector<Drop> parse_drops(std::span<const std::byte> sector, const RecordHea
   return out;
 }
 
+RecordHead written_head(RecordHead head, const Uuid& boot) {
+  head.kind = RecordHead::Kind::written;
+  head.history = boot;
+  return head;
+}
+
+RecordHead live_head(RecordHead written) {
+  written.kind = RecordHead::Kind::live;
+  written.history = {};
+  return written;
+}
+
 RecordHead tombstone(RecordHead head, std::string_view history) {
   head.kind = RecordHead::Kind::dropped;
   head.history = checksum_of(std::as_bytes(std::span(history)));
@@ -214,7 +229,7 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
   head.written_ns = in->number<std::int64_t>();
   head.body = in->array<Checksum>();
   head.history = in->array<Checksum>();
-  if (kind < 1 || kind > (format == 1 ? 3 : 4))
+  if (kind < 1 || kind > format + 2)
     return damaged("the record's head is of kind " + std::to_string(kind) + ", which does not exist", place);
   head.kind = static_cast<RecordHead::Kind>(kind);
   if (head.kind == RecordHead::Kind::drops) {
@@ -223,7 +238,7 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
         return damaged("a list of drops names a place where no record can be", place);
     }
   }
-  const bool ends = format == 1 || head.kind != RecordHead::Kind::live;  // otherwise the body begins here
+  const bool ends = format != 2 || head.kind != RecordHead::Kind::live;  // otherwise the body begins here
   if (ends && !all_zero(in->rest())) return damaged("the record's head is not zero after its fields", place);
   if (head.kind == RecordHead::Kind::live && head.history != Checksum{}) {
     return damaged("the head of a live record is not zero after its fields", place);
@@ -243,7 +258,7 @@ Result<RecordHead> parse_head(std::span<const std::byte> sector, const RecordPla
     const RecordHead nothing{.kind = head.kind, .place = head.place, .record_bytes = head.record_bytes};
     if (head != nothing) return damaged("the head of abandoned space has a record's fields", place);
   }
-  if (head.kind == RecordHead::Kind::live &&
+  if ((head.kind == RecordHead::Kind::live || head.kind == RecordHead::Kind::written) &&
       (place.offset > segment_bytes || head.record_bytes > segment_bytes - place.offset)) {
     return damaged("version " + std::to_string(head.version) +
                        ": the segment ends before the record does: it should have " +

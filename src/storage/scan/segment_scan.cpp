@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cstdio>
 
+#include "os/boot.hpp"
 #include "storage/file_io.hpp"
+#include "storage/format/hasher.hpp"
 #include "storage/format/sector.hpp"
 #include "storage/scan/unreadable.hpp"
 
@@ -52,6 +54,7 @@ class SegmentScan {
     if (!opened && opened.error == ENOENT) return out_;
     if (!opened) return file_error(path_, "opening it", opened.error);
     file_ = File(files_, static_cast<int>(opened.value), path_.string(), false);
+    settled_ = settle;
     if (settle) {
       if (const auto synced = files_.sync(file_.fd()); !synced) return file_error(path_, "syncing it", synced.error);
       // Data that the killed process failed to sync is in memory only and must not be trusted.
@@ -208,7 +211,9 @@ class SegmentScan {
 
   // For an intact head. False: its body is damaged and should be read again.
   Result<bool> take(const RecordHead& head, std::span<const std::byte> first, bool last_try) {
-    if (head.kind == RecordHead::Kind::live) {
+    if (head.kind == RecordHead::Kind::written) {
+      if (auto taken = take_written(head); !taken) return taken.error();
+    } else if (head.kind == RecordHead::Kind::live) {
       long_.clear();
       bool known = true;
       auto all = first.first(std::min<std::size_t>(first.size(), head.header_bytes));
@@ -282,6 +287,46 @@ class SegmentScan {
 
   RecordHead nothing(std::uint64_t offset, std::uint64_t length) const {
     return {.kind = RecordHead::Kind::nothing, .place = {store_, out_.segment, offset}, .record_bytes = length};
+  }
+
+  // Nothing is damaged here: it never was reported durable. Until the next writer has settled it, it is a gap.
+  Result<void> take_written(const RecordHead& head) {
+    if (!boot_) boot_ = os::boot_id(files_);
+    const bool ours = head.history == *boot_;
+    if (ours && !settled_) {
+      out_.gaps.push_back({head.place.offset, head.record_bytes});
+      return {};
+    }
+    auto name = ours ? read_written(head) : std::optional<std::string>();
+    if (!name) return name.error();
+    if (*name) {
+      out_.records.push_back({live_head(head), std::move(**name), true});
+    } else {
+      add_waste({head.place.offset, head.record_bytes, nothing(head.place.offset, head.record_bytes)});
+    }
+    return {};
+  }
+
+  // The history's name, if the disk has all of the record.
+  Result<std::optional<std::string>> read_written(const RecordHead& head) {
+    using Name = std::optional<std::string>;
+    std::vector<std::byte> bytes(head.header_bytes);
+    auto got = read(bytes, head.place.offset);
+    if (!got) return got.error();
+    auto header = *got ? parse_header(**got, live_head(head)) : Error{Errc::damaged, {}};
+    if (!header) return Name();
+    std::span<const Checksum> sums(header->blocks);
+    bytes.resize(std::max<std::size_t>(kPiece / std::max(head.block_bytes, 1u), 1) * head.block_bytes);
+    for (std::uint64_t at = head.place.offset + head.header_bytes; !sums.empty(); at += bytes.size()) {
+      const std::uint64_t left = head.payload_bytes - (at - head.place.offset - head.header_bytes);
+      const std::uint64_t length = std::min<std::uint64_t>(bytes.size(), left);
+      auto part = read(std::span(bytes).first(length), at);
+      if (!part) return part.error();
+      const auto blocks = sums.first(block_count(length, head.block_bytes));
+      if (!*part || (**part).size() != length || first_mismatch(**part, head.block_bytes, blocks)) return Name();
+      sums = sums.subspan(blocks.size());
+    }
+    return Name(std::move(header->description.history));
   }
 
   static std::string name_of(const RecordHead& head) { return "version " + std::to_string(head.version) + ": "; }
@@ -358,6 +403,8 @@ class SegmentScan {
   File file_;
   ScannedSegment out_;
   std::vector<std::byte> block_, long_;
+  bool settled_ = false;
+  std::optional<Uuid> boot_;                          // of the running system, once it was asked for
   std::uint64_t unreadable_end_ = ~std::uint64_t{0};  // end of the last unreadable block
 };
 

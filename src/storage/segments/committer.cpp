@@ -315,15 +315,9 @@ Result<void> Committer::write_compact(const SharedSegment& segment, const Object
   return {};
 }
 
-// What its head says before it is written. The other fields are constant, and read without the lock.
 void Committer::set_written(StoredObject& object, const RecordHead& head) {
   const Locked lock = table_.lock();
-  object.head.written_ns = head.written_ns;
-  object.head.name_bytes = head.name_bytes;
-  object.head.regions = head.regions;
-  object.head.metadata_bytes = head.metadata_bytes;
-  object.head.body = head.body;
-  object.may_be_on_disk = true;
+  object.set_written(head);
 }
 
 Result<void> Committer::write_large(const SharedSegment& segment, const Objects& objects, std::int64_t now) {
@@ -340,7 +334,7 @@ Result<void> Committer::write_large(const SharedSegment& segment, const Objects&
     for (; first != last; ++first) {
       StoredObject& object = **first;
       RecordHead head = object.head;
-      head.written_ns = now;
+      if (!object.early_head) head.written_ns = now;
       const std::vector<std::byte> header = encode(head, *object.description, *object.sums);
       std::copy(header.begin(), header.end(), at);
       pieces.push_back({head.place.offset, at, header.size()});

@@ -98,6 +98,28 @@ void close_gaps(StoreContext& context, const ScannedSegment& segment) {
   }
 }
 
+// What a killed process wrote and never synced, and the scan found on the disk.
+Result<void> settle_heads(StoreContext& context, const ScannedSegment& segment) {
+  SharedFile file;
+  for (const ScannedRecord& record : segment.records) {
+    if (!record.settled) continue;
+    if (!file) {
+      auto opened = context.segment_files.open(segment.segment);
+      if (!opened) return opened.error();
+      file = std::move(*opened);
+    }
+    const std::uint64_t offset = record.head.place.offset;
+    AlignedBytes block(kBlock);
+    auto done = read_whole(context.files, file->fd(), block.first(kBlock), offset, file->direct());
+    if (done) {
+      std::ranges::copy(encode(record.head), block.data());
+      done = write_whole(context.files, file->fd(), block.first(kBlock), offset, file->direct());
+    }
+    if (!done) return file_error(context.segment_files.path(segment.segment), "writing a record's head", done.error);
+  }
+  return file ? context.sync(segment.segment, *file) : Result<void>();
+}
+
 }  // namespace
 
 // The index is removed first, because it is about to be out of date. Outdated records are dropped before the newer ones
@@ -107,6 +129,9 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
                                                const ScannedStore& scanned, std::vector<SharedObject> outdated) {
   if (auto removed = set_index_aside(context); !removed) return removed.error();
   std::vector<Damage> damages;
+  for (const ScannedSegment& segment : scanned.segments) {
+    if (auto settled = settle_heads(context, segment); !settled) return settled.error();
+  }
   remover.drop(std::move(outdated), true);
   for (const ScannedSegment& segment : scanned.segments) {
     const SharedSegment ours = table.segments(table.lock()).at(segment.segment);

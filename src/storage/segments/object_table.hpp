@@ -58,6 +58,7 @@ struct StoredObject {
   enum class State : std::uint8_t { writing, ready, committing, persistent, failed } state = State::writing;
   bool description_asked = false;  // load_description() was called
   bool may_be_on_disk = false;     // its header may have been written
+  bool early_head = false;         // its header was written before a sync, and says so
   bool dropped = false;
   bool abandoned = false;       // unreadable: left on disk until its version is written again
   std::uint32_t puts = 0;       // in flight, or being reported
@@ -79,6 +80,15 @@ struct StoredObject {
   std::uint64_t space() const { return os::round_up(head.payload_bytes); }
   Error named(const Error& why) const { return {why.code, name() + ": " + why.message}; }
   Error was_dropped() const { return {Errc::unknown_version, name() + " was dropped"}; }
+  /// What its head says before it is written. The other fields are constant, and read without the lock.
+  void set_written(const RecordHead& written) {
+    head.written_ns = written.written_ns;
+    head.name_bytes = written.name_bytes;
+    head.regions = written.regions;
+    head.metadata_bytes = written.metadata_bytes;
+    head.body = written.body;
+    may_be_on_disk = true;
+  }
   void fail(const Error& why) {
     state = State::failed;
     error = std::make_unique<const Error>(named(why));

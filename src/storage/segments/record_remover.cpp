@@ -15,8 +15,9 @@ namespace {
 
 // A wrong index may name the place of another record, which must not be overwritten. A decayed head may be.
 Result<void> check_place(const StoredObject& object, std::span<const std::byte> block) {
-  const auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
+  auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
   if (!now) return {};
+  if (now->kind == RecordHead::Kind::written) now = live_head(*now);
   const bool ours = *now == object.head && is_named(block, *now, object.history);
   if (ours || is_tombstone_of(*now, object.head)) return {};
   return Error{Errc::damaged, object.name() + ": another record is in its place"};

@@ -51,6 +51,7 @@ class SegmentStore final : public PersistentStorage {
   std::uint64_t changes_seen() const override { return recovery_.changes_seen(); }
   bool was_dropped(ObjectId object) override { return reader_.was_dropped(object); }
   std::uint64_t sequence(ObjectId object) override { return reader_.sequence(object); }
+  std::uint64_t surviving(ObjectId object) override { return writer_.surviving(object); }
   std::uint64_t next_sequence() override { return table_.next(table_.lock()).sequence; }
   Result<void> check_files_exist() override { return check_presence(context_, table_); }
   Result<std::shared_ptr<const Description>> load_description(ObjectId object) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 
 #include "storage/format/hasher.hpp"
@@ -233,22 +234,67 @@ void SegmentWriter::write(const std::shared_ptr<Put>& put, const transfer::Piece
 void SegmentWriter::finish(const std::shared_ptr<Put>& put) {
   StoredObject& object = *put->object;
   const std::uint64_t block_bytes = context_.options.block_bytes;
+  bool early = false;
   {
     const Locked lock = table_.lock();
-    --object.in_flight;
     for (std::uint64_t at = put->offset; put->how && at < put->offset + put->bytes; at += block_bytes) {
       const std::size_t block = at / block_bytes;
       StoredObject::Writing& writing = *object.writing;
       if (writing.blocks_put[block]) continue;
       writing.blocks_put[block] = true;
-      if (--writing.blocks_missing == 0) writing.commits_when_put = committer_.commits(lock);
+      if (--writing.blocks_missing > 0) continue;
+      writing.commits_when_put = committer_.commits(lock);
+      early = context_.boot != Uuid{} && !object.head.compact() && object.state == StoredObject::State::writing;
     }
+  }
+  if (!early || !write_early_head(put)) report(put);
+}
+
+// What fails here fails again when the object is committed, which reports it.
+Result<void> SegmentWriter::write_early_head(const std::shared_ptr<Put>& put) {
+  StoredObject& object = *put->object;
+  RecordHead head = written_head(object.head, context_.boot);
+  head.written_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  try {
+    put->beside = AlignedBytes(object.head.header_bytes);
+    std::ranges::copy(encode(head, *object.description, *object.sums), put->beside.data());
+  } catch (const std::bad_alloc&) {
+    return Error{Errc::out_of_memory, "there is no memory for its header"};
+  }
+  {
+    const Locked lock = table_.lock();
+    object.set_written(head);
+  }
+  const transfer::Piece piece{head.place.offset, put->beside.data(), put->beside.size()};
+  context_.transfers.submit(transfer::Direction::write, put->file, {&piece, 1}, [this, put](const Result<void>& how) {
+    {
+      const Locked lock = table_.lock();
+      put->object->early_head = static_cast<bool>(how);
+    }
+    report(put);
+  });
+  return {};
+}
+
+void SegmentWriter::report(const std::shared_ptr<Put>& put) {
+  StoredObject& object = *put->object;
+  {
+    const Locked lock = table_.lock();
+    --object.in_flight;
   }
   context_.done(put->token, put->how);
   const Locked lock = table_.lock();
   --object.puts;
   committer_.add_if_complete(lock, put->object);
   table_.end_transfer(lock);
+}
+
+std::uint64_t SegmentWriter::surviving(ObjectId id) const {
+  const Locked lock = table_.lock();
+  const SharedObject object = table_.find(lock, id);
+  const bool there = object && object->state != StoredObject::State::failed &&
+                     (object->early_head || object->state == StoredObject::State::persistent);
+  return there ? object->head.sequence : 0;
 }
 
 }  // namespace ebb::storage

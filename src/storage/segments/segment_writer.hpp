@@ -12,6 +12,8 @@ namespace ebb::storage {
 /// lock.
 /// 2. An object's `sums` are written by the puts of their ranges, before those are reported, and not after the object
 /// is ready.
+/// 3. An early head is written by the put that completes its object, before that is reported: so nothing is dropped, or
+/// committed, while its early head is under way.
 class SegmentWriter {
  public:
   SegmentWriter(StoreContext& context, ObjectTable& table, Committer& committer)
@@ -21,6 +23,7 @@ class SegmentWriter {
   Result<void> begin(ObjectId id, std::shared_ptr<const Description> description);
   Result<void> put(Token token, ObjectId id, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
                    std::size_t bytes);
+  std::uint64_t surviving(ObjectId id) const;
 
  private:
   struct Put;
@@ -34,6 +37,8 @@ class SegmentWriter {
   void write_small(const std::shared_ptr<Put>& put);
   void write(const std::shared_ptr<Put>& put, const transfer::Piece& piece);
   void finish(const std::shared_ptr<Put>& put);
+  Result<void> write_early_head(const std::shared_ptr<Put>& put);
+  void report(const std::shared_ptr<Put>& put);
 
   StoreContext& context_;
   ObjectTable& table_;

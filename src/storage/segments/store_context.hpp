@@ -2,6 +2,7 @@
 // What the parts of a segment store share besides the table: files, options, callbacks and threads.
 #include <string>
 
+#include "os/boot.hpp"
 #include "os/clock.hpp"
 #include "os/files.hpp"
 #include "storage/persistent_storage.hpp"
@@ -26,6 +27,9 @@ struct StoreContext {
   SegmentFiles segment_files{files, directory, options.direct, options.readonly};
   FileTransfers transfers{};
   ChecksumWorkers workers{ChecksumWorkers::usual_threads()};
+
+  /// Of heads that are written before a sync; zeros: there are none.
+  const Uuid boot = options.early_heads && options.synced ? os::boot_id(files) : Uuid{};
 
   /// Syncs a segment's file, unless the store does not sync. Error io_error names it.
   Result<void> sync(std::uint64_t segment, const os::File& file) {

@@ -1,0 +1,12 @@
+#pragma once
+#include <array>
+#include <cstddef>
+
+#include "os/files.hpp"
+
+namespace ebb::os {
+
+/// What names the running system, from /proc: another one after each start. Zeros: unknown.
+std::array<std::byte, 16> boot_id(Files& files);
+
+}  // namespace ebb::os
