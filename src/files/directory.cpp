@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::uint64_t kSmallest = 256 << 10, kLargest = 64 << 20, kLeast = 4096;
 constexpr std::uint64_t kShare = 16;  // of the cache a piece is at most so small a part: several are in hand
+// A small cache has fewer, because shorter pieces cost more than they save.
+constexpr std::uint64_t kSmallShare = 7, kWorthwhile = 1 << 20;
 
 Error not_there(const FileName& file, const std::string& why) {
   return {Errc::unknown_version, file.text() + " is not there: " + why};
@@ -30,7 +32,9 @@ bool has_record(const std::vector<std::string>& parts) { return std::ranges::fin
 }  // namespace
 
 PieceLayout Directory::layout() const {
-  const std::uint64_t largest = std::clamp(std::bit_floor(engine_->first_cache_bytes() / kShare), kLeast, kLargest);
+  const std::uint64_t cache = engine_->first_cache_bytes();
+  const std::uint64_t share = std::max(cache / kShare, std::min(cache / kSmallShare, kWorthwhile));
+  const std::uint64_t largest = std::clamp(std::bit_floor(share), kLeast, kLargest);
   return {std::min(kSmallest, largest), largest};
 }
 
