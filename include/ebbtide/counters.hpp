@@ -34,8 +34,8 @@ EBB_COUNTERS(LinkStats, EBB_COUNTER(bytes), EBB_COUNTER(transfers), EBB_COUNTER(
              EBB_COUNTER(estimate_bytes_per_s), EBB_COUNTER(failures));
 EBB_COUNTERS(NodeStats, EBB_COUNTER(bytes_handed_over), EBB_COUNTER(bytes_written),
              EBB_COUNTER(checkpoints_handed_over), EBB_COUNTER(checkpoints_written), EBB_COUNTER(agents),
-             EBB_COUNTER(agent_program), EBB_COUNTER(bytes_borrowed), EBB_COUNTER(last_blocked_s),
-             EBB_COUNTER(last_durable_s), EBB_COUNTER(last_drain_s));
+             EBB_COUNTER(agent_program), EBB_COUNTER(bytes_borrowed), EBB_COUNTER(bytes_beside),
+             EBB_COUNTER(last_blocked_s), EBB_COUNTER(last_durable_s), EBB_COUNTER(last_drain_s));
 EBB_COUNTERS(LeaseInfo, EBB_COUNTER(lender), EBB_COUNTER(borrower), EBB_COUNTER(bytes));
 EBB_COUNTERS(LeaseStats, EBB_COUNTER(offered), EBB_COUNTER(share), EBB_COUNTER(lent), EBB_COUNTER(overdue),
              EBB_COUNTER(borrowed));

@@ -137,6 +137,8 @@ typedef struct ebb_options {
   uint64_t adopted;    /* bytes of the program's memory that may be replicas (ebb_checkpoint_options.released), beside
                         * device_cache; 0: unset */
   uint64_t veloc_rank; /* `shared` has VELOC's files, of this rank (docs/veloc.md); default: it has this library's */
+  const char* node_overflow; /* with node_pool, for a process whose share is full: "page cache": the agent writes
+                              * through it; "wait": at the disk's pace; NULL: unset */
 } ebb_options;
 
 /* Marks every field as left out. */

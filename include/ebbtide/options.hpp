@@ -26,6 +26,7 @@ enum class Durability { ephemeral, process, storage, node, shared };
 std::string_view name_of(Durability durability) noexcept;  ///< as the option's text: "storage"
 enum class DeviceArena { mapped, direct };                 ///< mapped: memory in pieces, in the background
 enum class HostArena { incremental, direct };              ///< incremental: touched and pinned in pieces, on demand
+enum class NodeOverflow { page_cache, wait };              ///< what has no room in a node's pool
 enum class Prefetch { automatic, manual };                 ///< manual: nothing is prefetched before `start_prefetch()`
 enum class Eviction { score, score_paper, lru, fifo };
 enum class Io { automatic, uring, threads };
@@ -83,6 +84,10 @@ struct Options {
   /// equal share, which replaces `host_cache`. One agent writes what they hand over to the one store in `directory`
   /// (wag-dbi sec. III); ephemeral stores share the memory alone. At least two chunks a process. docs/node.md.
   std::optional<std::uint64_t> node_pool = {};
+  /// With `node_pool`, how the agent writes for a process whose share is full. page_cache (default): through the page
+  /// cache, at memory's pace, up to an eighth of the memory that is left, and none while processes wait for memory;
+  /// NodeStats::bytes_beside is what stands beside the pool. wait: all of it past the page cache, at the disk's pace.
+  std::optional<NodeOverflow> node_overflow = {};
   /// Bytes of this device's memory, beside the device cache, that other processes of this user on this node may use for
   /// their checkpoints (`borrow`): those of the scheduler's job, or of `EBBTIDE_JOB`, or else all. 0 (default): none;
   /// else at least 64 MiB. It is allocated when it is lent. `Store::lend` changes it later. docs/peers.md.

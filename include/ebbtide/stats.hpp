@@ -52,6 +52,7 @@ struct NodeStats {
   std::uint64_t agents = 0;          ///< that served this process, one after the other
   bool agent_program = false;        ///< false: a thread of one of the processes
   std::uint64_t bytes_borrowed = 0;  ///< now, of what other processes of the pool do not use
+  std::uint64_t bytes_beside = 0;    ///< now, of the whole pool: in the page cache, and not on stable storage yet
   double last_blocked_s = 0;         ///< t2 - t1
   double last_durable_s = 0;         ///< t3 - t1
   double last_drain_s = 0;           ///< t3 - t2

@@ -47,6 +47,7 @@ def open(
     keep_every: int | None = None,
     agreed: bool | None = None,
     node_pool: Size | None = None,
+    node_overflow: Literal["page cache", "wait"] | None = None,
     lend: Size | None = None,
     lend_share: float | str | None = None,
     borrow: Size | None = None,
@@ -99,6 +100,9 @@ def open(
     share, which takes the place of host_cache; what one does not use is lent to others. One agent writes what they hand over
     to the store in ``directory``; each process's histories are its own (wag-dbi sec. III, ``docs/node.md``). Ephemeral stores
     share the memory alone, and have a file each.
+    node_overflow: with a pool, what the agent does for a process whose share is full. ``"page cache"`` (default): it writes
+    through the page cache, which stands beside the pool: at most an eighth of the memory that is left, none while processes
+    wait for memory (``stats()["node"]["bytes_beside"]``). ``"wait"``: all goes past the page cache, at the disk's pace.
     lend: bytes of the device's memory, beside the device cache, that other processes of this user on this node may use for their
     checkpoints; 0 (default): none; else at least 64 MiB. It is allocated when it is lent; ``store.lend`` changes it later.
     lend_share: of the bandwidth at which others may copy to and from this memory, as a share of the link's rate: above 0, at most 1

@@ -88,7 +88,8 @@ files); in bytes ``ready`` (usable now), ``limit`` (that will ever be usable), `
 with a complete replica, or -1; ``prefetch_distance``: at each restore, how many hinted successors were complete on the
 fastest tier. Both cover the newest restores, at least 16384.
 ``node``, of a store in a node's pool: bytes and checkpoints ``handed_over`` and ``written``, ``agents`` so far,
-``bytes_borrowed`` (now, of what other processes of the pool do not use), and of the checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
+``bytes_borrowed`` (now, of what other processes of the pool do not use), ``bytes_beside`` (now, of the whole pool: in the page
+cache, and not on stable storage yet), and of the checkpoints since all was durable before, from the first call to the return of the last (``last_blocked_s``), to all of
 them durable (``last_durable_s``), and between the two (``last_drain_s``).
 ``leases``, of a store that lends memory or borrows it: bytes ``offered`` to others, the ``share`` of the link's rate at which
 they may copy, bytes ``lent`` (until they can be allocated here again), of these ``overdue``, and ``borrowed``; and ``leases``, each with ``lender`` and ``borrower`` (processes; 0: it

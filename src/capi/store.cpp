@@ -55,6 +55,7 @@ ebb::Options ebb::capi::options_of(const ebb_options* given) {
   if (given->veloc_rank != EBB_UNSET) options.veloc_rank = given->veloc_rank;
   if (given->limit_shared) set(options, "limit_shared", given->limit_shared);
   if (given->node_pool != 0 && given->node_pool != EBB_UNSET) options.node_pool = given->node_pool;
+  if (given->node_overflow) set(options, "node_overflow", given->node_overflow);
   if (given->lend != 0 && given->lend != EBB_UNSET) options.lend = given->lend;
   if (given->lend_share != 0) options.lend_share = given->lend_share;
   if (given->borrow) set(options, "borrow", given->borrow);

@@ -28,6 +28,8 @@ constexpr std::array kDurability = {
     Choice<Durability>{"shared", Durability::shared}};
 constexpr std::array kPrefetch = {Choice<Prefetch>{"auto", Prefetch::automatic},
                                   Choice<Prefetch>{"manual", Prefetch::manual}};
+constexpr std::array kNodeOverflow = {Choice<NodeOverflow>{"page cache", NodeOverflow::page_cache},
+                                      Choice<NodeOverflow>{"wait", NodeOverflow::wait}};
 constexpr std::array kEviction = {Choice<Eviction>{"score", Eviction::score},
                                   Choice<Eviction>{"score_paper", Eviction::score_paper},
                                   Choice<Eviction>{"lru", Eviction::lru}, Choice<Eviction>{"fifo", Eviction::fifo}};
@@ -244,6 +246,7 @@ constexpr std::array kOptions = {
     row<&Options::limit_shared, Rate>("limit_shared"),
     row<&Options::veloc_rank, Count>("veloc_rank"),
     row<&Options::node_pool, Size>("node_pool"),
+    row<&Options::node_overflow, OneOf<kNodeOverflow>>("node_overflow"),
     row<&Options::lend, Size>("lend"),
     row<&Options::lend_share, Share>("lend_share"),
     row<&Options::borrow, Borrowed>("borrow"),

@@ -132,6 +132,10 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
     if (!options.node_pool && options.tuning.node_chunk) {
       return base::wrong_value("tuning.node_chunk", std::to_string(*options.tuning.node_chunk), expected);
     }
+    if (!options.node_pool && options.node_overflow) {
+      const bool wait = *options.node_overflow == NodeOverflow::wait;
+      return base::wrong_value("node_overflow", wait ? "wait" : "page cache", expected);
+    }
     if (!options.node_pool && options.tuning.node_agent) {
       return base::wrong_value("tuning.node_agent", *options.tuning.node_agent ? "true" : "false", expected);
     }
@@ -155,6 +159,7 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
   pool.budget = *options.node_pool;
   pool.chunk_bytes = options.tuning.node_chunk.value_or(pool.chunk_bytes);
   pool.program = options.tuning.node_agent.value_or(true);
+  pool.overflow = options.node_overflow.value_or(NodeOverflow::page_cache) == NodeOverflow::page_cache;
   const auto rank = rank_in_job(environment);
   if (!rank) return rank.error();
   pool.rank = *rank;

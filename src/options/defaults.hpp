@@ -47,6 +47,7 @@ struct PoolSetup {
   std::uint64_t budget = 0;
   std::uint64_t chunk_bytes = 256 << 10;
   bool program = true;
+  bool overflow = true;  // through the page cache
   std::uint64_t rank = 0;
   std::string job;                         // share::job_identity()
   std::uint64_t disk = 0;                  // of all ranks of the node; 0: each may use all that its local tier has

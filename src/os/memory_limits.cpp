@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string>
 #include <string_view>
 
@@ -84,6 +85,17 @@ Result<std::uint64_t> available_memory(Files& files) {
   });
   if (!kib) return Error{Errc::io_error, "/proc/meminfo has no MemAvailable: give device_cache and host_cache"};
   return *kib * 1024;
+}
+
+double memory_stalls(Files& files) {
+  const auto text = read_text(files, "/proc/pressure/memory");
+  double stalls = 0;
+  if (!text) return stalls;
+  for_each_line(*text, [&](std::string_view line) {
+    constexpr std::string_view key = "full avg10=";
+    if (line.starts_with(key)) std::from_chars(line.data() + key.size(), line.data() + line.size(), stalls);
+  });
+  return stalls;
 }
 
 std::optional<CgroupMemory> cgroup_memory(Files& files) {

@@ -19,4 +19,8 @@ struct CgroupMemory {
 /// Nothing: no group has a limit.
 std::optional<CgroupMemory> cgroup_memory(Files& files);
 
+/// Per cent of the last ten seconds in which every process that could run waited for memory: of the machine, from
+/// /proc/pressure. 0 where the kernel does not say.
+double memory_stalls(Files& files);
+
 }  // namespace ebb::os

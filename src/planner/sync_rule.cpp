@@ -7,9 +7,8 @@
 namespace ebb::planner {
 namespace {
 
-// The bytes for which a commit is asked though the disk is busy: a part of the pool, and enough that a sync costs
-// little beside writing them.
-constexpr Bytes kCommitPart = 8, kCommitLeast = Bytes{128} << 20;
+constexpr Bytes kCommitPart = 4;  // of the pool: for so much a commit is asked though the disk is busy
+constexpr int kMostCommits = 2;
 
 }  // namespace
 
@@ -18,9 +17,10 @@ Time sync_at(const Unsynced& waiting, Time last, Time interval) {
   return waiting.wanted || waiting.bytes >= kMostUnsynced ? last : last + interval;
 }
 
-bool commit_pool(const PoolWrites& writes, Bytes pool) {
-  if (!writes.any || writes.commits) return false;
-  return !writes.moving || writes.bytes >= std::max(pool / kCommitPart, kCommitLeast);
+Time commit_pool_at(const PoolWrites& writes, Bytes pool) {
+  if (!writes.any || writes.commits >= kMostCommits) return kNever;
+  if (writes.bytes >= std::max(pool / kCommitPart, writes.held / 2)) return writes.moved;
+  return writes.moving ? kNever : writes.moved + kRest;
 }
 
 bool try_again(bool may_fit, Time last, Time now) { return may_fit || now - last >= kRetryAfter; }

@@ -21,15 +21,21 @@ Time sync_at(const Unsynced& waiting, Time last, Time interval);
 
 /// Writes of a pool's agent for its processes.
 struct PoolWrites {
-  bool any = false;      // objects that are whole wait for nothing but a commit
-  Bytes bytes = 0;       // of these
-  bool moving = false;   // transfers are under way
-  bool commits = false;  // a commit was asked for, and nothing has come of it yet
+  bool any = false;     // objects that are whole wait for nothing but a commit, and none was asked for them
+  Bytes bytes = 0;      // of these
+  bool moving = false;  // transfers are under way
+  Time moved = 0;       // when the last transfer ended
+  int commits = 0;      // that were asked for, and have not ended
+  Bytes held = 0;       // so much may wait for a sync in the page cache; 0: nothing is there
 };
 
-/// Whether to ask for a commit. It costs a sync, and returns memory to those that wait for it: so when nothing keeps
-/// the disk busy, or when much of the pool waits for nothing else.
-bool commit_pool(const PoolWrites& writes, Bytes pool);
+inline constexpr Time kRest = 3'000'000;
+
+/// When to ask for a commit; kNever: not as things are. It costs a sync: so when nothing has kept the disk busy for a
+/// moment, or at once when a quarter of the pool waits for nothing else. Two are under way at most: one is synced while
+/// the next is gathered behind it. A sync holds up who writes through the page cache, so that half of what may be there
+/// is gathered first.
+Time commit_pool_at(const PoolWrites& writes, Bytes pool);
 
 /// Whether what the disk refused is tried again: at once where a drop may have made room or a commit is asked for.
 bool try_again(bool may_fit, Time last, Time now);

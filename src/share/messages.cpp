@@ -48,7 +48,9 @@ struct Reader {
 auto fields(Member& m) { return std::tie(m.slot, m.generation); }
 auto fields(os::ProcessId& id) { return std::tie(id.pid, id.start); }
 auto fields(PoolShape& s) { return std::tie(s.budget, s.chunk_bytes, s.slab_chunks, s.processes, s.list_entries); }
-auto fields(PoolStore& s) { return std::tie(s.directory, s.capacity, s.block_bytes, s.synced, s.direct, s.engine); }
+auto fields(PoolStore& s) {
+  return std::tie(s.directory, s.capacity, s.block_bytes, s.synced, s.direct, s.engine, s.overflow);
+}
 auto fields(PoolHeader& h) { return std::tie(h.shape, h.job, h.store); }
 auto fields(Hello& m) { return std::tie(m.version, m.wanted, m.process, m.rank, m.ranks, m.member); }
 auto fields(Claim& m) { return std::tie(m.slabs); }
@@ -60,6 +62,7 @@ auto fields(Welcome& m) { return std::tie(m.member, m.first_slab, m.slabs, m.age
 auto fields(Refused& m) { return std::tie(m.error); }
 auto fields(Claimed& m) { return std::tie(m.slabs, m.error); }
 auto fields(Finished& m) { return std::tie(m.object, m.sequence, m.error); }
+auto fields(Written& m) { return std::tie(m.object, m.sequence); }
 auto fields(Dropped& m) { return std::tie(m.number); }
 auto fields(Stage& m) { return std::tie(m.bytes); }
 auto fields(Piece& m) { return std::tie(m.object, m.offset, m.at, m.bytes, m.description); }

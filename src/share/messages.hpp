@@ -81,6 +81,11 @@ struct Finished {
   std::uint64_t object = 0, sequence = 0;
   Error error;
 };
+/// All of an object is in the store's files, as the record with this sequence, and will be durable. A kill of any
+/// process loses nothing of it, so its memory in the pool can be used again.
+struct Written {
+  std::uint64_t object = 0, sequence = 0;
+};
 struct Dropped {
   std::uint64_t number = 0;
 };
@@ -133,7 +138,7 @@ struct Return {
 };
 
 using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage,
-                         Piece, Moved, Delayed, Lifeline, Request, Granted, Share, Recall, Return>;
+                         Piece, Moved, Delayed, Lifeline, Request, Granted, Share, Recall, Return, Written>;
 
 std::vector<std::byte> encode(const Any& message);
 /// Error damaged: it is none that encode() makes. Unsupported: a Hello of another version, with both versions.

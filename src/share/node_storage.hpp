@@ -32,7 +32,8 @@ struct PoolOptions {
   std::uint64_t ranks = 1;   // processes of this job on this node: each is sure of budget / ranks
   std::uint64_t budget = 0;  // bytes
   std::uint64_t chunk_bytes = kDefaultChunk;
-  bool program = true;  // the agent is `ebbtide-agent`, if that is installed; false: a thread of one of the processes
+  bool program = true;   // the agent is `ebbtide-agent`, if that is installed; false: a thread of one of the processes
+  bool overflow = true;  // what has no room in the pool goes through the page cache
 };
 
 struct NodeCounters {
@@ -41,6 +42,7 @@ struct NodeCounters {
   std::uint64_t agents = 0;          // that this process has been connected to, one after the other
   bool program = false;              // the present one is a program of its own
   std::uint64_t bytes_borrowed = 0;  // now, of other processes' shares
+  std::uint64_t bytes_beside = 0;    // now, of the whole pool: PoolProgress::beside
 };
 
 /// Called with true when an object is complete in the pool's list: it survives this process, and the agent. Called with

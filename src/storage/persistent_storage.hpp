@@ -93,6 +93,12 @@ class PersistentStorage : public Storage {
   virtual void unmake() {}
   /// Before the first put() of an object. An object of zero bytes is complete with this. Error no_space, as for put().
   virtual Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) = 0;
+  /// The same, and the object is written through the page cache where others go past it, to a segment of its kind: a
+  /// put is done when its bytes are copied, so that the memory can be used again at once. A commit puts them on the
+  /// disk, and they take memory until then.
+  virtual Result<void> begin_cached(ObjectId object, std::shared_ptr<const Description> description) {
+    return begin(object, std::move(description));
+  }
   /// Commits complete objects now instead of at the end of the interval.
   virtual void commit() = 0;
   /// As drop(), but leaves the record on disk as it is, because its bytes could not be read.

@@ -62,6 +62,7 @@ std::optional<NodeStats> JoinedPool::stats(const Locked& /*locked*/) const {
                    .agents = now.agents,
                    .agent_program = now.program,
                    .bytes_borrowed = now.bytes_borrowed,
+                   .bytes_beside = now.bytes_beside,
                    .last_blocked_s = seconds(burst_.begun, burst_.returned),
                    .last_durable_s = seconds(burst_.begun, burst_.durable),
                    .last_drain_s = seconds(burst_.returned, burst_.durable)};

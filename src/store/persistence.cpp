@@ -45,8 +45,8 @@ Result<void> Persistence::join_pool(const Reports& reports) {
   if (!setup_.pool) return {};
   options::PoolSetup& pool = *setup_.pool;
   const share::NodeSeams seams = seams_.node ? *seams_.node : share::NodeSeams::usual();
-  const share::PoolOptions options{pool.job,    pool.rank,        setup_.local_ranks,
-                                   pool.budget, pool.chunk_bytes, pool.program};
+  const share::PoolOptions options{pool.job,         pool.rank,    setup_.local_ranks, pool.budget,
+                                   pool.chunk_bytes, pool.program, pool.overflow};
   if (setup_.durability == Durability::ephemeral) {
     auto memory = share::open_node_memory(seams, *seams_.files, *seams_.clock, options);
     if (!memory) return memory.error();

@@ -26,14 +26,23 @@ TEST(SyncRule, NothingWaitsLongerThanTheIntervalAndWhatIsWantedOrMuchNotAtAll) {
 }
 
 TEST(SyncRule, APoolIsCommittedWhenItsDiskRestsOrMuchOfItWaits) {
-  const Bytes pool = 4096 * kMiB;
-  EXPECT_FALSE(commit_pool({}, pool));
-  EXPECT_TRUE(commit_pool({.any = true, .bytes = 1}, pool)) << "the disk rests";
-  EXPECT_FALSE(commit_pool({.any = true, .bytes = 1, .moving = true}, pool));
-  EXPECT_FALSE(commit_pool({.any = true, .bytes = 511 * kMiB, .moving = true}, pool));
-  EXPECT_TRUE(commit_pool({.any = true, .bytes = 512 * kMiB, .moving = true}, pool)) << "an eighth of the pool waits";
-  EXPECT_FALSE(commit_pool({.any = true, .bytes = 127 * kMiB, .moving = true}, 256 * kMiB));
-  EXPECT_FALSE(commit_pool({.any = true, .bytes = 512 * kMiB, .commits = true}, pool)) << "one at a time";
+  constexpr Time at = 7'000'000;
+  EXPECT_EQ(commit_pool_at({.moved = at}, 64 * kMiB), kNever);
+  for (const Bytes size : {64 * kMiB, 4096 * kMiB}) {
+    EXPECT_EQ(commit_pool_at({.any = true, .bytes = 1, .moved = at}, size), at + kRest) << "the disk rests";
+    EXPECT_EQ(commit_pool_at({.any = true, .bytes = size / 4 - 1, .moving = true, .moved = at}, size), kNever);
+    for (const int commits : {0, 1, 2}) {
+      const PoolWrites much{.any = true, .bytes = size / 4, .moving = true, .moved = at, .commits = commits};
+      EXPECT_EQ(commit_pool_at(much, size), commits < 2 ? at : kNever) << "a quarter waits: two at a time";
+    }
+  }
+}
+
+TEST(SyncRule, WhatGoesThroughThePageCacheIsGatheredBeforeItIsSynced) {
+  const Bytes pool = 64 * kMiB, held = 1024 * kMiB;
+  EXPECT_EQ(commit_pool_at({.any = true, .bytes = held / 2 - 1, .moving = true, .held = held}, pool), kNever);
+  EXPECT_EQ(commit_pool_at({.any = true, .bytes = held / 2, .moving = true, .moved = 5, .held = held}, pool), 5);
+  EXPECT_EQ(commit_pool_at({.any = true, .bytes = 1, .moved = 5, .held = held}, pool), 5 + kRest);
 }
 
 TEST(SyncRule, WhatTheDiskRefusedIsTriedEachSecondAndAtOnceWhereThereMayBeRoom) {

@@ -40,6 +40,7 @@ inline std::vector<message::Any> message_samples() {
       message::Share{250'000},
       message::Recall{UINT32_MAX},
       message::Return{3, true},
+      message::Written{9, 1234},
   };
 }
 

@@ -1,8 +1,12 @@
 // Processes of a pool that are killed: what they handed over is written.
+#include <atomic>
 #include <deque>
 #include <gtest/gtest.h>
+#include <memory>
 #include <signal.h>
+#include <thread>
 
+#include "tests/doubles/forward_files.hpp"
 #include "tests/share/rank.hpp"
 
 namespace ebb::share {
@@ -15,6 +19,90 @@ using test::LaterChild;
 using test::Place;
 using test::Rank;
 using test::status_of;
+
+// Files that sync nothing any more, once they are told so: what was written stays between "written" and "synced".
+class NoSyncs final : public doubles::ForwardFiles<NoSyncs> {
+ public:
+  explicit NoSyncs(os::Files& inner) : ForwardFiles(inner) {}
+  void hold() { held_ = true; }
+  Result<std::unique_ptr<os::Ring>> open_ring(unsigned entries) override { return inner_.open_ring(entries); }
+
+ private:
+  friend ForwardFiles;
+  template <class Whole>
+  os::SysResult around(const doubles::FileRecord& call, Whole&& whole) noexcept {
+    while (held_ && call.call == doubles::FileCall::sync) ::pause();
+    return whole();
+  }
+  std::atomic<bool> held_{false};
+};
+
+TEST(NodeStorageKilled, what_a_killed_agent_had_written_and_not_synced_is_there_though_its_memory_was_used_again) {
+  const Place place;
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t agent = in_child([&] {
+    os::PosixFiles posix;
+    NoSyncs files(posix);
+    Rank rank(place, 0, 2, 32 * kMiB, "job-test", &files);
+    rank.await_persisted(rank.write("first", 1, kMiB));
+    files.hold();
+    EXPECT_EQ(::write(ready[1], "x", 1), 1);
+    ::pause();
+  });
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  {
+    Rank rank(place, 1, 2, 32 * kMiB);
+    ASSERT_FALSE(rank.error()) << rank.error()->message;
+    std::vector<ObjectId> objects;
+    for (Version version = 0; version < 12; ++version) {  // twice its share
+      const std::uint64_t at = static_cast<std::uint64_t>(version) % 4 * 3 * kMiB;
+      objects.push_back(rank.write("second", version, 3 * kMiB, at));
+      EXPECT_EQ(rank.await_last_transfer(), "ok") << "its memory is free without a sync";
+    }
+    std::vector<std::byte> memory(20 * kMiB + os::kBlock);
+    void* aligned = memory.data();
+    std::size_t space = memory.size();
+    objects.push_back(rank.write_from(static_cast<std::byte*>(std::align(os::kBlock, 20 * kMiB, aligned, space)),
+                                      "large", 0, 20 * kMiB));
+    EXPECT_EQ(rank.await_last_transfer(), "ok") << "in pieces, larger than the share";
+    while (!rank.listed(objects.back())) std::this_thread::yield();
+    rank.storage().drop(objects.at(0));
+    rank.storage().commit();
+    EXPECT_EQ(rank.ended(), std::vector<ObjectId>{}) << "nothing is durable";
+    ::kill(agent, SIGKILL);
+    EXPECT_TRUE(WIFSIGNALED(status_of(agent)));
+    for (std::size_t n = 1; n < objects.size(); ++n) rank.await_persisted(objects[n]);
+    for (Version version = 1; version < 12; ++version)
+      EXPECT_TRUE(rank.read(objects.at(static_cast<std::size_t>(version)), "second", version, 3 * kMiB));
+    EXPECT_TRUE(rank.read(objects.back(), "large", 0, 20 * kMiB));
+    while (rank.storage().drops_done() < 1) std::this_thread::yield();
+  }
+  Rank again(place, 1, 2, 32 * kMiB);
+  const auto found = again.found();
+  EXPECT_EQ(found.size(), 12u);
+  EXPECT_FALSE(found.contains({"second", 0})) << "it was dropped before anybody had said that it is durable";
+}
+
+TEST(NodeStorageKilled, all_are_killed_before_a_sync_and_the_next_start_or_a_drain_has_what_was_written) {
+  const Place place;
+  const pid_t child = in_child([&] {
+    os::PosixFiles posix;
+    NoSyncs files(posix);
+    Rank rank(place, 0, 1, 16 * kMiB, "job-test", &files);
+    files.hold();
+    for (Version version = 0; version < 9; ++version) {
+      rank.write("a", version, 2 * kMiB, static_cast<std::uint64_t>(version) % 3 * 2 * kMiB);
+      rank.await_last_transfer();
+    }
+    ::raise(SIGKILL);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status_of(child)));
+  Rank next(place, 0, 1, 16 * kMiB);
+  ASSERT_FALSE(next.error()) << next.error()->message;
+  EXPECT_EQ(next.found().size(), 9u);
+}
 
 TEST(NodeStorageKilled, what_a_killed_process_handed_over_is_written_and_its_share_is_free) {
   const Place place;

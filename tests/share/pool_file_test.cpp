@@ -81,12 +81,12 @@ TEST(PoolHeaderTest, any_flipped_bit_is_found) {
 
 TEST(PoolHeaderTest, another_version_is_refused_with_both) {
   Block block = encode(kHeader);
-  storage::BytesWriter(block.data() + 8).number(std::uint32_t{2});
+  storage::BytesWriter(block.data() + 8).number(kPoolVersion + 1);
   storage::seal_sector(block.data());
   const auto refused = parse_pool_header(block);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
-  EXPECT_EQ(refused.error().message, "the pool is of version 2; this program knows version 1");
+  EXPECT_EQ(refused.error().message, "the pool is of version 3; this program knows version 2");
 }
 
 TEST(PoolHeaderTest, hostile_numbers_under_a_right_checksum_are_damage) {

@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "os/memory_limits.hpp"
+
 namespace ebb::share {
 namespace {
 
@@ -12,9 +14,10 @@ using std::chrono::milliseconds;
 
 constexpr std::int64_t kFirstProcess = 20 * os::kSecond;  // that an agent without processes waits for the first one
 constexpr std::int64_t kPiecesLimit =
-    5 * os::kSecond;                              // that a stopped agent waits for the rest of what comes in pieces
-constexpr std::int64_t kDying = 5 * os::kSecond;  // that the lock of a killed agent may outlast what else it had
-constexpr milliseconds kNoOne{20}, kLook{200};    // between looks for what no descriptor tells
+    5 * os::kSecond;                                 // that a stopped agent waits for the rest of what comes in pieces
+constexpr std::int64_t kDying = 5 * os::kSecond;     // that the lock of a killed agent may outlast what else it had
+constexpr std::int64_t kMeasure = os::kSecond / 10;  // between looks at the memory that is left
+constexpr milliseconds kNoOne{20}, kLook{200};       // between looks for what no descriptor tells
 
 // A pool's file may be of anyone's making that is this user.
 Result<void> check_store(const PoolStore& store) {
@@ -101,11 +104,13 @@ Result<void> Agent::open() {
 Result<void> Agent::run() {
   if (auto held = pool_.hold(kAgentProcess); !held) return held;
   number_ = pool_.tables().take_over();
+  const PoolProgress before = pool_.tables().progress();
   idle_since_ = admitted_at_ = clock_.now();
   look_for_the_pool();
   if (orphaned_) return {};
   if (auto opened = open(); !opened) refused_ = opened.error();
   if (refused_ && !serves_) return *refused_;
+  if (!refused_) writer_->go_on_from(before);
   adopt_members();
   bool last = false;
   const auto over = [&] { return last && !dead_have_left_something() && !pieces_are_coming(); };
@@ -120,7 +125,10 @@ Result<void> Agent::run() {
     }
     share_out();
     if (!refused_) {
-      for (const ObjectWriter::Ended& ended : writer_->run()) {
+      look_at_memory();
+      const std::vector<ObjectWriter::Ended> all = writer_->run();
+      pool_.tables().set_progress(writer_->progress());  // before entries are finished: who drains the pool looks here
+      for (const ObjectWriter::Ended& ended : all) {
         // No process hears of it: what the dead left stays in the pool, for another attempt.
         if (!serves_ && ended.delayed) {
           writer_->stop();
@@ -136,6 +144,10 @@ Result<void> Agent::run() {
         for (const std::uint64_t entry : ended.entries) {  // before the process may use the memory again
           of->list->list.finish(entry);
           of->taken.erase(entry);
+        }
+        if (ended.written) {
+          send(*of, message::Written{ended.object, ended.sequence});
+          continue;
         }
         if (ended.piece) {
           send(*of, message::Moved{ended.object, *ended.piece, ended.error});
@@ -155,7 +167,12 @@ Result<void> Agent::run() {
     last = stopping;  // what was said before that is heard
     const bool soon =
         peers_.empty() || std::ranges::any_of(peers_, [](const Peer& peer) { return !peer.drops.empty(); });
-    if (!wait(over() ? milliseconds{0} : soon || last ? kNoOne : kLook)) break;
+    milliseconds limit = over() ? milliseconds{0} : soon || last ? kNoOne : kLook;
+    if (const planner::Time due = refused_ ? planner::kNever : writer_->due(); due != planner::kNever) {
+      const auto left = std::chrono::ceil<milliseconds>(std::chrono::nanoseconds(due - clock_.now()));
+      limit = std::clamp(left, milliseconds{0}, limit);
+    }
+    if (!wait(limit)) break;
   }
   if (writer_) writer_->stop();
   return refused_ ? Result<void>(*refused_) : Result<void>();
@@ -210,6 +227,16 @@ void Agent::look_for_the_pool() {
   for (Peer& peer : peers_)
     if (!peer.process) peer.connection.reset();  // it starts the next one
   std::erase_if(peers_, [](const Peer& peer) { return !peer.process && !peer.connection; });
+}
+
+// What goes through the page cache may take of it; the answer is old by one look at most.
+void Agent::look_at_memory() {
+  if (!pool_.header().store.overflow || share_ == 0 || clock_.now() - measured_at_ < kMeasure) return;
+  measured_at_ = clock_.now();
+  const auto available = os::available_memory(files_);
+  const auto group = os::cgroup_memory(files_);
+  const std::uint64_t left = std::min(available ? *available : 0, group ? group->left : UINT64_MAX);
+  writer_->allow_overflow(share_ * pool_.shape().slab_bytes(), left, os::memory_stalls(files_));
 }
 
 bool Agent::is_gone(const Peer& peer) {

@@ -109,6 +109,7 @@ class Agent {
   bool dead_have_left_something() const;
   bool pieces_are_coming() const;
   void look_for_the_pool();
+  void look_at_memory();
   bool may_end();
   void remove_pool();
 
@@ -131,9 +132,10 @@ class Agent {
   std::int64_t stopped_at_ = 0;
   std::int64_t idle_since_ = 0;
   std::int64_t looked_at_ = INT64_MIN / 2;
-  std::int64_t admitted_at_ = 0;  // who came last
-  bool served_ = false;           // some process was admitted
-  bool orphaned_ = false;         // the pool was removed by others
+  std::int64_t measured_at_ = INT64_MIN / 2;  // what memory is left
+  std::int64_t admitted_at_ = 0;              // who came last
+  bool served_ = false;                       // some process was admitted
+  bool orphaned_ = false;                     // the pool was removed by others
 };
 
 }  // namespace ebb::share

@@ -1,9 +1,11 @@
 #include "share/agent/drain.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "share/agent/dead_pools.hpp"
 #include "share/agent/pool_survey.hpp"
@@ -35,12 +37,14 @@ Waiting waiting_in(const Survey& survey, const std::set<Place>* among) {
 }
 
 Error not_written(const Survey& survey, const Waiting& left) {
+  const std::uint64_t unsettled = survey.progress.written - std::min(survey.progress.written, survey.progress.settled);
   std::string why = "its agent, process " + std::to_string(survey.agent_pid) + ", is slow or stopped";
   if (survey.agent_pid == 0) why = "its agent, of another PID namespace, is slow or stopped";
   if (survey.agent == admin::Pool::Agent::none) why = "it has no agent: one of its processes starts the next";
   return {Errc::timed_out, "the pool of job " + survey.header.job +
                                " is not drained: " + std::to_string(left.objects.size()) + " checkpoints, " +
-                               std::to_string(left.bytes) + " bytes, are not written; " + why};
+                               std::to_string(left.bytes) + " bytes, are not written, and " +
+                               std::to_string(unsettled) + " are not on stable storage; " + why};
 }
 
 Error no_pool(const NodeSeams& seams, const std::string& job) {
@@ -59,6 +63,8 @@ Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::
   const std::string name = pool_name(job);
   const std::int64_t until = clock.now() + timeout.count() * 1'000'000;
   std::optional<Waiting> first;
+  bool listed = true;                   // some of the first is in the lists yet
+  std::optional<std::uint64_t> target;  // of the agent's progress, once the lists were seen without them
   admin::Drained drained;
   for (;;) {
     const auto looked = survey_pool(seams, files, name);
@@ -88,7 +94,10 @@ Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::
       const Survey& survey = **looked;
       const Waiting left = waiting_in(survey, &first->objects);
       // An agent removes a pool whose processes have all ended.
-      if (left.objects.empty() && (survey.any_alive() || survey.processes.empty())) return drained;
+      if (left.objects.empty() && (survey.any_alive() || survey.processes.empty())) {
+        if (!std::exchange(listed, false) && !target) target = survey.progress.written;
+        if (target && survey.progress.settled >= *target) return drained;
+      }
       if (clock.now() >= until) return not_written(survey, left);
     }
     if (go_on && !go_on()) return Error{Errc::timed_out, "the draining of job " + job + "'s pool was ended"};

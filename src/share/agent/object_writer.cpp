@@ -22,8 +22,9 @@ std::uint64_t bits(Member member) { return std::uint64_t{member.slot} << 32 | me
 
 }  // namespace
 
-Result<void> ObjectWriter::open(os::Files& files, const storage::PersistentOptions& options) {
+Result<void> ObjectWriter::open(os::Files& files, storage::PersistentOptions options) {
   block_bytes_ = options.block_bytes;
+  options.early_heads = true;
   auto storage = storage::open_persistent_storage(
       files, clock_, options,
       [this](transfer::Token token, const Result<void>& result) { report({false, token, result}); },
@@ -86,10 +87,18 @@ void ObjectWriter::begin(Object object) {
   object.given = 0;
   object.error = {};
   object.delayed = false;
-  const auto begun = storage_->begin(id, object.description);
+  const auto begun = begin_in_store(id, object, waiting_of(object.member) + object.total);
   if (begun && object.total > 0) turns_.add(bits(object.member), id);
   objects_.emplace(id, std::move(object));
   if (!begun) end(id, begun, failed_);
+}
+
+Result<void> ObjectWriter::begin_in_store(ObjectId id, Object& object, std::uint64_t waiting) {
+  if (!planner::through_page_cache({object.total, waiting, share_}, beside_))
+    return storage_->begin(id, object.description);
+  auto begun = storage_->begin_cached(id, object.description);
+  if (begun) beside_.bytes += object.beside = object.total;
+  return begun;
 }
 
 // In the order in which they were handed over.
@@ -145,7 +154,8 @@ void ObjectWriter::add_piece(Member member, const message::Piece& piece, const s
     made.in_pieces = true;
     made.description = std::make_shared<const storage::Description>(std::move(*description));
     id = next_++;
-    if (auto begun = storage_->begin(id, made.description); !begun) return fail(begun.error());
+    // It is larger than the share: without room there all of it waits.
+    if (auto begun = begin_in_store(id, made, share_); !begun) return fail(begun.error());
     object = &objects_.emplace(id, std::move(made)).first->second;
   }
   const bool inside = piece.offset <= object->total && piece.bytes <= object->total - piece.offset;
@@ -161,6 +171,7 @@ void ObjectWriter::add_piece(Member member, const message::Piece& piece, const s
     return;
   }
   tokens_[token] = {id, piece.offset};
+  copies_ += object->beside != 0 ? 1 : 0;
   ++object->puts;
   object->given += piece.bytes;
   turns_.serve(bits(member), piece.bytes);
@@ -178,7 +189,28 @@ void ObjectWriter::end_pieces(Member member) {
 void ObjectWriter::commit(Member member) {
   turns_.hurry(bits(member));
   try_now_ = true;
-  if (storage_) storage_->commit();
+  if (storage_) ask_for_commit();
+}
+
+bool ObjectWriter::awaits_commit(ObjectId id, const Object& object) const {
+  return !object.delayed && object.given == object.total && object.puts == 0 && !held_.contains(id);
+}
+
+void ObjectWriter::ask_for_commit() {
+  ++commits_;
+  for (auto& [id, object] : objects_)
+    if (object.commit == 0 && awaits_commit(id, object)) object.commit = commits_;
+  storage_->commit();
+}
+
+// Its entries leave the list, so nothing that was handed over before it may come back as a newer record (invariant 5).
+void ObjectWriter::end_memory(ObjectId id, Object& object, std::vector<Ended>& ended) {
+  if (object.written != 0 || object.drop || object.given < object.total || object.puts > 0) return;
+  const std::uint64_t sequence = storage_->surviving(id);
+  if (sequence == 0 || replaces_another(id)) return;
+  object.written = ++written_;
+  ended.push_back({object.member, object.number, entries_of(object.whole), {}, sequence, {}, false, true});
+  object.whole = {};
 }
 
 void ObjectWriter::drop(Member member, const message::Drop& drop) {
@@ -187,13 +219,10 @@ void ObjectWriter::drop(Member member, const message::Drop& drop) {
     try_now_ = true;
     if (object.delayed) return end(id, Error{Errc::dropped, "it was dropped"}, failed_);
     object.drop = drop.abandon;
-    if (object.in_pieces &&
-        (object.given < object.total || !drop.abandon)) {  // no more of it comes; it gives up its room now
+    const bool outside = object.in_pieces || object.written != 0;     // it is in no list
+    if (outside && (object.given < object.total || !drop.abandon)) {  // no more of it comes; it gives up its room now
       object.error = {Errc::dropped, "it was dropped"};
-      if (object.puts == 0) {
-        committing_ = false;  // the storage does not report what was dropped
-        end(id, {}, failed_);
-      }
+      if (object.puts == 0) end(id, {}, failed_);  // the storage does not report what was dropped
     }
     return;
   }
@@ -217,14 +246,25 @@ void ObjectWriter::forget(Member member) {
   known_.erase(known_.lower_bound({bits(member), 0}), known_.upper_bound({bits(member), UINT64_MAX}));
 }
 
-void ObjectWriter::give(ObjectId id) {
+std::uint64_t ObjectWriter::waiting_of(Member member) const {
+  std::uint64_t bytes = 0;
+  for (const auto& [id, object] : objects_)
+    if (object.member == member && object.written == 0) bytes += object.total;
+  return bytes;
+}
+
+// False: as many transfers of its kind are under way as may be.
+bool ObjectWriter::give(ObjectId id) {
   Object& object = objects_.at(id);
   Extent& extent = object.extents.front();
   const std::uint64_t bytes = std::min(extent.bytes, kPutBytes / block_bytes_ * block_bytes_);
+  const bool cached = object.beside != 0;
+  if (cached ? copies_ >= kMostCopies : tokens_.size() - copies_ >= kMostPuts) return false;
   const std::uint64_t token = next_token_++;
   const auto put = storage_->put(token, id, object.total, object.given, extent.memory, bytes);
   if (put) {
     tokens_[token] = {id, object.given};
+    copies_ += cached ? 1 : 0;
     ++object.puts;
     turns_.serve(bits(object.member), bytes);
     object.given += bytes;
@@ -237,6 +277,14 @@ void ObjectWriter::give(ObjectId id) {
   }
   if (object.extents.empty()) turns_.remove(bits(object.member), id);
   if (!put && object.puts == 0) report({true, id, put});
+  return true;
+}
+
+PoolProgress ObjectWriter::progress() const {
+  std::uint64_t settled = written_;
+  for (const auto& [id, object] : objects_)
+    if (object.written != 0) settled = std::min(settled, object.written - 1);
+  return {written_, settled, beside_.bytes};
 }
 
 void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ended>& ended) {
@@ -256,12 +304,13 @@ void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ende
       return;
     }
   }
+  beside_.bytes -= std::exchange(object.beside, 0);  // what is dropped, or failed, too: no commit will cover it
   const bool was_delayed = std::exchange(object.delayed, false);
   Error error = object.error.code != Errc::ok && !was_delayed ? object.error : result ? Error{} : result.error();
   const std::uint64_t sequence = error.code == Errc::ok ? storage_->sequence(id) : 0;
   if (error.code != Errc::ok || object.drop == false) {
     storage_->drop(id);
-    if (is_of_the_disk(error) && !object.in_pieces && !object.drop) {
+    if (is_of_the_disk(error) && !object.in_pieces && object.written == 0 && !object.drop) {
       return delay(object, error, ended);
     }
   } else if (object.drop == true) {
@@ -304,6 +353,7 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
   try_again();
   std::vector<Ended> ended = std::exchange(failed_, {});
   std::vector<Report> reports;
+  bool moved = false;
   do {
     {
       const std::lock_guard lock(mutex_);
@@ -311,7 +361,6 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
     }
     for (const Report& one : reports) {
       if (one.persisted) {
-        committing_ = false;
         end(one.which, one.result, ended);
         continue;
       }
@@ -319,7 +368,9 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
       if (token == tokens_.end()) continue;
       const auto [id, offset] = token->second;
       tokens_.erase(token);
+      moved = true;
       Object& object = objects_.at(id);
+      copies_ -= object.beside != 0 ? 1 : 0;
       --object.puts;
       if (object.in_pieces) {
         ended.push_back({object.member, object.number, {}, one.result ? Error{} : one.result.error(), 0, offset});
@@ -329,23 +380,33 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
         object.extents.clear();
         turns_.remove(bits(object.member), id);
       }
-      if (object.error.code != Errc::ok && object.puts == 0) end(id, {}, ended);
+      if (object.error.code == Errc::ok) {
+        end_memory(id, object, ended);
+      } else if (object.puts == 0) {
+        end(id, {}, ended);
+      }
     }
-    while (tokens_.size() < kMostPuts) {
-      const auto next = turns_.next();
-      if (!next) break;
-      give(*next);
+    for (auto next = turns_.next(); next && give(*next); next = turns_.next()) {
     }
   } while (!reports.empty());
-  planner::PoolWrites writes{.moving = !tokens_.empty(), .commits = committing_};
+  if (moved || !tokens_.empty()) moved_at_ = clock_.now();
+  planner::PoolWrites writes{
+      .moving = !tokens_.empty(), .moved = moved_at_, .held = beside_.bytes > 0 ? planner::most_beside(beside_) : 0};
+  std::set<std::uint64_t> commits;
   for (const auto& [id, object] : objects_) {
-    if (object.delayed || object.given < object.total || object.puts > 0 || held_.contains(id)) continue;
-    writes.bytes += object.total;
-    writes.any = true;
+    if (!awaits_commit(id, object)) continue;
+    if (object.commit != 0) {
+      commits.insert(object.commit);
+    } else {
+      writes.bytes += object.total;
+      writes.any = true;
+    }
   }
-  if (planner::commit_pool(writes, shape_.budget)) {
-    committing_ = true;
-    storage_->commit();
+  writes.commits = static_cast<int>(commits.size());
+  commit_at_ = planner::commit_pool_at(writes, shape_.budget);
+  if (commit_at_ <= clock_.now()) {
+    ask_for_commit();
+    commit_at_ = planner::kNever;
   }
   turns_.end_hurries([this](std::uint64_t member) {
     return std::ranges::none_of(objects_, [&](const auto& one) { return bits(one.second.member) == member; });

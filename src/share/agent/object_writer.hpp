@@ -12,6 +12,7 @@
 
 #include "os/clock.hpp"
 #include "os/files.hpp"
+#include "planner/overflow_rule.hpp"
 #include "planner/write_turns.hpp"
 #include "share/messages.hpp"
 #include "share/pool/handover_list.hpp"
@@ -21,9 +22,10 @@ namespace ebb::share {
 
 /// Thread safety: one thread, the agent's, calls every method. The storage's threads add to an inbox that mutex_
 /// guards, and then call `wake`.
-/// 1. An object is begun when it is whole, and its bytes in the pool are read until it is durable or has failed.
+/// 1. An object is begun when it is whole, and its bytes in the pool are read until it is written or has failed.
 /// 2. Members take turns (WriteTurns); one that has asked for a commit is in a hurry until nothing of it is left.
-/// 3. No more than kMostPuts transfers are under way, so that a member that comes late waits for no more than these.
+/// 3. No more than kMostPuts transfers to the disk are under way, so that a member that comes late waits for no more
+///    than these; and kMostCopies to the page cache, which are processors' work.
 /// 4. An object in the pool that the disk refuses is delayed, and tried again: when a drop may have made room, when a
 ///    commit is asked for, and from time to time (planner::try_again()). It ends earlier only if it is dropped, or its
 ///    version is handed over anew.
@@ -31,7 +33,7 @@ namespace ebb::share {
 ///    would write the older one again, as the newer record.
 class ObjectWriter {
  public:
-  static constexpr std::size_t kMostPuts = 16;
+  static constexpr std::size_t kMostPuts = 16, kMostCopies = 4;
   static constexpr std::uint64_t kPutBytes = 4 << 20;
 
   /// `slabs`: all slabs of the pool, at one address.
@@ -41,10 +43,11 @@ class ObjectWriter {
   ObjectWriter(const ObjectWriter&) = delete;
 
   /// A pool of memory alone is never opened: then add(), add_piece() and drop() are not called.
-  Result<void> open(os::Files& files, const storage::PersistentOptions& options);
+  Result<void> open(os::Files& files, storage::PersistentOptions options);
 
   /// An object that is complete and durable, or has failed: `error`. With `piece`, only that piece of it was written.
-  /// With `delayed`, it has not ended: the disk refused it, for now.
+  /// With `delayed`, it has not ended: the disk refused it, for now. With `written`, neither: it survives a kill, and
+  /// its memory is read no more.
   struct Ended {
     Member member;
     std::uint64_t object = 0;
@@ -53,6 +56,7 @@ class ObjectWriter {
     std::uint64_t sequence = 0;  // of its record
     std::optional<std::uint64_t> piece = {};
     bool delayed = false;
+    bool written = false;
   };
   void add(Member member, const WholeObject& object);
   /// A part of an object that is not in the pool: its bytes are read until its `piece` has ended.
@@ -64,8 +68,19 @@ class ObjectWriter {
   void commit(Member member);
   /// Nothing more comes of a member, and nothing of it is known any more.
   void forget(Member member);
+  /// What may go through the page cache: nothing, unless this was called. `share`: bytes of each member.
+  void allow_overflow(std::uint64_t share, std::uint64_t memory_left, double stalled) {
+    share_ = share;
+    beside_.left = memory_left;
+    beside_.stalled = stalled;
+  }
+  /// The counts go on from those of an agent before this one.
+  void go_on_from(const PoolProgress& before) { written_ = before.written; }
+  PoolProgress progress() const;
   /// Takes what the storage has reported, gives it more, and returns what has ended.
   std::vector<Ended> run();
+  /// When run() is to be called next, though nothing comes.
+  planner::Time due() const { return commit_at_; }
   /// Nothing of this member is left to be written.
   bool idle(Member member) const;
   /// An object of this number is being written.
@@ -103,6 +118,9 @@ class ObjectWriter {
     bool delayed = false;      // waits for another try, since `error`
     std::uint64_t round = 0;   // in which it was delayed first
     bool told = false;
+    std::uint64_t written = 0;  // it was the so-manieth, from 1; 0: it is not
+    std::uint64_t beside = 0;   // bytes that go through the page cache: all of it, or none
+    std::uint64_t commit = 0;   // that was asked for when it was complete; 0: none yet
   };
   struct Report {
     bool persisted = false;  // else a transfer
@@ -111,7 +129,12 @@ class ObjectWriter {
   };
 
   void report(Report report);
-  void give(ObjectId id);
+  void end_memory(ObjectId id, Object& object, std::vector<Ended>& ended);
+  bool awaits_commit(ObjectId id, const Object& object) const;
+  void ask_for_commit();
+  bool give(ObjectId id);
+  Result<void> begin_in_store(ObjectId id, Object& object, std::uint64_t waiting);
+  std::uint64_t waiting_of(Member member) const;
   void begin(Object object);
   void try_again();
   void delay(Object& object, const Error& error, std::vector<Ended>& ended);
@@ -147,8 +170,13 @@ class ObjectWriter {
   std::vector<Ended> failed_;     // before they were begun, or while they were delayed
   std::int64_t tried_at_ = 0;     // what is delayed, last
   bool try_now_ = false;
-  std::uint64_t round_ = 1;  // of run()
-  bool committing_ = false;
+  std::uint64_t round_ = 1;    // of run()
+  std::uint64_t commits_ = 0;  // that were asked for
+  planner::Time commit_at_ = planner::kNever, moved_at_ = 0;
+  std::uint64_t written_ = 0;  // as in PoolProgress
+  std::uint64_t share_ = 0;
+  planner::Beside beside_;
+  std::size_t copies_ = 0;  // of the transfers under way, those through the page cache
 
   std::mutex mutex_;
   std::vector<Report> inbox_;

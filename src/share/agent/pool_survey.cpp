@@ -50,11 +50,12 @@ Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, os::Files& fil
   auto header = parse_pool_header(block);
   if (!header) return header.error();
   if (pool_name(header->job) != name) return Error{Errc::damaged, name + " is another job's pool"};
-  Survey survey{*header, {}, 0, {}};
+  Survey survey{*header, {}, 0, {}, {}};
   const PoolShape& shape = survey.header.shape;
   auto head = copy_of(**file, shape.tables());
   if (!head) return head.error();
   const PoolTables tables(bytes_at(*head), shape);
+  survey.progress = tables.progress();
   for (std::uint32_t slot = 0; slot < shape.processes; ++slot) {
     const auto process = tables.process(slot);
     if (!process) continue;

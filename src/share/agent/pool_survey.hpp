@@ -25,6 +25,7 @@ struct Survey {
   admin::Pool::Agent agent = admin::Pool::Agent::none;
   pid_t agent_pid = 0;
   std::vector<SurveyedProcess> processes;
+  PoolProgress progress;  // of a moment before the processes
   bool any_alive() const;
 };
 

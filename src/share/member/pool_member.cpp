@@ -188,6 +188,7 @@ Result<void> PoolMember::connect() {
   const auto shape = choose_shape(options_.pool.budget, options_.pool.chunk_bytes, options_.pool.ranks);
   if (!shape) return shape.error();
   PoolHeader header{*shape, options_.pool.job, pool_store(options_.store)};
+  header.store.overflow = options_.pool.overflow;
   if (header.store.directory.size() > kMaxDirectory) {
     return Error{Errc::invalid_argument, "a pool's store has a directory of " +
                                              std::to_string(header.store.directory.size()) +

@@ -45,6 +45,7 @@ class PoolMember {
   /// Slabs of other runs that were lent to this process.
   Result<os::SharedMapping> map(std::uint32_t first, std::uint32_t slabs) const;
   std::uint32_t agents() const { return agents_; }
+  std::uint64_t bytes_beside() const { return pool_->tables().progress().beside; }
   bool program() const { return program_; }
   std::string describe() const;
 

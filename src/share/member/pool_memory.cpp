@@ -137,6 +137,7 @@ NodeCounters PoolMemory::counters() const {
   now.agents = member_->agents();
   now.program = member_->program();
   now.bytes_borrowed = borrowed_.count() * lease_bytes();
+  now.bytes_beside = member_->bytes_beside();
   return now;
 }
 

@@ -209,6 +209,7 @@ void PooledStorage::on(const message::Any& message) {
   }
   if (const auto* moved = std::get_if<message::Moved>(&message)) return on(*moved);
   if (const auto* delayed = std::get_if<message::Delayed>(&message)) return on(*delayed);
+  if (const auto* written = std::get_if<message::Written>(&message)) return on(*written);
   if (memory_.hear(message)) return;
   if (const auto* dropped = std::get_if<message::Dropped>(&message)) {
     const Lock lock(mutex_);
@@ -242,6 +243,26 @@ void PooledStorage::on(const message::Delayed& delayed) {
   delayed_(delayed.object, delayed.error);
 }
 
+// The files have it: it counts as listed, and its memory is the caller's again.
+void PooledStorage::on(const message::Written& written) {
+  std::optional<storage::Token> token;
+  {
+    Lock lock(mutex_);
+    const auto found = objects_.find(written.object);
+    if (found == objects_.end() || found->second.durable() || found->second.failure) return;
+    Object& object = found->second;
+    handover_.finish(written.object);
+    object.written = written.sequence;
+    object.listed = true;
+    object.delayed.reset();
+    object.parts.clear();
+    token = std::exchange(object.last, {});
+    if (!waiting_.empty()) hand_over_waiting(lock);
+  }
+  tell_listed(written.object);
+  if (token) done_(*token, {});
+}
+
 // With mutex_ held. What waits for room in the list has it when some of the list is written, which is not to be seen.
 void PooledStorage::end_delayed() {
   bool any = false, writing = false;
@@ -272,6 +293,7 @@ void PooledStorage::end(ObjectId id, const Error& error, std::uint64_t sequence)
     unlisted = std::exchange(object.listed, false) && !result;
     if (object.delayed && !result) result = *object.delayed;  // that is why it was withdrawn, and not written
     object.delayed.reset();
+    object.written = 0;
     object.sequence = result ? sequence : 0;
     newest_sequence_ = std::max(newest_sequence_, object.sequence);
     const auto later = std::ranges::stable_partition(gets_, [&](const Get& get) { return get.object != id; });
@@ -329,7 +351,9 @@ void PooledStorage::reconnect() {
     };
     for (const auto& [id, object] : objects_) {
       const bool lost = object.covered > 0 || !joined;
-      if (object.coming_in_pieces() && (lost || sent.contains(id)))
+      if (object.written != 0) {  // the next agent has made it durable before it admitted this process
+        if (joined) unknown[id] = {object.key(), object.written - 1, "what the agent had written is not in the store"};
+      } else if (object.coming_in_pieces() && (lost || sent.contains(id)))
         ask(id, object, lost ? "the agent ended while the checkpoint was handed over" : nullptr);
     }
     if (!joined) {
@@ -337,7 +361,7 @@ void PooledStorage::reconnect() {
       memory_.close(*broken_);
     } else {
       for (const auto& [id, object] : objects_)
-        if (object.listed && handover_.finish_marked(id))
+        if (object.listed && object.written == 0 && handover_.finish_marked(id))
           ask(id, object, "the agent ended before it could say what became of it");
       for (const auto& [number, drop] : dropping_) again.push_back(drop);
     }
@@ -394,7 +418,7 @@ void PooledStorage::withdraw(ObjectId id) {
   {
     const Lock lock(mutex_);
     const auto found = objects_.find(id);
-    if (found == objects_.end() || found->second.durable()) return;
+    if (found == objects_.end() || found->second.durable() || found->second.written != 0) return;
     Object& object = found->second;
     if (broken_ && object.listed) {
       handover_.withdraw(id);
@@ -424,7 +448,7 @@ void PooledStorage::remove(ObjectId id, bool abandon) {
       const bool known = found->second.listed || found->second.durable() || found->second.in_pieces;
       unsure_ = unsure_ || (known && !found->second.durable());  // it may be a record, or become one yet
       drop.object = id;
-      drop.sequence = found->second.sequence;
+      drop.sequence = std::max(found->second.sequence, found->second.written);
       drop.history = found->second.description->history;
       drop.version = found->second.description->version;
       if (broken_ && found->second.listed) handover_.withdraw(id);

@@ -24,8 +24,9 @@ namespace ebb::share {
 /// their own, and may be called with it held. No callback is made with it held; telling_ puts the calls of `listed` in
 /// order.
 /// 1. The storage's thread alone receives messages, and makes all callbacks but `listed`.
-/// 2. Of an object's transfers all but the last are done at once; the last one when the object is durable, or has
-///    failed. So the caller keeps the whole replica until the agent has read it.
+/// 2. Of an object's transfers all but the last are done at once; the last one when the object is written, or has
+///    failed. So the caller keeps the whole replica until the agent has read it. What is written is read once it is
+///    durable.
 /// 3. An object is handed over when its last transfer came, whole: a dead process leaves nothing half done.
 /// 4. What the disk refuses, or is left when no agent can be started, stays in the list, and its last transfer under
 ///    way, until it is written or withdrawn: its memory is not used meanwhile.
@@ -88,11 +89,13 @@ class PooledStorage final : public NodeStorage {
     bool listed = false;
     std::optional<Error> delayed;  // why the last try to write it failed
     bool withdrawn = false;
+    std::uint64_t written = 0;      // the sequence of its record, which is not durable yet; 0: it is not written
     std::uint64_t sequence = 0;     // of its record; 0: it is not durable
     std::uint64_t begun_after = 0;  // newest_sequence_ then: earlier records of its version have no higher one
     bool durable() const { return sequence != 0; }
     RecordKey key() const { return {description->history, description->version}; }
     bool coming_in_pieces() const { return in_pieces && !durable() && !failure; }
+    bool comes_later() const { return coming_in_pieces() || (written != 0 && !durable()); }
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -105,6 +108,7 @@ class PooledStorage final : public NodeStorage {
   void send_pieces();
   void on(const message::Moved& moved);
   void on(const message::Delayed& delayed);
+  void on(const message::Written& written);
   void end_delayed();
   void on(const message::Any& message);
   void end(storage::ObjectId object, const Error& error, std::uint64_t sequence = 0);
@@ -133,7 +137,7 @@ class PooledStorage final : public NodeStorage {
     std::byte* memory = nullptr;
     std::size_t bytes = 0;
   };
-  std::vector<Get> gets_;  // of objects in pieces that are not durable yet
+  std::vector<Get> gets_;  // of objects that come later
   Pieces pieces_;
   std::deque<storage::ObjectId> waiting_;                         // whole, and not in the list for lack of room
   std::deque<std::pair<storage::Token, Result<void>>> done_now_;  // to be reported

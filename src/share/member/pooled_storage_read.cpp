@@ -25,10 +25,10 @@ Result<ObjectId> PooledStorage::reader_id(ObjectId id) {
 
 Result<void> PooledStorage::get(storage::Token token, ObjectId object, std::uint64_t offset, std::byte* memory,
                                 std::size_t bytes) {
-  {  // what passed through the stage is complete a little later than its last piece; it may be this thread that hears
+  {  // what is written is durable a little later, if asked for at once; it may be this thread that hears
     const Lock lock(mutex_);
     const auto found = objects_.find(object);
-    if (found != objects_.end() && found->second.coming_in_pieces() && !broken_) {
+    if (found != objects_.end() && found->second.comes_later() && !broken_) {
       gets_.push_back({token, object, offset, memory, bytes});
       member_->send(message::Commit{});
       return {};

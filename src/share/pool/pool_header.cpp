@@ -70,7 +70,7 @@ std::array<std::byte, os::kBlock> encode(const PoolHeader& header) {
   store.number(static_cast<std::uint8_t>(header.store.synced));
   store.number(static_cast<std::uint8_t>(header.store.direct));
   store.number(header.store.engine);
-  store.number(std::uint8_t{0});
+  store.number(static_cast<std::uint8_t>(header.store.overflow));
   store.number(static_cast<std::uint64_t>(header.store.directory.size()));
   store.text(header.store.directory);
   store.bytes(storage::checksum_of({block.data() + kStoreAt, store.at()}));
@@ -87,7 +87,7 @@ Result<PoolStore> parse_store_of_pool(std::span<const std::byte> bytes) {
   store.synced = in.number<std::uint8_t>() != 0;
   store.direct = in.number<std::uint8_t>() != 0;
   store.engine = in.number<std::uint8_t>();
-  in.number<std::uint8_t>();
+  store.overflow = in.number<std::uint8_t>() != 0;
   const auto length = in.number<std::uint64_t>();
   if (length > kMaxDirectory) return damaged("has a directory that is too long");
   store.directory = in.text(length);
@@ -147,6 +147,12 @@ Result<void> check_same(const PoolHeader& pool, const PoolHeader& wanted) {
     };
     return Error{Errc::invalid_argument, "this job's pool on this node is for " + what(pool.store) +
                                              ", and this process asks for " + what(wanted.store)};
+  }
+  if (!pool.store.none() && pool.store.overflow != wanted.store.overflow) {
+    const auto rule = [](bool overflow) { return overflow ? "\"page cache\"" : "\"wait\""; };
+    return Error{Errc::invalid_argument, std::string("this job's pool on this node has node_overflow ") +
+                                             rule(pool.store.overflow) + ", and this process asks for " +
+                                             rule(wanted.store.overflow)};
   }
   if (pool.store.synced != wanted.store.synced) {
     const auto level = [](bool synced) { return synced ? "\"node\" or \"storage\"" : "\"process\""; };

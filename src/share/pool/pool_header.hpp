@@ -13,7 +13,7 @@
 namespace ebb::share {
 
 /// Of everything in the file. Programs of another version refuse it.
-inline constexpr std::uint32_t kPoolVersion = 1;
+inline constexpr std::uint32_t kPoolVersion = 2;
 inline constexpr std::size_t kLine = 64;  // a cache line: each has one writer
 inline constexpr std::uint64_t kDefaultChunk = 4 << 20;
 inline constexpr std::uint64_t kMaxChunk = 1 << 30;
@@ -56,6 +56,7 @@ struct PoolStore {
   bool synced = true;
   bool direct = true;
   std::uint8_t engine = 0;  // FileEngineOptions::Kind
+  bool overflow = true;     // what has no room goes through the page cache
   bool none() const { return directory.empty(); }
   bool operator==(const PoolStore&) const = default;
 };

@@ -6,6 +6,9 @@
 namespace ebb::share {
 namespace {
 
+// Of the agent's line, after which agent it is.
+constexpr std::uint64_t kWritten = 8, kSettled = 16, kBeside = 24;
+
 // Of a slot, in words.
 constexpr std::uint64_t kGeneration = 0, kPid = 8, kStart = 16, kShare = 24, kRank = 32;
 
@@ -20,6 +23,17 @@ std::uint64_t word_of(const Slab& slab) {
 std::uint64_t PoolTables::agent() const noexcept { return word_(os::kBlock).load(std::memory_order_acquire); }
 
 std::uint64_t PoolTables::take_over() noexcept { return word_(os::kBlock).fetch_add(1, std::memory_order_acq_rel) + 1; }
+
+PoolProgress PoolTables::progress() const noexcept {
+  const auto at = [this](std::uint64_t word) { return word_(os::kBlock + word).load(std::memory_order_acquire); };
+  return {at(kWritten), at(kSettled), at(kBeside)};
+}
+
+void PoolTables::set_progress(const PoolProgress& progress) noexcept {
+  word_(os::kBlock + kWritten).store(progress.written, std::memory_order_release);
+  word_(os::kBlock + kSettled).store(progress.settled, std::memory_order_release);
+  word_(os::kBlock + kBeside).store(progress.beside, std::memory_order_release);
+}
 
 std::optional<PoolProcess> PoolTables::process(std::uint32_t slot) const noexcept {
   const std::uint64_t at = shape_.process_at(slot);

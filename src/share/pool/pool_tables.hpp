@@ -36,6 +36,14 @@ struct Slab {
   bool operator==(const Slab&) const = default;
 };
 
+/// What the agent has written. Objects are counted in the order in which they were written.
+struct PoolProgress {
+  std::uint64_t written = 0;  // so many are in the store's files, and a kill loses none
+  std::uint64_t settled = 0;  // so many, the first ones, are durable, or failed
+  std::uint64_t beside = 0;   // bytes in the page cache that no sync has put on the disk yet
+  bool operator==(const PoolProgress&) const = default;
+};
+
 /// A view of the tables, which do not belong to it.
 ///
 /// Thread and process safety: the methods that change something are called by one thread of one process, the agent; all
@@ -58,6 +66,9 @@ class PoolTables {
   std::uint64_t agent() const noexcept;
   /// The calling process becomes the agent; returns which.
   std::uint64_t take_over() noexcept;
+
+  PoolProgress progress() const noexcept;
+  void set_progress(const PoolProgress& progress) noexcept;
 
   /// Nothing: the slot is free, or damaged, or changes at this moment.
   std::optional<PoolProcess> process(std::uint32_t slot) const noexcept;

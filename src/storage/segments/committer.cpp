@@ -144,6 +144,11 @@ void Committer::commit_groups(Groups& groups, Objects& drops, Objects& abandoned
     return !written;
   });
   sync_all(groups);
+  for (const auto& [segment, objects] : groups) {  // what is on the disk takes no memory: it is seldom read soon
+    if (context_.options.direct && !segment->file->direct()) {
+      static_cast<void>(context_.files.drop_cached(segment->file->fd()));  // a failure only takes memory
+    }
+  }
   const Objects missing = refuse_missing(groups);
   Objects complete;
   for (auto& [segment, objects] : groups) complete.insert(complete.end(), objects.begin(), objects.end());
@@ -375,7 +380,8 @@ void Committer::end_unfinished() {
       object->fail({Errc::closed, "the store was closed before all of it was written"});
       unfinished.push_back(object);
     }
-    if (const SharedSegment current = table_.current(lock)) current->closed = true;
+    for (const bool cached : {false, true})
+      if (const SharedSegment current = table_.current(lock, cached)) current->closed = true;
   }
   for (const SharedObject& object : unfinished) context_.persisted(object->id, *object->error);
   Objects drops;

@@ -30,10 +30,11 @@ StorageUse ObjectTable::use(const Locked&) const {
   return {capacity_, used_, objects_.size(), objects_.size(), capacity_ > used_ ? capacity_ - used_ : 0};
 }
 
-void ObjectTable::set_current(const Locked&, SharedSegment segment) {
-  if (current_) current_->closed = true;
-  current_ = std::move(segment);
-  segments_.emplace(current_->number, current_);
+void ObjectTable::set_current(const Locked&, SharedSegment segment, bool cached) {
+  SharedSegment& current = current_.at(cached);
+  if (current) current->closed = true;
+  current = std::move(segment);
+  segments_.emplace(current->number, current);
 }
 
 void ObjectTable::begin_transfer(const Locked&, StoredObject& object) {

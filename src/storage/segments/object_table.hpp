@@ -1,5 +1,6 @@
 #pragma once
 // The objects and segments of an open store, under one lock that its parts share.
+#include <array>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -107,7 +108,8 @@ class Locked : public std::unique_lock<std::mutex> {
 ///    and no callback runs with it held.
 /// 2. used_ is the sum of the objects' space.
 /// 3. No two records ever get the same place: the end of a segment only grows, by whole blocks.
-/// 4. All segments but current_ are closed. It need not have the highest number: the names of files may be anything.
+/// 4. All segments but those of current_ are closed. None need not have the highest number: the names of files may be
+/// anything.
 class ObjectTable {
  public:
   /// The next unused numbers.
@@ -145,10 +147,13 @@ class ObjectTable {
     const Locked guard = lock();
     return segment.file;
   }
-  /// The segment that receives new records, or null.
-  SharedSegment current(const Locked&) const { return current_ && !current_->closed ? current_ : nullptr; }
+  /// The segment that receives new records, or null; `cached`: those that are written through the page cache.
+  SharedSegment current(const Locked&, bool cached) const {
+    const SharedSegment& one = current_.at(cached);
+    return one && !one->closed ? one : nullptr;
+  }
   /// Adds a segment, which becomes the current one. The one before is closed.
-  void set_current(const Locked&, SharedSegment segment);
+  void set_current(const Locked&, SharedSegment segment, bool cached);
   Next& next(const Locked&) { return next_; }
 
   /// The disk may differ from the table, so no index is written at close.
@@ -172,7 +177,7 @@ class ObjectTable {
   std::condition_variable idle_;                        // in_flight_ became 0
   std::unordered_map<ObjectId, SharedObject> objects_;  // guarded by mutex_, as are the fields below
   std::map<std::uint64_t, SharedSegment> segments_;     // by number
-  SharedSegment current_;                               // closed if it failed; null at first
+  std::array<SharedSegment, 2> current_;                // by `cached`; closed if it failed; null at first
   std::uint64_t used_ = 0;
   std::size_t in_flight_ = 0;  // transfers whose report has not returned
   Next next_;

@@ -19,12 +19,13 @@ Error SegmentFiles::refused(const Path& path, const char* what, int error) const
   return file_error(path, what, error);
 }
 
-Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t bytes, bool synced) {
+Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t bytes, bool synced, bool cached) {
   if (auto same = store_.in_place(); !same) return same.error();
   const Path name = path(head.segment);
-  const SysResult opened = files_.open(name, os::Open::create, direct_);
+  const bool direct = direct_ && !cached;
+  const SysResult opened = files_.open(name, os::Open::create, direct);
   if (!opened) return refused(name, "making it", opened.error);
-  auto file = std::make_shared<const os::File>(files_, static_cast<int>(opened.value), name.string(), direct_);
+  auto file = std::make_shared<const os::File>(files_, static_cast<int>(opened.value), name.string(), direct);
   const char* what = "taking its space";
   SysResult made = files_.preallocate(file->fd(), 0, bytes);
   while (!made && made.error == EINTR) made = files_.preallocate(file->fd(), 0, bytes);
@@ -37,7 +38,7 @@ Result<SharedFile> SegmentFiles::make(const SegmentHead& head, std::uint64_t byt
     AlignedBytes block(text.size());
     std::copy(text.begin(), text.end(), block.data());
     what = "writing its head";
-    made = write_whole(files_, file->fd(), block.first(text.size()), 0, direct_);
+    made = write_whole(files_, file->fd(), block.first(text.size()), 0, direct);
   }
   if (made && synced) {  // its head is synced with the first payloads: no record counts before that
     what = "syncing its directory";

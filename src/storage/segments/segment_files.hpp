@@ -26,8 +26,8 @@ class SegmentFiles {
   std::filesystem::path path(std::uint64_t segment) const;
   /// Creates a file of `bytes` with its head; if `synced`, its name is on stable storage. Errors: no_space, io_error,
   /// unsupported; the file does not exist then. All three methods return io_error if the directory was moved or
-  /// replaced.
-  Result<SharedFile> make(const SegmentHead& head, std::uint64_t bytes, bool synced);
+  /// replaced. `cached`: written through the page cache in any case.
+  Result<SharedFile> make(const SegmentHead& head, std::uint64_t bytes, bool synced, bool cached = false);
   /// Errors: unknown_version (there is no such file), io_error.
   Result<SharedFile> open(std::uint64_t segment);
   /// Error: io_error.

@@ -77,11 +77,11 @@ Result<void> SegmentStore::start() {
   return {};
 }
 
-Result<void> SegmentStore::begin(ObjectId object, std::shared_ptr<const Description> description) {
-  if (context_.options.prefix.empty()) return writer_.begin(object, std::move(description));
+Result<void> SegmentStore::begin(ObjectId object, std::shared_ptr<const Description> description, bool cached) {
+  if (context_.options.prefix.empty()) return writer_.begin(object, std::move(description), cached);
   auto named = std::make_shared<Description>(*description);
   named->history = context_.options.prefix + named->history;
-  return writer_.begin(object, std::move(named));
+  return writer_.begin(object, std::move(named), cached);
 }
 
 Result<std::shared_ptr<const Description>> SegmentStore::load_description(ObjectId object) {

@@ -29,7 +29,12 @@ class SegmentStore final : public PersistentStorage {
   Result<void> start();
 
   void unmake() override { unmade_ = true; }
-  Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) override;
+  Result<void> begin(ObjectId object, std::shared_ptr<const Description> description) override {
+    return begin(object, std::move(description), false);
+  }
+  Result<void> begin_cached(ObjectId object, std::shared_ptr<const Description> description) override {
+    return begin(object, std::move(description), true);
+  }
   Result<void> put(Token token, ObjectId object, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
                    std::size_t bytes) override {
     return writer_.put(token, object, total, offset, memory, bytes);
@@ -67,6 +72,7 @@ class SegmentStore final : public PersistentStorage {
   void stop() override;
 
  private:
+  Result<void> begin(ObjectId object, std::shared_ptr<const Description> description, bool cached);
   std::vector<Found> without_prefix(std::vector<Found> found) const;
 
   StoreContext context_;

@@ -25,7 +25,7 @@ struct SegmentWriter::Put {
   Result<void> how;  // of the transfer
 };
 
-Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description> description) {
+Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description> description, bool cached) {
   const std::uint64_t small = compact_bytes(*description);
   const std::uint32_t block = context_.options.checksums && small == 0 ? context_.options.block_bytes : 0;
   if (auto fits = storage::check(*description, block); !fits) return fits;
@@ -51,7 +51,7 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   if (table_.is_stopped(lock)) throw std::logic_error("an object was begun in a stopped storage");
   if (table_.find(lock, id)) throw std::logic_error("an object was begun twice");
   if (auto fits = check_room(lock, *object); !fits) return fits;
-  auto room = room_for(lock, round_up(object->head.record_bytes));
+  auto room = room_for(lock, round_up(object->head.record_bytes), cached && context_.options.direct);
   if (!room) return room.error();
   object->segment = *room;
   object->head.place.segment = object->segment->number;
@@ -87,32 +87,32 @@ Result<void> SegmentWriter::check_room(const Locked& lock, const StoredObject& o
 }
 
 // The current segment or a new one, which is only as large as the record if the disk has no more space.
-Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record_bytes) {
+Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record_bytes, bool cached) {
   for (bool waited = false;;) {
-    const SharedSegment current = table_.current(lock);
+    const SharedSegment current = table_.current(lock, cached);
     if (current && current->has_room(record_bytes)) return current;
-    auto made = new_segment(lock, record_bytes);
+    auto made = new_segment(lock, record_bytes, cached);
     if (!made && made.error().code == Errc::no_space && !waited) {
       waited = true;
       if (committer_.await_drops(lock)) continue;
     }
     if (!made) return made;
-    table_.set_current(lock, std::move(*made));
+    table_.set_current(lock, std::move(*made), cached);
   }
 }
 
-Result<SharedSegment> SegmentWriter::new_segment(Locked& lock, std::uint64_t record_bytes) {
+Result<SharedSegment> SegmentWriter::new_segment(Locked& lock, std::uint64_t record_bytes, bool cached) {
   const SegmentHead head{context_.directory.head().store, table_.next(lock).segment++};
   const std::uint64_t least = kBlock + record_bytes;
   // A store of small capacity uses no more disk than that, plus headers.
-  const std::uint64_t whole =
-      std::max(least, std::min(round_up(context_.options.segment_bytes), table_.capacity() + (1 << 20)));
+  const std::uint64_t most = std::min(round_up(context_.options.segment_bytes), table_.capacity() + (1 << 20));
+  const std::uint64_t whole = std::max(least, cached ? round_up(most / kCachedPart) : most);
   lock.unlock();
   std::uint64_t bytes = whole;
-  auto file = context_.segment_files.make(head, bytes, context_.options.synced);
+  auto file = context_.segment_files.make(head, bytes, context_.options.synced, cached);
   if (!file && file.error().code == Errc::no_space && least < whole) {
     bytes = least;
-    file = context_.segment_files.make(head, bytes, context_.options.synced);
+    file = context_.segment_files.make(head, bytes, context_.options.synced, cached);
   }
   lock.lock();
   if (!file) return file.error();

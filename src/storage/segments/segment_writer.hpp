@@ -20,7 +20,7 @@ class SegmentWriter {
       : context_(context), table_(table), committer_(committer) {}
 
   /// As in PersistentStorage.
-  Result<void> begin(ObjectId id, std::shared_ptr<const Description> description);
+  Result<void> begin(ObjectId id, std::shared_ptr<const Description> description, bool cached);
   Result<void> put(Token token, ObjectId id, std::uint64_t total, std::uint64_t offset, const std::byte* memory,
                    std::size_t bytes);
   std::uint64_t surviving(ObjectId id) const;
@@ -28,10 +28,11 @@ class SegmentWriter {
  private:
   struct Put;
   static constexpr std::uint64_t kSmall = 256 << 10;  // a record of at most this is written in one transfer
+  static constexpr std::uint64_t kCachedPart = 1;     // of a segment's length, of those through the page cache
 
   Result<void> check_room(const Locked& lock, const StoredObject& object) const;
-  Result<SharedSegment> room_for(Locked& lock, std::uint64_t record_bytes);
-  Result<SharedSegment> new_segment(Locked& lock, std::uint64_t record_bytes);
+  Result<SharedSegment> room_for(Locked& lock, std::uint64_t record_bytes, bool cached);
+  Result<SharedSegment> new_segment(Locked& lock, std::uint64_t record_bytes, bool cached);
   void start(const std::shared_ptr<Put>& put);
   static void hash(const Put& put);
   void write_small(const std::shared_ptr<Put>& put);
