@@ -98,7 +98,7 @@ bool Client::close(bool drain) {
       return Error{Errc::invalid_argument,
                    "MPI_Finalize came first: what this rank has not sent is sent by the next job"};
     }
-    const auto waited = drain ? wait() : Result<void>();
+    const auto waited = drain ? wait() : write_named();
     const auto closed = group_->close();
     names_.clear();
     unfinished_.clear();
@@ -297,7 +297,10 @@ Result<void> Client::end_writing(bool success) {
   }
   if (success && !one.failure && !one.written)
     one.failure = Error{Errc::invalid_argument, text_of(one.name, one.version) + " has no regions and no file"};
-  if (success && !one.failure) return {};
+  if (success && !one.failure) {
+    if (one.file && !config_.keeps_in_scratch) unnamed_.push_back({std::move(*one.file), one.original});
+    return {};
+  }
   // Void: what this rank does not have, no rank keeps.
   if (one.written) {
     if (auto dropped = names_.at(one.name).history.withdraw(one.version); !dropped) return dropped;
@@ -316,7 +319,18 @@ bool Client::checkpoint_wait() {
   });
 }
 
+// What the program has written as files, under their own names too.
+Result<void> Client::write_named() {
+  Result<void> done;
+  for (const auto& [file, original] : std::exchange(unnamed_, {})) {
+    const auto part = original.string() + "." + std::to_string(peers_.rank()) + ".part";
+    if (auto written = file.write_to(original, part); !written && done) done = written;
+  }
+  return done;
+}
+
 Result<void> Client::wait() {
+  if (auto named = write_named(); !named && !failure_) failure_ = named.error();
   for (const std::string& name : std::exchange(unwaited_, {})) {
     const auto waited = names_.at(name).history.wait(config_.level);
     if (!waited && !failure_) failure_ = waited.error();
@@ -499,7 +513,7 @@ std::string Client::route_file(const std::string& original) {
   std::string path;
   guarded("Route_file", [&]() -> Result<void> {
     if (original.empty()) return Error{Errc::invalid_argument, "the file has no name"};
-    const auto routed = route();
+    const auto routed = route(std::filesystem::absolute(original));
     if (!routed) return routed.error();
     path = *routed;
     return {};
@@ -507,8 +521,9 @@ std::string Client::route_file(const std::string& original) {
   return path;
 }
 
-Result<std::string> Client::route() {
+Result<std::string> Client::route(const std::filesystem::path& original) {
   if (writing_) {
+    writing_->original = original;
     if (writing_->file) return writing_->file->path().string();
     if (writing_->written)
       return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has its regions already"};

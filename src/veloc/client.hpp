@@ -76,6 +76,7 @@ class Client final : public ::veloc::client_t {
     int version = 0;
     bool written = false;
     std::optional<RoutedFile> file = {};
+    std::filesystem::path original = {};  // of the file
     std::optional<Error> failure = {};
   };
   /// From Restart_begin to Restart_end.
@@ -85,6 +86,11 @@ class Client final : public ::veloc::client_t {
     std::optional<Store> other = {};  // another rank's, read alone
     std::map<int, std::size_t> sizes = {};
     std::optional<RoutedFile> file = {};
+  };
+  /// A file that is stored, and to be written under its own name.
+  struct Unnamed {
+    RoutedFile file;
+    std::filesystem::path original;
   };
   struct Unfinished {
     std::string text;  // "version 3 of 'heat'"
@@ -103,13 +109,14 @@ class Client final : public ::veloc::client_t {
   Result<void> end_writing(bool success);
   Result<void> wait();
   void look();
+  Result<void> write_named();
   Result<void> begin_reading(const std::string& name, int version, int target_rank);
   bool is_another(int target_rank) const { return target_rank >= 0 && target_rank != peers_.rank(); }
   Result<Store> open_another(int target_rank) const;
   Result<CheckpointInfo> found(const std::string& name, int version, Reading& reading, int target_rank);
   Result<void> restore(std::span<const Target> targets);
   Result<void> read_regions(int mode, const std::set<int>& ids);
-  Result<std::string> route();
+  Result<std::string> route(const std::filesystem::path& original);
   std::filesystem::path routed_path(const std::string& name, int version) const;
 
   const Config config_;
@@ -121,6 +128,7 @@ class Client final : public ::veloc::client_t {
   std::map<std::string, Name> names_;
   std::set<std::string> unwaited_;  // names with checkpoints since the last wait, the same on all ranks
   std::vector<Unfinished> unfinished_;
+  std::vector<Unnamed> unnamed_;
   std::optional<Error> failure_;  // of a checkpoint since the last wait
   std::optional<Writing> writing_;
   std::optional<Reading> reading_;

@@ -1,6 +1,7 @@
 #include "veloc/routed_file.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -71,6 +72,25 @@ Result<void> RoutedFile::map() { return open(O_RDONLY, 0); }
 Result<void> RoutedFile::create(std::size_t bytes) {
   if (auto made = prepare(); !made) return made;
   return open(O_RDWR | O_CREAT | O_TRUNC, bytes);
+}
+
+Result<void> RoutedFile::write_to(const std::filesystem::path& to, const std::filesystem::path& part) const {
+  const int file = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return cannot(part, "made", errno);
+  int code = 0;
+  for (std::size_t at = 0; code == 0 && at < bytes_;) {
+    const ssize_t written = ::write(file, static_cast<const char*>(data_) + at, bytes_ - at);
+    if (written >= 0)
+      at += static_cast<std::size_t>(written);
+    else if (errno != EINTR)
+      code = errno;
+  }
+  if (code == 0 && ::fsync(file) != 0) code = errno;
+  if (::close(file) != 0 && code == 0) code = errno;
+  if (code == 0 && ::rename(part.c_str(), to.c_str()) != 0) code = errno;
+  if (code == 0) return {};
+  ::unlink(part.c_str());
+  return cannot(to, "written", code);
 }
 
 }  // namespace ebb::veloc

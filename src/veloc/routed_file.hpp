@@ -25,6 +25,8 @@ class RoutedFile {
   Result<void> map();
   /// A new file of so many bytes, as memory that can be written.
   Result<void> create(std::size_t bytes);
+  /// Writes what was mapped to `to`, whole and synced: under the name `part`, in the same folder, until it is.
+  Result<void> write_to(const std::filesystem::path& to, const std::filesystem::path& part) const;
 
  private:
   Result<void> open(int flags, std::size_t bytes);

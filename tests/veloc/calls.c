@@ -236,20 +236,26 @@ static void groups_of_regions(void) {
   expect(2);
 }
 
-static void files(void) {
-  char routed[VELOC_MAX_NAME], again[VELOC_MAX_NAME], text[64] = {0};
+static void files(const char* directory) {
+  char routed[VELOC_MAX_NAME], again[VELOC_MAX_NAME], text[64] = {0}, original[VELOC_MAX_NAME];
+  snprintf(original, sizeof original, "%.900s/original-%d", directory, rank);
   OK(VELOC_Checkpoint_begin("files", 1));
   FAILS(VELOC_Route_file(NULL, routed));
   FAILS(VELOC_Route_file("file", NULL));
   FAILS(VELOC_Route_file("", routed));
   OK(VELOC_Route_file("file", routed));
-  OK(VELOC_Route_file("file", again));
+  OK(VELOC_Route_file(original, again));
   CHECK(strcmp(routed, again) == 0);
   FILE* file = fopen(routed, "w");
   CHECK(file && fprintf(file, "of rank %d", rank) > 0 && fclose(file) == 0);
   OK(VELOC_Checkpoint_end(1));
   OK(VELOC_Checkpoint_wait());
   CHECK(access(routed, F_OK) != 0);
+  file = fopen(original, "r");
+  CHECK(file && fread(text, 1, sizeof text - 1, file) > 0 && fclose(file) == 0);
+  snprintf(again, sizeof again, "of rank %d", rank);
+  CHECK(strcmp(text, again) == 0);
+  memset(text, 0, sizeof text);
   OK(VELOC_Restart_begin("files", 1));
   OK(VELOC_Route_file("file", routed));
   file = fopen(routed, "r");
@@ -259,12 +265,20 @@ static void files(void) {
   CHECK(strcmp(text, again) == 0);
   CHECK(access(routed, F_OK) != 0);
 
-  OK(VELOC_Checkpoint_begin("files", 2)); /* a file that was not written */
+  OK(VELOC_Checkpoint_begin("files", 2)); /* a name that cannot be written */
+  OK(VELOC_Route_file("/no/folder/file", routed));
+  file = fopen(routed, "w");
+  CHECK(file && fclose(file) == 0);
+  CHECK(VELOC_Checkpoint_end(1) == (sync_mode ? VELOC_FAILURE : VELOC_SUCCESS));
+  CHECK(VELOC_Checkpoint_wait() == (sync_mode ? VELOC_SUCCESS : VELOC_FAILURE));
+  CHECK(VELOC_Restart_test("files", 0) == 2); /* it is a checkpoint all the same */
+
+  OK(VELOC_Checkpoint_begin("files", 3)); /* a file that was not written */
   OK(VELOC_Route_file("file", routed));
   FAILS(VELOC_Checkpoint_mem());
   FAILS(VELOC_Checkpoint_end(1));
   VELOC_Checkpoint_wait();
-  CHECK(VELOC_Restart_test("files", 0) == 1);
+  CHECK(VELOC_Restart_test("files", 0) == 2);
   OK(VELOC_Restart_begin("heat", 4)); /* regions, no file */
   FAILS(VELOC_Route_file("file", routed));
   OK(VELOC_Restart_end(1));
@@ -320,14 +334,14 @@ int main(int argc, char** argv) {
   restarts();
   one_rank_gives_up();
   groups_of_regions();
-  files();
+  files(argv[1]);
   prefetching();
   OK(VELOC_Finalize(1));
   nothing_is_open();
 
   OK(init()); /* again: what was written is there */
   protect();
-  CHECK(VELOC_Restart_test("heat", 0) == 5 && VELOC_Restart_test("files", 0) == 1 &&
+  CHECK(VELOC_Restart_test("heat", 0) == 5 && VELOC_Restart_test("files", 0) == 2 &&
         VELOC_Restart_test("none", 0) == -1);
   clear();
   OK(VELOC_Restart("heat", 5));
