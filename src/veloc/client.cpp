@@ -164,16 +164,15 @@ Result<Client::Name*> Client::find(const std::string& name) {
   return &names_.emplace(name, Name{*history}).first->second;
 }
 
-// Forgets what has ended, and keeps the first failure.
+// Forgets what has ended, in the order of writing, and keeps the first failure.
 void Client::look() {
-  std::erase_if(unfinished_, [&](const Unfinished& one) {
+  for (; !unfinished_.empty(); unfinished_.pop_front()) {
     try {
-      return one.future.done(config_.level);
+      if (!unfinished_.front().future.done(config_.level)) return;
     } catch (const BadResult& failed) {
       if (!failure_) failure_ = failed.error();
-      return true;
     }
-  });
+  }
 }
 
 bool Client::checkpoint(const std::string& name, int version) {
@@ -238,13 +237,12 @@ Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
                                              (writing_->file ? " is written as a file" : " has its regions already")};
   }
   Regions& regions = regions_.of(writing_->name);
-  const auto chosen = selected(mode, ids, ids_of(regions), "protected");
-  if (!chosen) return chosen.error();
-  if (chosen->empty()) return Error{Errc::invalid_argument, "no region is protected and selected"};
+  const Selection chosen{mode, ids};
+  if (auto valid = chosen.check(regions, "protected"); !valid) return valid;
   std::vector<Source> sources;
   std::map<int, std::string> serialized;
-  for (const int id : *chosen) {
-    const Region& region = regions.at(id);
+  for (const auto& [id, region] : regions) {
+    if (!chosen.has(id)) continue;
     if (!region.write) {
       sources.push_back({static_cast<std::uint32_t>(id), region.data, region.bytes});
       continue;
@@ -255,9 +253,10 @@ Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
     const std::string& text = serialized[id] = std::move(out).str();
     sources.push_back({static_cast<std::uint32_t>(id), text.data(), text.size()});
   }
+  if (sources.empty()) return Error{Errc::invalid_argument, "no region is protected and selected"};
   if (auto written = write(sources); !written) return written;
-  for (const int id : *chosen)
-    if (const Region& region = regions.at(id); region.release) region.release(region.data);
+  for (const auto& [id, region] : regions)
+    if (region.release && chosen.has(id)) region.release(region.data);
   return {};
 }
 
@@ -462,17 +461,18 @@ bool Client::recover_mem(int mode, const std::set<int>& ids) {
 
 Result<void> Client::read_regions(int mode, const std::set<int>& ids) {
   const std::string text = text_of(reading_->name, reading_->version);
-  const auto chosen = selected(mode, ids, ids_of(reading_->sizes), "in " + text);
-  if (!chosen) return chosen.error();
-  if (chosen->empty()) return {};
+  const Selection chosen{mode, ids};
+  if (auto valid = chosen.check(reading_->sizes, "in " + text); !valid) return valid;
   const Regions& regions = regions_.of(reading_->name);
   std::vector<Target> targets;
   std::vector<std::unique_ptr<std::byte[]>> buffers;  // of what is not wanted, or not memory of the program
   std::vector<std::pair<int, Target>> serialized;
+  bool any = false;
   for (const auto& [id, bytes] : reading_->sizes) {
     const std::string which = "region " + std::to_string(id) + " of " + text;
     const auto found = regions.find(id);
-    const bool wanted = chosen->contains(id);
+    const bool wanted = chosen.has(id);
+    any |= wanted;
     if (wanted && found == regions.end()) return Error{Errc::size_mismatch, which + " is not protected"};
     const bool direct = wanted && !found->second.read;
     if (direct && found->second.bytes < bytes) {
@@ -484,6 +484,7 @@ Result<void> Client::read_regions(int mode, const std::set<int>& ids) {
     if (wanted && !direct) serialized.emplace_back(id, target);
     targets.push_back(target);
   }
+  if (!any) return {};
   if (auto read = restore(targets); !read) return read;
   for (const auto& [id, target] : serialized) {
     std::istringstream in(std::string(static_cast<const char*>(target.data), target.bytes), std::ios::binary);

@@ -1,5 +1,6 @@
 #pragma once
 // VELOC's client over a group of stores: a checkpoint name is a history, and a job of one process a group of one.
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -127,7 +128,7 @@ class Client final : public ::veloc::client_t {
   std::map<int, observer_t> observers_;
   std::map<std::string, Name> names_;
   std::set<std::string> unwaited_;  // names with checkpoints since the last wait, the same on all ranks
-  std::vector<Unfinished> unfinished_;
+  std::deque<Unfinished> unfinished_;
   std::vector<Unnamed> unnamed_;
   std::optional<Error> failure_;  // of a checkpoint since the last wait
   std::optional<Writing> writing_;

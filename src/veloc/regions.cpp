@@ -26,23 +26,18 @@ Regions& Protected::of(const std::string& name) {
   return own != groups_.end() && !own->second.empty() ? own->second : groups_[""];
 }
 
-Result<std::set<int>> selected(int mode, const std::set<int>& ids, const std::set<int>& there,
-                               const std::string& where) {
+bool Selection::has(int id) const { return mode == VELOC_CKPT_ALL || ids.contains(id) == (mode == VELOC_CKPT_SOME); }
+
+Result<void> Selection::check_ids(const std::function<bool(int)>& is_there, const std::string& where) const {
   static_assert(VELOC_CKPT_SOME == VELOC_RECOVER_SOME && VELOC_CKPT_REST == VELOC_RECOVER_REST);
-  if (mode == VELOC_CKPT_ALL) return there;
-  if (mode != VELOC_CKPT_SOME && mode != VELOC_CKPT_REST) {
+  if (mode != VELOC_CKPT_ALL && mode != VELOC_CKPT_SOME && mode != VELOC_CKPT_REST) {
     return Error{Errc::invalid_argument,
                  "mode " + std::to_string(mode) + " is not valid: give ..._ALL (0), ..._SOME (1) or ..._REST (2)"};
   }
-  std::set<int> chosen = mode == VELOC_CKPT_SOME ? ids : there;
-  for (const int id : ids) {
-    if (mode == VELOC_CKPT_REST) {
-      chosen.erase(id);
-    } else if (!there.contains(id)) {
-      return Error{Errc::invalid_argument, "region " + std::to_string(id) + " is not " + where};
-    }
-  }
-  return chosen;
+  if (mode == VELOC_CKPT_SOME)
+    for (const int id : ids)
+      if (!is_there(id)) return Error{Errc::invalid_argument, "region " + std::to_string(id) + " is not " + where};
+  return {};
 }
 
 }  // namespace ebb::veloc

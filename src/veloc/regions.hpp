@@ -40,15 +40,19 @@ class Protected {
   std::map<std::string, Regions> groups_;
 };
 
-/// The ids among `there` that a mode and its list mean. Errors: an unknown mode; with SOME, an id that is not there.
-Result<std::set<int>> selected(int mode, const std::set<int>& ids, const std::set<int>& there,
-                               const std::string& where);
+/// What a mode and its list of ids mean.
+struct Selection {
+  int mode = 0;
+  const std::set<int>& ids;
+  bool has(int id) const;
+  /// Errors: an unknown mode; with SOME, an id that is not among those of `there`.
+  template <class Map>
+  Result<void> check(const Map& there, const std::string& where) const {
+    return check_ids([&](int id) { return there.contains(id); }, where);
+  }
 
-template <class Map>
-std::set<int> ids_of(const Map& map) {
-  std::set<int> ids;
-  for (const auto& [id, value] : map) ids.insert(id);
-  return ids;
-}
+ private:
+  Result<void> check_ids(const std::function<bool(int)>& is_there, const std::string& where) const;
+};
 
 }  // namespace ebb::veloc
