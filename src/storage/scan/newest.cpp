@@ -24,6 +24,7 @@ void Newest::add(const RecordHead& head, std::string_view history) {
 }
 
 bool Newest::is_newest(const RecordHead& head, std::string_view history) const {
+  if (highest_.empty()) return true;
   const auto found = highest_.find({name_sum(history), head.version});
   return found == highest_.end() || found->second <= head.sequence;
 }

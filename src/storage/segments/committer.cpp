@@ -236,7 +236,7 @@ void Committer::report_refused(const Objects& refused) {
       remover_.fail(segment, synced.error());
     }
   }
-  for (const SharedObject& object : refused) context_.persisted(object->id, *object->error);
+  for (const SharedObject& object : refused) context_.persisted(object->id, *object->writing->error);
 }
 
 // Compact records have their payloads in their headers, and only the segment's own head comes before them.
@@ -278,10 +278,10 @@ void Committer::place_compact(const SharedSegment& segment, const Objects& objec
   StoredObject* before = nullptr;
   for (const SharedObject& object : objects) {
     if (before != nullptr && segment->end % kBlock + object->head.header_bytes > kBlock) end_block(*segment, *before);
-    object->head.place.offset = segment->end;
+    object->head.offset = segment->end;
     segment->end += object->head.record_bytes;
     segment->unplaced.erase(object->id);
-    segment->records.emplace(object->head.place.offset, object);
+    segment->records.add(object->head.offset, object);
     before = object.get();
   }
   if (before != nullptr) end_block(*segment, *before);
@@ -294,21 +294,21 @@ void Committer::end_block(SegmentState& segment, StoredObject& last) {
 
 Result<void> Committer::write_compact(const SharedSegment& segment, const Objects& objects, std::int64_t now) {
   for (auto first = objects.begin(); first != objects.end();) {
-    const std::uint64_t begin = (*first)->head.place.offset;
+    const std::uint64_t begin = (*first)->head.offset;
     auto last = std::find_if(first, objects.end(), [&](const SharedObject& one) {
-      return one->head.place.offset + one->head.record_bytes - begin > kSlab;
+      return one->head.offset + one->head.record_bytes - begin > kSlab;
     });
-    const RecordHead& end = (*std::prev(last))->head;
-    const auto slab = AlignedBytes::make(end.place.offset + end.record_bytes - begin);
+    const StoredHead& end = (*std::prev(last))->head;
+    const auto slab = AlignedBytes::make(end.offset + end.record_bytes - begin);
     if (!slab) return Error{Errc::out_of_memory, "there is no memory for its header"};
     std::ranges::fill(slab->first(slab->size()), std::byte{});
     for (; first != last; ++first) {
       StoredObject& object = **first;
-      RecordHead head = object.head;
+      RecordHead head = object.record_head();
       head.written_ns = now;
       const auto& held = object.writing->held;  // constant by now; null: there are no bytes
       const auto payload = held ? std::span(*held) : std::span<const std::byte>();
-      const std::vector<std::byte> record = encode_compact(head, *object.description, payload);
+      const std::vector<std::byte> record = encode_compact(head, *object.loaded->description, payload);
       std::ranges::copy(record, slab->data() + (head.place.offset - begin));
       set_written(object, head);
     }
@@ -338,9 +338,9 @@ Result<void> Committer::write_large(const SharedSegment& segment, const Objects&
     std::byte* at = slab->data();
     for (; first != last; ++first) {
       StoredObject& object = **first;
-      RecordHead head = object.head;
+      RecordHead head = object.record_head();
       if (!object.early_head) head.written_ns = now;
-      const std::vector<std::byte> header = encode(head, *object.description, *object.sums);
+      const std::vector<std::byte> header = encode(head, *object.loaded->description, *object.loaded->sums);
       std::copy(header.begin(), header.end(), at);
       pieces.push_back({head.place.offset, at, header.size()});
       at += header.size();
@@ -360,7 +360,8 @@ void Committer::report(const Objects& objects) {
     for (const SharedObject& object : objects) {
       if (object->state != State::committing) continue;  // a drop failed its segment, and it was reported
       object->state = State::persistent;
-      object->description = nullptr;  // it can be read from disk now
+      object->loaded->description = nullptr;  // it can be read from disk now
+      if (!object->loaded->sums && object->loaded->awaiting_header.empty()) object->loaded = nullptr;
       object->writing = nullptr;
       if (!object->dropped) ids.push_back(object->id);
     }
@@ -383,7 +384,7 @@ void Committer::end_unfinished() {
     for (const bool cached : {false, true})
       if (const SharedSegment current = table_.current(lock, cached)) current->closed = true;
   }
-  for (const SharedObject& object : unfinished) context_.persisted(object->id, *object->error);
+  for (const SharedObject& object : unfinished) context_.persisted(object->id, *object->writing->error);
   Objects drops;
   {
     const Locked lock = table_.lock();

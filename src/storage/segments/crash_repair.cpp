@@ -181,8 +181,8 @@ void write_index(StoreContext& context, ObjectTable& table, const std::vector<Da
     out.bytes = known ? status.bytes : segment->bytes;  // the next process reports a missing file
     out.end = segment->end;
     std::uint64_t living = 0;
-    for (const auto& [offset, object] : segment->records) {
-      out.records.push_back({object->head, object->history});
+    for (const SharedObject& object : segment->records.objects()) {
+      out.records.push_back({object->record_head(), object->history});
       living += object->head.record_bytes;
     }
     out.dead = out.end - std::min(out.end, kBlock + living);

@@ -40,7 +40,7 @@ struct RangeRead {
 
 RecordHead ObjectReader::head_of(const StoredObject& object) const {
   const Locked lock = table_.lock();
-  return object.head;
+  return object.record_head();
 }
 
 // By the writing process: this one or, in a read-only store, another.
@@ -49,7 +49,7 @@ bool ObjectReader::is_dropped(const StoredObject& object) const {
   {
     const Locked lock = table_.lock();
     if (object.dropped || !context_.options.readonly) return object.dropped;
-    head = object.head;
+    head = object.record_head();
   }
   return storage::is_dropped(context_.files, context_.directory.path(), head);
 }
@@ -83,13 +83,13 @@ Result<Header> ObjectReader::parse(const StoredObject& object, std::span<const s
 
 // The blocks that the header is in.
 ObjectReader::Range ObjectReader::header_blocks(const StoredObject& object) {
-  const RecordHead& head = object.head;  // its sizes and place are constant
-  return {head.place.offset / kBlock * kBlock, round_up(head.place.offset % kBlock + head.header_bytes)};
+  const StoredHead& head = object.head;  // its sizes and place are constant
+  return {head.offset / kBlock * kBlock, round_up(head.offset % kBlock + head.header_bytes)};
 }
 
 Result<Header> ObjectReader::read_header(const StoredObject& object) {
   const std::filesystem::path path = path_of(object);
-  auto file = context_.segment_files.open(object.head.place.segment);
+  auto file = context_.segment_files.open(object.segment->number);
   if (!file) return object.named(explain_missing(object, file.error()));
   const auto [offset, length] = header_blocks(object);
   const auto bytes = AlignedBytes::make(length);
@@ -118,8 +118,10 @@ Result<std::shared_ptr<const Description>> ObjectReader::load_description(Object
     const Locked lock = table_.lock();
     object->description_asked = true;
     // A description that a get has read is returned once: the caller keeps it, so the store need not.
-    if (object->description && object->state == StoredObject::State::persistent) return std::move(object->description);
-    if (object->description) return std::shared_ptr<const Description>(object->description);
+    if (object->loaded && object->loaded->description) {
+      const bool here = object->state != StoredObject::State::persistent;
+      return here ? object->loaded->description : std::exchange(object->loaded->description, nullptr);
+    }
   }
   auto header = read_header(*object);
   if (!header) return header.error();
@@ -134,8 +136,8 @@ Result<void> ObjectReader::read_all(ObjectId id, const std::function<Sink(const 
   RecordReader reader(context_.files, context_.directory.path(), head_of(*object));
   if (auto opened = reader.open(); !opened) return explain_missing(*object, opened.error());
   if (reader.header().description.history != object->history) {
-    return object->named({Errc::damaged, path_of(*object).string() + ", offset " +
-                                             std::to_string(object->head.place.offset) + ": " + kOtherHistory});
+    return object->named({Errc::damaged, path_of(*object).string() + ", offset " + std::to_string(object->head.offset) +
+                                             ": " + kOtherHistory});
   }
   const Sink sink = begin(reader.header());
   for (std::uint64_t at = 0;;) {
@@ -201,7 +203,8 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
   }
   const auto undo = [&] {
     const Locked lock = table_.lock();
-    std::erase(get->object->awaiting_header, get);  // if its header is being read, that serves the others
+    if (get->object->loaded)
+      std::erase(get->object->loaded->awaiting_header, get);  // if its header is being read, that serves the others
     --get->object->in_flight;
     table_.end_transfer(lock);
   };
@@ -216,7 +219,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
 }
 
 Result<void> ObjectReader::start(const Get& get) {
-  const RecordHead& head = get->object->head;  // its sizes and place are constant
+  const StoredHead& head = get->object->head;  // its sizes and place are constant
   if (get->held) {
     context_.workers.post([this, get] {
       std::copy_n(get->held->data() + get->offset, get->bytes, get->memory);
@@ -225,7 +228,7 @@ Result<void> ObjectReader::start(const Get& get) {
     return {};
   }
   if (!get->file) {
-    auto file = context_.segment_files.open(head.place.segment);
+    auto file = context_.segment_files.open(get->object->segment->number);
     if (!file) return get->object->named(explain_missing(*get->object, file.error()));
     get->file = std::move(*file);
   }
@@ -280,11 +283,11 @@ void ObjectReader::read_compact(const Get& get) {
 bool ObjectReader::await_header(const Get& get) {
   const Locked lock = table_.lock();
   StoredObject& object = *get->object;
-  get->sums = object.sums;
+  get->sums = object.sums();
   if (get->sums) return false;
   get->parts = 2;
-  object.awaiting_header.push_back(get);
-  return object.awaiting_header.size() == 1;
+  object.load().awaiting_header.push_back(get);
+  return object.loaded->awaiting_header.size() == 1;
 }
 
 // Through the engine: a worker that waits for the disk would hold up all other checks.
@@ -310,14 +313,15 @@ void ObjectReader::set_header(const SharedObject& object, Result<Header> header)
   std::vector<Get> awaiting;
   {
     const Locked lock = table_.lock();
-    if (header && !object->sums) {
-      object->sums = std::make_shared<std::vector<Checksum>>(std::move((*header).blocks));
+    StoredObject::Loaded& loaded = object->load();
+    if (header && !loaded.sums) {
+      loaded.sums = std::make_shared<std::vector<Checksum>>(std::move((*header).blocks));
       if (!object->description_asked) {
-        object->description = std::make_shared<const Description>(std::move((*header).description));
+        loaded.description = std::make_shared<const Description>(std::move((*header).description));
       }
     }
-    awaiting.swap(object->awaiting_header);
-    for (const Get& get : awaiting) get->sums = object->sums;
+    awaiting.swap(loaded.awaiting_header);
+    for (const Get& get : awaiting) get->sums = loaded.sums;
   }
   for (const Get& get : awaiting) {
     if (!header) get->known = header.error();
@@ -336,7 +340,7 @@ void ObjectReader::check(const Get& get) {
 
 // Compares what was read with its checksums.
 Result<void> ObjectReader::check_payload(const RangeRead& get) const {
-  const RecordHead& head = get.object->head;
+  const StoredHead& head = get.object->head;
   const std::size_t first = get.first / head.block_bytes;
   const auto expected = std::span(*get.sums).subspan(first, block_count(get.read, head.block_bytes));
   const auto wrong = first_mismatch({get.target(), get.read}, head.block_bytes, expected);

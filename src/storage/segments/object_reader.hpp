@@ -32,7 +32,7 @@ class ObjectReader {
  private:
   using Get = std::shared_ptr<RangeRead>;
   std::filesystem::path path_of(const StoredObject& object) const {
-    return context_.segment_files.path(object.head.place.segment);
+    return context_.segment_files.path(object.segment->number);
   }
   Error no_such_object() const { return {Errc::unknown_version, "there is no such object in " + context_.where}; }
   RecordHead head_of(const StoredObject& object) const;

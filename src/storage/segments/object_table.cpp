@@ -1,9 +1,65 @@
 #include "storage/segments/object_table.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
 namespace ebb::storage {
+
+bool RecordRow::add(std::uint64_t offset, SharedObject object) {
+  const bool last = row_.empty() || row_.back().offset < offset;
+  const auto at = last ? row_.end() : std::ranges::lower_bound(row_, offset, {}, &Place::offset);
+  if (last || at->offset != offset) {
+    row_.insert(at, {offset, std::move(object)});
+  } else {
+    if (at->object) return false;
+    row_[static_cast<std::size_t>(at - row_.begin())].object = std::move(object);
+  }
+  ++many_;
+  return true;
+}
+
+SharedObject RecordRow::find(std::uint64_t offset) const {
+  const auto at = std::ranges::lower_bound(row_, offset, {}, &Place::offset);
+  return at == row_.end() || at->offset != offset ? nullptr : at->object;
+}
+
+void RecordRow::erase(std::uint64_t offset) {
+  const auto at = std::ranges::lower_bound(row_, offset, {}, &Place::offset);
+  if (at == row_.end() || at->offset != offset || !at->object) return;
+  at->object = nullptr;
+  --many_;
+  if (many_ < row_.size() / 2) std::erase_if(row_, [](const Place& one) { return !one.object; });
+}
+
+StoredHead::StoredHead(const RecordHead& head)
+    : offset(head.place.offset),
+      header_bytes(head.header_bytes),
+      payload_bytes(head.payload_bytes),
+      record_bytes(head.record_bytes),
+      sequence(head.sequence),
+      version(head.version),
+      written_ns(head.written_ns),
+      name_bytes(head.name_bytes),
+      regions(head.regions),
+      metadata_bytes(head.metadata_bytes),
+      block_bytes(head.block_bytes),
+      body(head.body) {}
+
+RecordHead StoredObject::record_head() const {
+  return {.place = place(),
+          .header_bytes = head.header_bytes,
+          .payload_bytes = head.payload_bytes,
+          .record_bytes = head.record_bytes,
+          .sequence = head.sequence,
+          .version = head.version,
+          .written_ns = head.written_ns,
+          .name_bytes = head.name_bytes,
+          .regions = head.regions,
+          .metadata_bytes = head.metadata_bytes,
+          .block_bytes = head.block_bytes,
+          .body = head.body};
+}
 
 SharedObject ObjectTable::find(const Locked&, ObjectId id) const {
   const auto found = objects_.find(id);

@@ -2,9 +2,11 @@
 // The objects and segments of an open store, under one lock that its parts share.
 #include <array>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <ranges>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -20,8 +22,35 @@ struct StoredObject;
 struct RangeRead;
 using SharedObject = std::shared_ptr<StoredObject>;
 
-/// A segment file. Guarded by the table's lock, except `number`, which is constant.
+/// The records of a segment, by offset. They come in that order, but for few, so a row of them takes the least memory.
+class RecordRow {
+ public:
+  struct Place {
+    std::uint64_t offset = 0;
+    SharedObject object;  // null: it was erased
+  };
+  /// False: there is one.
+  bool add(std::uint64_t offset, SharedObject object);
+  /// Null: there is none.
+  SharedObject find(std::uint64_t offset) const;
+  void erase(std::uint64_t offset);
+  void clear() { row_.clear(), many_ = 0; }
+  bool empty() const { return many_ == 0; }
+  std::size_t size() const { return many_; }
+  /// Ascending.
+  auto objects() const {
+    return row_ | std::views::filter([](const Place& one) { return one.object != nullptr; }) |
+           std::views::transform([](const Place& one) -> const SharedObject& { return one.object; });
+  }
+
+ private:
+  std::deque<Place> row_;
+  std::size_t many_ = 0;
+};
+
+/// A segment file. Guarded by the table's lock, except `store` and `number`, which are constant.
 struct SegmentState {
+  Uuid store{};
   std::uint64_t number = 0;
   std::uint64_t bytes = 0;         // that the file may hold
   std::uint64_t end = os::kBlock;  // offset of the next record
@@ -32,7 +61,7 @@ struct SegmentState {
   bool missing = false;            // its file was removed or replaced from outside, and that was reported
   bool suspect = false;            // it has damage: only drops are written to it
   bool head_synced = false;        // the file's own head is on the disk; by the committer alone
-  std::map<std::uint64_t, SharedObject> records;  // by offset: all that the disk may still have
+  RecordRow records;               // all that the disk may still have
   // Small objects that the committer has yet to place here, together. A block is set aside for each.
   std::unordered_map<std::uint64_t, SharedObject> unplaced;
 
@@ -40,10 +69,26 @@ struct SegmentState {
 };
 using SharedSegment = std::shared_ptr<SegmentState>;
 
+/// The head of a live record but for what its segment says, in few bytes: there may be millions.
+struct StoredHead {
+  std::uint64_t offset = 0;  // in its segment; 0: it has no place yet
+  std::uint64_t header_bytes = 0, payload_bytes = 0, record_bytes = 0;
+  std::uint64_t sequence = 0;
+  std::int64_t version = 0;
+  std::int64_t written_ns = 0;
+  std::uint32_t name_bytes = 0, regions = 0, metadata_bytes = 0, block_bytes = 0;
+  Checksum body{};
+
+  StoredHead() = default;
+  explicit StoredHead(const RecordHead& head);
+  bool compact() const { return header_bytes < kCompactBelow; }
+  bool shares_block() const { return record_bytes % os::kBlock != 0 || offset % os::kBlock != 0; }
+};
+
 /// An object and its record. `id`, `history`, `segment` and the head's place and sizes are constant once it is in the
-/// table; the table's lock guards the rest, except `sums` (see SegmentWriter 2 and ObjectReader 3). A small object has
-/// a compact record, whose place is constant once the committer has given it one; its payload is held until it is
-/// persistent.
+/// table; the table's lock guards the rest, except `loaded->sums` (see SegmentWriter 2 and ObjectReader 3). A small
+/// object has a compact record, whose place is constant once the committer has given it one; its payload is held until
+/// it is persistent.
 ///
 ///   writing --all ranges reported--> ready --taken by the committer--> committing --header durable--> persistent
 ///   writing, ready, committing --its segment failed, or the store closed--> failed
@@ -54,6 +99,13 @@ struct StoredObject {
     std::size_t blocks_missing = 0;                      // the number of others
     std::uint64_t commits_when_put = 0;                  // Committer::commits() when the last block was put
     std::shared_ptr<const std::vector<std::byte>> held;  // a small object's payload
+    std::unique_ptr<const Error> error;                  // why it failed
+  };
+  /// What memory has of its header.
+  struct Loaded {
+    std::shared_ptr<const Description> description;           // null: on disk, or returned to the caller
+    std::shared_ptr<std::vector<Checksum>> sums;              // null: on disk, or in its header
+    std::vector<std::shared_ptr<RangeRead>> awaiting_header;  // gets; the first one reads the header
   };
 
   enum class State : std::uint8_t { writing, ready, committing, persistent, failed } state = State::writing;
@@ -66,18 +118,23 @@ struct StoredObject {
   std::uint32_t in_flight = 0;  // puts and gets not reported yet
   ObjectId id = 0;
   std::string history;
-  std::shared_ptr<const Description> description;  // null: on disk, or returned to the caller
-  RecordHead head;
+  StoredHead head;
   SharedSegment segment;
-  std::shared_ptr<std::vector<Checksum>> sums;              // null: on disk, or in its header
-  std::unique_ptr<Writing> writing;                         // null: it is persistent
-  std::vector<std::shared_ptr<RangeRead>> awaiting_header;  // gets; the first one reads the header
-  std::unique_ptr<const Error> error;                       // why it failed
+  std::unique_ptr<Writing> writing;  // null: it is persistent
+  std::unique_ptr<Loaded> loaded;    // null: nothing
 
   /// 'version 3 of "adjoint"'
   std::string name() const { return "version " + std::to_string(head.version) + " of \"" + history + "\""; }
-  bool placed() const { return head.place.offset != 0; }
-  std::uint64_t payload_offset() const { return head.place.offset + head.header_bytes; }
+  bool placed() const { return head.offset != 0; }
+  std::uint64_t payload_offset() const { return head.offset + head.header_bytes; }
+  RecordPlace place() const { return {segment->store, segment->number, head.offset}; }
+  /// As the disk has it.
+  RecordHead record_head() const;
+  Loaded& load() {
+    if (!loaded) loaded = std::make_unique<Loaded>();
+    return *loaded;
+  }
+  std::shared_ptr<std::vector<Checksum>> sums() const { return loaded ? loaded->sums : nullptr; }
   std::uint64_t space() const { return os::round_up(head.payload_bytes); }
   Error named(const Error& why) const { return {why.code, name() + ": " + why.message}; }
   Error was_dropped() const { return {Errc::unknown_version, name() + " was dropped"}; }
@@ -92,7 +149,7 @@ struct StoredObject {
   }
   void fail(const Error& why) {
     state = State::failed;
-    error = std::make_unique<const Error>(named(why));
+    writing->error = std::make_unique<const Error>(named(why));
   }
 };
 

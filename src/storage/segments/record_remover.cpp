@@ -15,11 +15,12 @@ namespace {
 
 // A wrong index may name the place of another record, which must not be overwritten. A decayed head may be.
 Result<void> check_place(const StoredObject& object, std::span<const std::byte> block) {
-  auto now = parse_head(block.first(kSector), object.head.place, UINT64_MAX);
+  const RecordHead was = object.record_head();
+  auto now = parse_head(block.first(kSector), was.place, UINT64_MAX);
   if (!now) return {};
   if (now->kind == RecordHead::Kind::written) now = live_head(*now);
-  const bool ours = *now == object.head && is_named(block, *now, object.history);
-  if (ours || is_tombstone_of(*now, object.head)) return {};
+  const bool ours = *now == was && is_named(block, *now, object.history);
+  if (ours || is_tombstone_of(*now, was)) return {};
   return Error{Errc::damaged, object.name() + ": another record is in its place"};
 }
 
@@ -53,7 +54,7 @@ void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
     {
       const Locked lock = table_.lock();
       if (is_removable(lock, *segment)) {
-        for (const SharedObject& object : objects) segment->records.erase(object->head.place.offset);
+        for (const SharedObject& object : objects) segment->records.erase(object->head.offset);
         continue;
       }
     }
@@ -64,10 +65,9 @@ void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
 void RecordRemover::drop(const SharedSegment& segment, const std::vector<SharedObject>& drops) {
   const std::vector<SharedObject> dead = drop_on_disk(segment, drops);
   const Locked lock = table_.lock();
-  for (const SharedObject& object : dead) segment->records.erase(object->head.place.offset);
+  for (const SharedObject& object : dead) segment->records.erase(object->head.offset);
   for (const SharedObject& object : drops) {
-    const auto there = segment->records.find(object->head.place.offset);
-    if (there != segment->records.end() && there->second == object) failed_.push_back(object);
+    if (segment->records.find(object->head.offset) == object) failed_.push_back(object);
   }
 }
 
@@ -104,7 +104,7 @@ std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segme
     if (object->head.record_bytes <= kBlock) continue;
     // If the file system cannot, the space is freed with the segment.
     static_cast<void>(
-        context_.files.punch(file->fd(), object->head.place.offset + kBlock, object->head.record_bytes - kBlock));
+        context_.files.punch(file->fd(), object->head.offset + kBlock, object->head.record_bytes - kBlock));
   }
   return dead;
 }
@@ -116,9 +116,10 @@ void RecordRemover::trim_closed() {
     const Locked lock = table_.lock();
     for (auto& [number, segment] : table_.segments(lock)) {
       if (!segment->closed || !segment->file) continue;
-      const bool unfinished = !segment->unplaced.empty() || std::ranges::any_of(segment->records, [](const auto& one) {
-        return one.second->state != State::persistent && one.second->state != State::failed;
-      });
+      const bool unfinished =
+          !segment->unplaced.empty() || std::ranges::any_of(segment->records.objects(), [](const auto& one) {
+            return one->state != State::persistent && one->state != State::failed;
+          });
       if (!unfinished) over.emplace_back(segment, std::exchange(segment->file, nullptr));
     }
   }
@@ -197,14 +198,14 @@ Result<RecordRemover::Blocks> RecordRemover::read_blocks(const SharedFile& file,
   std::ranges::fill(out.slab.first(out.slab.size()), std::byte{});
   std::vector<transfer::Piece> pieces;
   for (const SharedObject& object : objects) {
-    const std::uint64_t offset = object->head.place.offset / kBlock * kBlock;
+    const std::uint64_t offset = object->head.offset / kBlock * kBlock;
     const auto [at, added] = out.by_offset.try_emplace(offset, out.slab.data() + out.by_offset.size() * kBlock);
     if (added && object->may_be_on_disk) pieces.push_back({offset, at->second, kBlock});
   }
   if (auto read = context_.transfers.move(transfer::Direction::read, file, pieces); !read) return read.error();
   for (const SharedObject& object : objects) {
     if (!object->may_be_on_disk) continue;
-    const std::uint64_t offset = object->head.place.offset;
+    const std::uint64_t offset = object->head.offset;
     const std::span<const std::byte> block(out.by_offset.at(offset / kBlock * kBlock), kBlock);
     if (auto ours = check_place(*object, block.subspan(offset % kBlock)); !ours) return ours.error();
   }
@@ -216,10 +217,13 @@ Result<void> RecordRemover::write_tombstones(const SharedFile& file, const std::
                                              const Blocks& blocks) {
   std::vector<transfer::Piece> pieces;
   for (const SharedObject& object : objects) {
-    RecordHead head = object->head;
-    head.kind = RecordHead::Kind::nothing;
+    RecordHead head = object->record_head();
     std::byte* const block = blocks.by_offset.at(head.place.offset);
-    std::ranges::copy(encode(was_checkpoint(*object) ? tombstone(object->head, object->history) : head), block);
+    if (was_checkpoint(*object))
+      head = tombstone(head, object->history);
+    else
+      head.kind = RecordHead::Kind::nothing;
+    std::ranges::copy(encode(head), block);
     pieces.push_back({head.place.offset, block, kBlock});
   }
   return context_.transfers.move(transfer::Direction::write, file, pieces);
@@ -231,7 +235,7 @@ Result<void> RecordRemover::append_list(const SharedSegment& segment, const Shar
   std::vector<Drop> drops;
   for (const SharedObject& object : objects) {
     drops.push_back(
-        {object->head.place.offset, was_checkpoint(*object) ? RecordHead::Kind::dropped : RecordHead::Kind::nothing});
+        {object->head.offset, was_checkpoint(*object) ? RecordHead::Kind::dropped : RecordHead::Kind::nothing});
   }
   const std::optional<AlignedBytes> slab = AlignedBytes::make(drops_bytes(drops.size()));
   if (!slab) return no_memory();
@@ -272,7 +276,7 @@ void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
     const Locked lock = table_.lock();
     segment->broken = segment->closed = true;
     if (!segment->missing) table_.invalidate_index(lock);  // the index reports a missing file
-    for (auto& [offset, object] : segment->records) {
+    for (const SharedObject& object : segment->records.objects()) {
       if (object->dropped || object->state == State::persistent || object->state == State::failed) continue;
       object->fail(error);
       lost.push_back(object);
@@ -287,7 +291,7 @@ void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
     file = segment->file;
   }
   static_cast<void>(withdraw(segment, file, on_disk));
-  for (const SharedObject& object : lost) context_.persisted(object->id, *object->error);
+  for (const SharedObject& object : lost) context_.persisted(object->id, *object->writing->error);
 }
 
 }  // namespace ebb::storage

@@ -52,7 +52,7 @@ void Recovery::add_index() {
     const Locked lock = table_.lock();
     for (const auto& [id, object] : table_.objects(lock)) all.push_back(object);
   }
-  for (const SharedObject& object : all) newest_.add(object->head, object->history);  // both are constant
+  for (const SharedObject& object : all) newest_.add(object->record_head(), object->history);  // both are constant
 }
 
 // Adds the new objects of a scanned segment.
@@ -66,6 +66,7 @@ void Recovery::register_segment(const ScannedSegment& scanned, const std::vector
   SharedSegment& segment = table_.segments(lock)[scanned.segment];
   if (!segment) {
     segment = std::make_shared<SegmentState>();
+    segment->store = context_.directory.head().store;
     segment->number = scanned.segment;
     segment->closed = true;
   }
@@ -75,19 +76,16 @@ void Recovery::register_segment(const ScannedSegment& scanned, const std::vector
     segment->suspect = segment->suspect || damage.file == context_.segment_files.path(scanned.segment);
   }
   for (const Drop& drop : scanned.drops) {  // of records that an earlier look has found
-    const auto found = segment->records.find(drop.offset);
-    if (found != segment->records.end()) found->second->dropped = true;
+    if (const SharedObject found = segment->records.find(drop.offset)) found->dropped = true;
   }
   for (const ScannedRecord& record : scanned.records) {
-    const auto at = segment->records.try_emplace(segment->records.end(), record.head.place.offset);
-    SharedObject& object = at->second;
-    if (object) continue;
-    object = std::make_shared<StoredObject>();
+    const auto object = std::make_shared<StoredObject>();
+    if (!segment->records.add(record.head.place.offset, object)) continue;
     object->state = StoredObject::State::persistent;
     object->may_be_on_disk = true;
     object->id = table_.next(lock).recovered++;
     object->history = record.history;
-    object->head = record.head;
+    object->head = StoredHead(record.head);
     object->segment = segment;
     table_.add(lock, object);
     added.push_back(object);
@@ -106,7 +104,7 @@ std::vector<Found> Recovery::select_newest(Objects objects, Objects& outdated) {
   out.reserve(objects.size());
   const SharedObject* last = nullptr;
   for (const SharedObject& one : objects) {
-    if ((last && name(*last) == name(one)) || !newest_.is_newest(one->head, one->history)) {
+    if ((last && name(*last) == name(one)) || !newest_.is_newest(one->record_head(), one->history)) {
       outdated.push_back(table_.remove(table_.lock(), one->id));
     } else {
       out.push_back(

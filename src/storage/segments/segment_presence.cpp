@@ -56,7 +56,7 @@ Error missing_error(const StoreContext& context, ObjectTable& table, const Share
   std::string lost;
   std::size_t count = 0;
   const Locked lock = table.lock();
-  for (const auto& [offset, object] : segment->records) {
+  for (const SharedObject& object : segment->records.objects()) {
     if (object->state != StoredObject::State::persistent || object->dropped) continue;
     if (count++ < kNamed) lost += (lost.empty() ? "" : ", ") + object->name();
   }

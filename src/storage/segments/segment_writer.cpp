@@ -33,14 +33,14 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   auto object = std::make_shared<StoredObject>();
   object->id = id;
   object->history = description->history;
-  object->head = {.place = {context_.directory.head().store, 0, 0},
-                  .header_bytes = header,
-                  .payload_bytes = payload,
-                  .record_bytes = small ? small : header + round_up(payload),
-                  .version = description->version,
-                  .block_bytes = block};
-  object->description = std::move(description);
-  if (!small) object->sums = std::make_shared<std::vector<Checksum>>(block_count(payload, block));
+  object->head.header_bytes = header;
+  object->head.payload_bytes = payload;
+  object->head.record_bytes = small ? small : header + round_up(payload);
+  object->head.version = description->version;
+  object->head.block_bytes = block;
+  const std::uint64_t sequence = description->sequence;
+  object->load().description = std::move(description);
+  if (!small) object->loaded->sums = std::make_shared<std::vector<Checksum>>(block_count(payload, block));
   object->writing = std::make_unique<StoredObject::Writing>();
   object->writing->blocks_missing = block_count(payload, context_.options.block_bytes);
   object->writing->blocks_put.resize(object->writing->blocks_missing);
@@ -54,16 +54,15 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   auto room = room_for(lock, round_up(object->head.record_bytes), cached && context_.options.direct);
   if (!room) return room.error();
   object->segment = *room;
-  object->head.place.segment = object->segment->number;
   std::uint64_t& next = table_.next(lock).sequence;
-  object->head.sequence = object->description->sequence != 0 ? object->description->sequence : next;
+  object->head.sequence = sequence != 0 ? sequence : next;
   next = std::max(next, object->head.sequence + 1);
   if (small) {
     object->segment->unplaced.emplace(id, object);
   } else {
-    object->head.place.offset = object->segment->end;
+    object->head.offset = object->segment->end;
     object->segment->end += object->head.record_bytes;
-    object->segment->records.emplace(object->head.place.offset, object);
+    object->segment->records.add(object->head.offset, object);
   }
   object->writing->commits_when_put = committer_.commits(lock);
   table_.add(lock, object);
@@ -117,6 +116,7 @@ Result<SharedSegment> SegmentWriter::new_segment(Locked& lock, std::uint64_t rec
   lock.lock();
   if (!file) return file.error();
   auto segment = std::make_shared<SegmentState>();
+  segment->store = head.store;
   segment->number = head.segment;
   segment->bytes = bytes;
   segment->file = std::move(*file);
@@ -138,7 +138,7 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
       throw std::logic_error("a range outside its object, or not of whole blocks of " +
                              std::to_string(context_.options.block_bytes) + " bytes");
     }
-    if (object.state == StoredObject::State::failed) return *object.error;
+    if (object.state == StoredObject::State::failed) return *object.writing->error;
     if (bytes > 0 && object.state != StoredObject::State::writing) {
       throw std::logic_error("a put to an object that is complete");
     }
@@ -204,13 +204,13 @@ void SegmentWriter::hash(const Put& put) {
   const std::uint32_t block = put.object->head.block_bytes;
   if (block == 0) return;
   checksums_of({put.memory, put.bytes}, block,
-               std::span(*put.object->sums).subspan(put.offset / block, block_count(put.bytes, block)));
+               std::span(*put.object->loaded->sums).subspan(put.offset / block, block_count(put.bytes, block)));
 }
 
 // Together with the space of its header: half as many requests for many small objects, and the header later overwrites
 // blocks that the file system has already allocated.
 void SegmentWriter::write_small(const std::shared_ptr<Put>& put) {
-  const RecordHead& head = put->object->head;
+  const StoredHead& head = put->object->head;
   if (put->offset > 0)
     return write(put, {put->object->payload_offset() + put->offset, const_cast<std::byte*>(put->memory), put->bytes});
   auto beside = AlignedBytes::make(head.header_bytes + put->bytes);
@@ -221,7 +221,7 @@ void SegmentWriter::write_small(const std::shared_ptr<Put>& put) {
   put->beside = std::move(*beside);
   std::ranges::fill(put->beside.first(put->beside.size()), std::byte{});  // its end too, because all of it is written
   std::copy_n(put->memory, put->bytes, put->beside.data() + head.header_bytes);
-  write(put, {head.place.offset, put->beside.data(), head.header_bytes + put->bytes});
+  write(put, {head.offset, put->beside.data(), head.header_bytes + put->bytes});
 }
 
 void SegmentWriter::write(const std::shared_ptr<Put>& put, const transfer::Piece& piece) {
@@ -253,11 +253,11 @@ void SegmentWriter::finish(const std::shared_ptr<Put>& put) {
 // What fails here fails again when the object is committed, which reports it.
 Result<void> SegmentWriter::write_early_head(const std::shared_ptr<Put>& put) {
   StoredObject& object = *put->object;
-  RecordHead head = written_head(object.head, context_.boot);
+  RecordHead head = written_head(object.record_head(), context_.boot);
   head.written_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   try {
     put->beside = AlignedBytes(object.head.header_bytes);
-    std::ranges::copy(encode(head, *object.description, *object.sums), put->beside.data());
+    std::ranges::copy(encode(head, *object.loaded->description, *object.loaded->sums), put->beside.data());
   } catch (const std::bad_alloc&) {
     return Error{Errc::out_of_memory, "there is no memory for its header"};
   }
