@@ -87,6 +87,49 @@ def cache(versions: int) -> dict[str, float]:
         return {"held_bytes": (resident() - before) / versions, "place_bytes": used / (versions + 1000)}
 
 
+def anonymous(pid: int | str = "self") -> int:
+    """Bytes of memory that the process has for itself: no shared memory, as a pool's."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit("/proc has no RssAnon")
+
+
+def agent(directory: str) -> int:
+    """The process of the agent that writes there."""
+    from ebbtide import _core
+
+    return next(each["agent"]["pid"] for each in _core.pools() if each["store"] == directory)
+
+
+def pool(directory: str, versions: int) -> dict[str, float]:
+    """The same in a node's pool of its own: what its process knows of each version, and what its agent does."""
+    import ebbtide
+    import numpy as np
+
+    field = np.arange(SIZE // 8, dtype=np.float64)
+    with ebbtide.open(
+        directory=directory,
+        durability="node",
+        device_cache=0,
+        node_pool=64 << 20,
+        disk=16 << 30,
+    ) as store:
+        for version in range(1000):
+            store.checkpoint(version, field)
+        store.wait(level="storage")
+        process = agent(directory)
+        before = anonymous(), anonymous(process)
+        for version in range(1000, 1000 + versions):
+            store.checkpoint(version, field)
+        store.wait(level="storage")
+        after = anonymous(), anonymous(process)
+    return {
+        "pool_memory_bytes": (after[0] - before[0]) / versions,
+        "agent_memory_bytes": (after[1] - before[1]) / versions,
+    }
+
+
 def reopen(directory: str) -> dict[str, float]:
     """Opens the store, as a program that was started again does."""
     import ebbtide
@@ -125,7 +168,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.part:
         name, *words = given.part
-        part = {"write": write, "reopen": reopen, "cache": cache}[name]
+        part = {"write": write, "reopen": reopen, "cache": cache, "pool": pool}[name]
         print(json.dumps(part(*(int(word) if word.isdigit() else word for word in words))))
         return
     above = tempfile.mkdtemp(prefix="small-versions-", dir=given.directory)
@@ -135,6 +178,7 @@ def main() -> None:
         figures |= in_process_of_its_own("reopen", directory)
         shutil.rmtree(directory)
         figures |= in_process_of_its_own("cache", str(min(given.versions, 200_000)))
+        figures |= in_process_of_its_own("pool", directory, str(min(given.versions, 100_000)))
     finally:
         shutil.rmtree(above)
     for name, value in figures.items():

@@ -11,6 +11,16 @@ namespace {
 
 constexpr std::size_t kShown = 64;  // bytes of a name that is too long to be shown
 
+// Whether one can stand for the other. Large ones are not compared: that takes longer than it saves.
+bool is_alike(const CheckpointInfo& a, const CheckpointInfo& b) {
+  constexpr std::size_t kMostRegions = 16, kMostMetadata = 1024;
+  const auto region = [](const RegionInfo& one, const RegionInfo& other) {
+    return one.id == other.id && one.bytes == other.bytes && one.offset == other.offset;
+  };
+  return a.bytes == b.bytes && a.regions.size() <= kMostRegions && a.metadata.size() <= kMostMetadata &&
+         a.metadata == b.metadata && std::ranges::equal(a.regions, b.regions, region) && a.leans_on == b.leans_on;
+}
+
 }  // namespace
 
 Catalog::Catalog(PlannerPort& port, bool persistent) : port_(port), persistent_(persistent) {
@@ -122,6 +132,12 @@ Record& Catalog::add(const Locked& locked, planner::HistoryId history, Version v
   return record;
 }
 
+void Catalog::describe(const Locked& /*locked*/, Record& record, std::shared_ptr<const CheckpointInfo> info) {
+  std::shared_ptr<const CheckpointInfo>& last = histories_[record.history].last_info;
+  if (last == nullptr || !is_alike(*last, *info)) last = std::move(info);
+  record.info = last;
+}
+
 Record* Catalog::find(const Locked& /*locked*/, planner::CheckpointRef checkpoint) {
   if (checkpoint.slot >= records_.size()) return nullptr;
   Record& record = records_[checkpoint.slot];
@@ -166,7 +182,7 @@ void Catalog::take_failure(const Locked& locked, const planner::Failure& failure
     if (record->written_to) histories_[record->history].lost[record->version].overwritten = true;
   } else if (persistent_) {
     const std::size_t file = port_.file_number(std::max(failure.tier, port_.first_file()));
-    record->files.at(file).not_durable = std::make_unique<const Error>(error);
+    record->files[file].not_durable = std::make_unique<const Error>(error);
   }
   const bool of_future = failure.lost || failure.tier <= port_.first_file();
   if (const auto future = record->future.lock(); future && of_future) future->error = error;

@@ -40,6 +40,27 @@ struct InFile {
 /// File tiers that a store has at most.
 inline constexpr std::size_t kMostFiles = 3;
 
+/// What is known of it in the files of each tier, by PlannerPort::file_number(). Most stores have one: the others take
+/// memory once something is known of them.
+class InFiles {
+ public:
+  InFile& operator[](std::size_t file) {
+    if (file == 0) return first_;
+    if (!others_) others_ = std::make_unique<Others>();
+    return others_->at(file - 1);
+  }
+  const InFile& operator[](std::size_t file) const {
+    static const InFile kNothing;
+    return file == 0 ? first_ : others_ ? others_->at(file - 1) : kNothing;
+  }
+  static constexpr std::size_t size() { return kMostFiles; }
+
+ private:
+  using Others = std::array<InFile, kMostFiles - 1>;
+  InFile first_;
+  std::unique_ptr<Others> others_;
+};
+
 /// A checkpoint as the runtime knows it. Errors are rare, and kept out of line: every checkpoint writes a record anew.
 struct Record {
   using Sums = std::vector<storage::Checksum>;  // by region
@@ -54,8 +75,8 @@ struct Record {
   std::weak_ptr<Waitable> future;
   std::unique_ptr<const Error> trouble;  // the last error of a transfer of it
 
-  std::array<InFile, kMostFiles> files;  // by PlannerPort::file_number()
-  std::uint64_t looked = 0;              // read only: at which of PersistentStorage::changes_seen() it was there still
+  InFiles files;
+  std::uint64_t looked = 0;  // read only: at which of PersistentStorage::changes_seen() it was there still
 
   std::shared_ptr<const Sums> sums;    // of its regions, for verify_all
   std::shared_ptr<const Check> check;  // while the memory that was committed is its replica
@@ -74,7 +95,7 @@ struct Record {
  private:
   template <class Is>
   std::optional<std::size_t> first(std::size_t from, Is&& is) const {
-    for (; from < files.size(); ++from)
+    for (; from < InFiles::size(); ++from)
       if (is(files[from])) return from;
     return {};
   }
@@ -124,6 +145,8 @@ class Catalog {
   std::deque<Record>& records(const Locked& /*locked*/) { return records_; }
   /// Whether the version still names this record: it was neither dropped nor consumed.
   bool live(const Locked& locked, const Record& record) const;
+  /// What describes the record: that of the last one of its history, if it says the same, so that many share one.
+  void describe(const Locked& locked, Record& record, std::shared_ptr<const CheckpointInfo> info);
   /// All bytes of the checkpoint are in the store: it can be asked for. Another thread may have consumed or dropped it
   /// already, and even written the version anew.
   void set_written(const Locked& locked, planner::CheckpointRef checkpoint);
@@ -160,6 +183,7 @@ class Catalog {
     Order order = Order::none;
     bool blank = true;  // since it was made, or dropped, nothing was written or hinted
     InHandPtr in_hand = std::make_shared<const InHand>();
+    std::shared_ptr<const CheckpointInfo> last_info;                    // of the last record that was described
     planner::RecycledHashMap<Version, planner::CheckpointRef> written;  // some may be gone
     std::unordered_map<Version, Lost> lost;                             // what there was of them is gone or damaged
   };

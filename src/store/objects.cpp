@@ -5,14 +5,14 @@
 namespace ebb::store {
 
 bool Objects::name(const Locked& /*locked*/, Record& record, std::size_t file) {
-  FileObject& object = record.files.at(file).object;
+  FileObject& object = record.files[file].object;
   if (object.id != 0) return false;
   object.id = next_++;
   return true;
 }
 
 void Objects::set_pending(const Locked& /*locked*/, Record& record, std::size_t file) {
-  InFile& there = record.files.at(file);
+  InFile& there = record.files[file];
   there.durability = InFile::Durability::pending;  // also after an attempt that failed
   pending_.emplace(there.object.id, Pending{record.checkpoint, file});
 }
@@ -57,7 +57,7 @@ void Objects::set_listed(const Locked& locked, storage::ObjectId object, bool li
 std::optional<Error> Objects::not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
                                           std::size_t file, bool or_listed) {
   for (const Record& record : catalog_.records(locked)) {
-    const InFile& there = record.files.at(file);
+    const InFile& there = record.files[file];
     if (record.used && there.not_durable && record.history == history && (!only || record.version == *only) &&
         !(or_listed && there.listed) && !record.durable_in(file) && catalog_.live(locked, record)) {
       return *there.not_durable;
@@ -69,7 +69,7 @@ std::optional<Error> Objects::not_durable(const Locked& locked, planner::History
 FileObject Objects::take(const Locked& locked, planner::CheckpointRef checkpoint, std::size_t file) {
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr) return {};
-  InFile& there = record->files.at(file);
+  InFile& there = record->files[file];
   pending_.erase(there.object.id);
   there.listed = false;
   if (record->durable_in(file + 1)) there.recovered = 0;  // it is read there from now on

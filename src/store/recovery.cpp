@@ -111,7 +111,8 @@ void Recovery::discard_stale(const Locked& locked, planner::CheckpointRef checkp
   if (record == nullptr || !catalog_.live(locked, *record)) return;
   const planner::HistoryId history = record->history;
   const Version version = record->version;
-  for (InFile& file : record->files) file.object.leave = true;
+  for (std::size_t file = 0; file < record->files.size(); ++file)
+    if (std::as_const(record->files)[file].object.id != 0) record->files[file].object.leave = true;
   port_.submit(locked, history, planner::event::Drop{version});
   catalog_.forget_written(locked, history, version);
   if (why.code != Errc::ok) catalog_.mark_lost(locked, history, version, why);
@@ -361,7 +362,8 @@ Result<std::optional<Version>> Recovery::latest(Locked& locked, planner::History
 // Whether the record need not be read and checked: it was, is not durable yet, is in no file, or is in a cache.
 bool Recovery::known_intact(const Locked& locked, const Record& record) const {
   if (!record.durable_in()) return true;
-  if (std::ranges::any_of(record.files, &InFile::checked)) return true;
+  for (std::size_t file = 0; file < InFiles::size(); ++file)
+    if (record.files[file].checked) return true;
   return record.info && port_.in_memory(port_.planner(locked).fastest_complete(record.checkpoint));
 }
 

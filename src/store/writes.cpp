@@ -74,7 +74,7 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
                                           .ordered = request.stream.has_value()});
   if (!request.answered || request.answer.reason == Reason::ok) {
     Record& record = catalog_.add(locked, history, version);  // at once: another thread may ask for it already
-    record.info = std::move(laid_out);
+    catalog_.describe(locked, record, std::move(laid_out));
     record.future = waitable;
     record.sums = std::move(*sums);
     waitable->checkpoint = record.checkpoint;
@@ -128,7 +128,7 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
   }
   if (!request.answered || request.answer.reason == Reason::ok) {
     Record& record = catalog_.add(locked, history, version);
-    record.info = hold->info;
+    catalog_.describe(locked, record, hold->info);
     record.reserved = true;
     hold->checkpoint = record.checkpoint;
     callers_.run_until_answered(locked, request, nullptr, interrupted);
