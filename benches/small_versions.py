@@ -171,6 +171,7 @@ def main() -> None:
         part = {"write": write, "reopen": reopen, "cache": cache, "pool": pool}[name]
         print(json.dumps(part(*(int(word) if word.isdigit() else word for word in words))))
         return
+    load = os.getloadavg()[0]  # with other work beside it, times say little
     above = tempfile.mkdtemp(prefix="small-versions-", dir=given.directory)
     try:
         directory = str(Path(above) / "store")
@@ -184,7 +185,7 @@ def main() -> None:
     for name, value in figures.items():
         print(f"{name:20} {value:12.4g}")
     if given.json:
-        record = {"versions": given.versions, "bytes": SIZE, "figures": figures}
+        record = {"versions": given.versions, "bytes": SIZE, "load": load, "figures": figures}
         given.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
