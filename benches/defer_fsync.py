@@ -11,7 +11,6 @@ the rounds. As root, a slow disk too: ext4 on a loop device over a file of a FUS
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -21,14 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 
 import ebbtide
+from slow_disk import slow_disk
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = pathlib.Path(ebbtide.__file__).parent
 HELPER, LIBRARY = PACKAGE / "ebbtide-defer", PACKAGE / "libebbtide_defer.so"
-PROCESSES, SLOW_RATE = 8, 60e6  # bytes a second
+PROCESSES = 8
 MODES = {  # mode of the program, whether its syncs are deferred
     "buffered": ("buffered", False),
     "fsync": ("fsync", False),
@@ -74,34 +73,6 @@ def measure(program: pathlib.Path, mix: str, directory: pathlib.Path, rounds: in
         "times_fsync": round(written["fsync"] / written["deferred"], 2),
         "t3_over_bare": round(stored["deferred"] / stored["bare"], 2),
     }
-
-
-@contextlib.contextmanager
-def slow_disk(directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """ext4 on a loop device over a FUSE file that is written at SLOW_RATE."""
-    program, below, mounted = directory / "slow_disk", directory / "fuse", directory / "slow"
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=True)
-    source = HERE / "slow_disk.cpp"
-    subprocess.run(["g++", "-std=c++20", "-O2", source, "-o", program, *flags.stdout.split()], check=True)
-    below.mkdir(), mounted.mkdir()
-    backing = directory / "backing"
-    with backing.open("wb") as file:
-        file.truncate(2 << 30)
-    server = subprocess.Popen([program, backing, str(int(SLOW_RATE)), "-f", below])
-    with contextlib.ExitStack() as stack:
-        stack.callback(server.wait, timeout=60)
-        stack.callback(subprocess.run, ["umount", below])
-        while not (below / "disk").exists():
-            time.sleep(0.05)
-            if server.poll() is not None:
-                raise RuntimeError("the FUSE program has ended")
-        subprocess.run(["mkfs.ext4", "-qF", "-E", "lazy_itable_init=0", backing], check=True)
-        loop = subprocess.run(["losetup", "-f", "--show", below / "disk"], capture_output=True, text=True, check=True)
-        device = loop.stdout.strip()
-        stack.callback(subprocess.run, ["losetup", "-d", device])
-        subprocess.run(["mount", device, mounted], check=True)
-        stack.callback(subprocess.run, ["umount", mounted])
-        yield mounted
 
 
 def measure_all(program: pathlib.Path, directory: pathlib.Path, rounds: int) -> dict[str, object]:

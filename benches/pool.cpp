@@ -193,28 +193,36 @@ Writer bare_copies(std::byte* memory, std::size_t share, std::size_t me) {
   return writer;
 }
 
-ebb::Store open_store(const fs::path& directory, std::size_t me, int processes, std::uint64_t pool,
-                      std::uint64_t chunk) {
+/// A node's pool, and who shares it.
+struct Pool {
+  fs::path directory;
+  int processes = 0;
+  std::uint64_t bytes = 0, chunk = 0;
+  bool overflow = false;  // through the page cache
+};
+
+ebb::Store open_store(const Pool& pool, std::size_t me) {
   ::setenv("EBBTIDE_RANK", std::to_string(me).c_str(), 1);
-  ::setenv("LOCAL_WORLD_SIZE", std::to_string(processes).c_str(), 1);
+  ::setenv("LOCAL_WORLD_SIZE", std::to_string(pool.processes).c_str(), 1);
   ::setenv("EBBTIDE_JOB", ("bench-" + std::to_string(::getppid())).c_str(), 1);
   ebb::Options options;
   options.device = "cpu";
-  options.directory = directory;
+  options.directory = pool.directory;
   options.device_cache = 0;
   options.disk = std::uint64_t{8} << 30;
   options.durability = ebb::Durability::node;
-  options.node_pool = pool;
-  options.tuning.node_chunk = chunk;
+  options.node_pool = pool.bytes;
+  options.node_overflow = pool.overflow ? ebb::NodeOverflow::page_cache : ebb::NodeOverflow::wait;
+  options.tuning.node_chunk = pool.chunk;
   return ebb::Store::open(options).value();
 }
 
-Writer store_files(const fs::path& directory, std::size_t me, int processes, std::uint64_t pool, std::uint64_t chunk) {
+Writer store_files(const Pool& pool, std::size_t me) {
   struct State {
     ebb::Store store;
     std::optional<ebb::File> file{};
   };
-  const auto state = std::make_shared<State>(State{open_store(directory, me, processes, pool, chunk)});
+  const auto state = std::make_shared<State>(State{open_store(pool, me)});
   Writer writer;
   writer.write = [state](int round, const std::vector<std::size_t>& sizes, const std::byte* image) {
     state->file = state->store.create_file("image", round).value();
@@ -227,8 +235,8 @@ Writer store_files(const fs::path& directory, std::size_t me, int processes, std
 }
 
 /// A restart: each process reads its first three files.
-Writer store_reads(const fs::path& directory, std::size_t me, int processes, std::uint64_t pool, std::uint64_t chunk) {
-  const auto store = std::make_shared<ebb::Store>(open_store(directory, me, processes, pool, chunk));
+Writer store_reads(const Pool& pool, std::size_t me) {
+  const auto store = std::make_shared<ebb::Store>(open_store(pool, me));
   const auto buffer = std::make_shared<std::vector<std::byte>>(std::size_t{48} << 20);
   Writer reader;
   reader.write = [=](int round, const std::vector<std::size_t>& sizes, const std::byte*) {
@@ -282,6 +290,7 @@ int main(int argc, char** argv) try {
                                 {"rounds", "8"},
                                 {"pool", "67108864"},
                                 {"chunk", "4194304"},
+                                {"overflow", "page cache"},
                                 {"dir", "."},
                                 {"only", "all"},
                                 {"compute", "0"},
@@ -289,9 +298,10 @@ int main(int argc, char** argv) try {
   const auto processes = static_cast<int>(options.number("processes"));
   const auto rounds = static_cast<int>(options.number("rounds"));
   const std::string& mix = options.text("mix");
-  const std::uint64_t pool = options.number("pool"), chunk = options.number("chunk");
   const fs::path directory = options.text("dir"), files = directory / "files",
                  stored = directory / ("store-" + std::to_string(::getpid()));
+  const Pool pool{stored, processes, options.number("pool"), options.number("chunk"),
+                  options.text("overflow") == "page cache"};
   fs::create_directories(files);
   std::uint64_t total = 0, share = 0;
   for (int me = 0; me < processes; ++me) {
@@ -328,13 +338,12 @@ int main(int argc, char** argv) try {
   if (options.text("only") == "slow-down") {
     put(json, "fsync", run(what, [&](std::size_t me) { return plain_files(files, me, true); }));
   }
-  const Times ours = run(what, [&](std::size_t me) { return store_files(stored, me, processes, pool, chunk); }, stored);
+  const Times ours = run(what, [&](std::size_t me) { return store_files(pool, me); }, stored);
   put(json, "ours", ours);
   json.put("private_bytes", ours.memory);
   json.put("segments_of_three", ours.files);
   if (all) {
-    const Times restart =
-        run({processes, kWarm, mix}, [&](std::size_t me) { return store_reads(stored, me, processes, pool, chunk); });
+    const Times restart = run({processes, kWarm, mix}, [&](std::size_t me) { return store_reads(pool, me); });
     json.put("restart_ms", restart.blocked);
   }
   json.write(options.text("json"));

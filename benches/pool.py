@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """What a node's pool, and files in it, save programs that write checkpoints (wag-dbi, figures 2 and 7, Table II).
 
+    benches/pool.py --build build/release
+
 Eight processes on two processors write the mixes of figure 2 into files of a store, beside plain files with and without
-fsync; torch.save writes 1 GB. Ratios of medians within one run. Writes benches/results/pool.json.
+fsync; torch.save writes 1 GB. Ratios of medians within one run. As root, a slow disk too: ext4 on a loop device over a file
+of a FUSE file system that writes 60 MB/s (benches/slow_disk.py). Writes benches/results/pool.json, from which docs/node.md
+has its table. `--nice -15` goes before other work of the machine: the agent has 10 more.
 """
 
 from __future__ import annotations
@@ -21,11 +25,13 @@ import tempfile
 import time
 from typing import Any
 
+from slow_disk import slow_disk
+
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 TWO = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
 ON_TWO = ["taskset", "-c", TWO] if shutil.which("taskset") else []
-PROCESSES, ROUNDS, COMPUTE = 8, 10, 500
+PROCESSES, ROUNDS, SLOW_ROUNDS, WARM, COMPUTE = 8, 10, 5, 3, 500
 HOLDS_ALL = {"LU.C.64": 256 * MIB, "BT.C.64": 512 * MIB}
 CURVE_POOLS = [16 * MIB, 64 * MIB, 256 * MIB]
 CURVE_CHUNKS = [MIB // 4, MIB, 4 * MIB, 16 * MIB]
@@ -37,24 +43,44 @@ def taken(program: pathlib.Path, directory: str, **options: object) -> dict[str,
         words = [str(program), "--dir", directory, "--json", out.name]
         for name, value in options.items():
             words += [f"--{name}", str(value)]
-        subprocess.run([*ON_TWO, *words], check=True, timeout=300)
+        subprocess.run([*ON_TWO, *words], check=True, timeout=600)
         return json.loads(pathlib.Path(out.name).read_text())
 
 
-def figures(found: dict[str, Any], pool: int) -> dict[str, float]:
-    """The ratios of one mix and pool."""
-    at = {name: statistics.median(values) for name, values in found.items() if isinstance(values, list)}
+def row(mix: str, pool: int, overflow: str, found: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table, in milliseconds: `base` has what is compared with, of the same mix and disk."""
+    at = {name: statistics.median(values) for name, values in (base | found).items() if isinstance(values, list)}
+    beyond = max(0.0, base["bytes"] - pool) / base["bytes"] * at["bare_write_ms"]
     ours = at["ours_blocked_ms"]
-    beyond = max(0.0, found["bytes"] - pool) / found["bytes"] * at["bare_write_ms"]
     return {
-        "fsync over ours": at["fsync_blocked_ms"] / ours,
-        "buffered over ours": at["buffered_blocked_ms"] / ours,
-        "ours over the limit": ours / max(at["copy_blocked_ms"], beyond),
-        "t3 - t1 over bare writing": at["ours_durable_ms"] / at["bare_write_ms"],
-        "bare reading over restart": at["bare_read_ms"] / at["restart_ms"],
-        "files for three checkpoints": found["segments_of_three"],
-        "private MiB a process": found["private_bytes"] / MIB / PROCESSES,
+        "mix": mix,
+        "pool": pool,
+        "overflow": overflow,
+        "bound_ms": round(max(at["copy_blocked_ms"], beyond), 1),
+        "fsync_ms": round(at["fsync_blocked_ms"], 1),
+        "buffered_ms": round(at["buffered_blocked_ms"], 1),
+        "ours_ms": round(ours, 1),
+        "durable_ms": round(at["ours_durable_ms"], 1),
+        "bare_write_ms": round(at["bare_write_ms"], 1),
+        "private_mib": round(found["private_bytes"] / MIB / PROCESSES, 2),
+        "measured": {
+            name: [round(one, 1) for one in values] for name, values in found.items() if isinstance(values, list)
+        },
     }
+
+
+def table(program: pathlib.Path, directory: str, rounds: int) -> list[dict[str, Any]]:
+    """Both mixes on one disk, through a small pool in either way and through one that holds all."""
+    rows = []
+    for mix, all_of_it in HOLDS_ALL.items():
+        base: dict[str, Any] = {}
+        for pool, overflow in ((64 * MIB, "wait"), (64 * MIB, "page cache"), (all_of_it, "page cache")):
+            found = taken(program, directory, mix=mix, pool=pool, overflow=overflow, chunk=MIB // 4, rounds=rounds,
+                          only="ours" if base else "all")  # fmt: skip
+            base = base or found
+            rows.append(row(mix, pool, overflow, found, base))
+            print({name: value for name, value in rows[-1].items() if name != "measured"}, flush=True)
+    return rows
 
 
 def curve(program: pathlib.Path, directory: str) -> list[dict[str, float]]:
@@ -194,31 +220,49 @@ def torch_saves(directory: str) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    """Measures all, or what --only names."""
+    """Measures all of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build" / "release")
     parser.add_argument("--dir", default=str(HERE.parent / "build"), help="where the files are written")
     parser.add_argument("--out", default=str(HERE / "results" / "pool.json"))
+    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--fast", action="store_true", help="without the slow disk")
+    parser.add_argument(
+        "--short",
+        action="store_true",
+        help="the table, the slow-downs and the tenfold row; the rest stays as it was in --out",
+    )
     given = parser.parse_args()
-    program, agent = given.build / "benches" / "pool", given.build / "src" / "node" / "ebbtide-agent"
+    program, agent = given.build / "benches" / "pool", given.build / "src" / "share" / "ebbtide-agent"
     shutil.copy(agent, program.parent)  # a program starts the agent that is beside it
+    os.nice(given.nice)
     load = os.getloadavg()
-    result: dict[str, Any] = {"processes": PROCESSES, "processors": 2, "rounds": ROUNDS - 3, "cases": []}
+    result: dict[str, Any] = {
+        "kernel": os.uname().release,
+        "processes": PROCESSES,
+        "processors": 2,
+        "nice": given.nice,
+        "rounds": ROUNDS - WARM,
+        "slow_rounds": SLOW_ROUNDS - WARM,
+    }
     with tempfile.TemporaryDirectory(prefix="pool-", dir=given.dir) as directory:
-        for mix, all_of_it in HOLDS_ALL.items():
-            for pool in (64 * MIB, all_of_it):
-                found = taken(program, directory, mix=mix, pool=pool, chunk=MIB // 4, rounds=ROUNDS)
-                ratios = {name: round(value, 3) for name, value in figures(found, pool).items()}
-                print(mix, pool // MIB, "MiB", ratios, flush=True)
-                result["cases"].append({"mix": mix, "pool": pool, "figures": ratios, "measured": found})
-        result["curve"] = curve(program, directory)
+        result["fast"] = table(program, directory, ROUNDS)
         result["slow_down"] = slow_downs(program, directory)
-        result["buffer"] = buffers(program, directory)
         result["tenfold"] = tenfold(directory)
-        result["torch_save"] = torch_saves(directory)
+        if os.geteuid() == 0 and not given.fast:
+            with slow_disk(pathlib.Path(directory)) as mounted:
+                result["slow"] = table(program, str(mounted), SLOW_ROUNDS)
+        if not given.short:
+            result["curve"] = curve(program, directory)
+            result["buffer"] = buffers(program, directory)
+            result["torch_save"] = torch_saves(directory)
     result["load"] = [round(value, 2) for value in (load[0], os.getloadavg()[0])]
-    pathlib.Path(given.out).write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps({"tenfold": result["tenfold"], "torch_save": result["torch_save"]}, indent=1))
+    out = pathlib.Path(given.out)
+    if given.short and out.exists():
+        before = json.loads(out.read_text())
+        result |= {name: before[name] for name in ("curve", "buffer", "torch_save") if name in before}
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result["tenfold"], indent=1))
 
 
 if __name__ == "__main__":
