@@ -145,6 +145,15 @@ def defer_page() -> str:
     return last_chapter("docs/defer-fsync.md", "What was measured", defer_figures.page(measured))
 
 
+def node_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import pool_figures
+
+    measured = json.loads((ROOT / "benches/results/pool.json").read_text())
+    return last_chapter("docs/node.md", "What was measured", pool_figures.page(measured))
+
+
 def jax_page() -> str:
     """Its last chapter is made of what was measured."""
     sys.path.insert(0, str(ROOT / "benches"))
@@ -428,6 +437,7 @@ PAGES = {
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
     "docs/defer-fsync.md": defer_page,
+    "docs/node.md": node_page,
     "docs/jax.md": jax_page,
     "docs/recompute-or-store.md": recompute_page,
     "docs/design/peers.md": peers_page,
