@@ -26,7 +26,7 @@ void Dispatcher::take(const Locked& locked, planner::Output& output) {
     files_.note_failure(locked, failure);
   }
   if ((output.silent | output.heard) != 0) files_.trouble().note_silence(locked, files_.tiers(), output);
-  if (!output.failures.empty() || !output.retired.empty()) port_.ended().notify_all();
+  if (in_file || !output.failures.empty() || !output.retired.empty()) port_.ended().notify_all();
   for (const planner::RequestId id : output.spoiled) calls_.take_spoiled(locked, id);
   for (const planner::Returned& returned : output.returned) memory_.take_returned(locked, returned);
   for (planner::Answer& answer : output.answers) calls_.take_answer(locked, answer);

@@ -376,6 +376,7 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
     const Record* const record = catalog_.find(locked, checkpoint);
     if (record == nullptr) return false;
     const InFile& there = record->files[file];
+    if (there.object.id == 0 && !listed) return false;  // newer versions make up for it there
     return there.durability == InFile::Durability::pending && !(listed && there.listed) && !record->durable_in(file) &&
            catalog_.live(locked, *record);
   };

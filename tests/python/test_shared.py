@@ -489,3 +489,13 @@ def test_each_rank_of_a_directory_is_looked_at_with_its_shared_directory(disk):
     shutil.rmtree(disk / "shared" / "rank-1")
     code, said = run("ls", disk / "local")
     assert code == 2 and str(disk / "shared" / "rank-1") in said
+
+
+def test_a_wait_ends_where_newer_versions_make_up_for_the_rest(disk):
+    """Retention of the shared directory takes versions that the wait began to wait for."""
+    with ebbtide.open(disk / "local", shared=disk / "shared", keep_last=6, keep_last_shared=2, **SMALL) as store:
+        for version in range(1, 501):
+            store.checkpoint(version, field(version % 9), timeout=60)
+            if version % 3 == 0:
+                store.wait("shared", timeout=60)
+        assert np.array_equal(store.restore(500), field(500 % 9))
