@@ -189,7 +189,10 @@ def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: d
         raise errors.Unsupported("shared_every is not for a group: all of its versions go to the shared directory")
     given_pool = options.get("node_pool", os.environ.get("EBBTIDE_NODE_POOL", 0))
     pool = parse_bytes("node_pool", given_pool) if isinstance(given_pool, str) else given_pool
-    together = {"shared"} if options.get("veloc_rank") is not None else set()  # a directory that ranks share
+    of_veloc = options.get("veloc_rank", os.environ.get("EBBTIDE_VELOC_RANK")) is not None
+    together = {"shared"} if of_veloc else set()  # a directory that ranks share
+    if of_veloc:
+        options = options | {"veloc_rank": ranks.rank}
     parents = [Path(place) for key, place in places.items() if place and key not in together]
     for parent in parents:
         parent.mkdir(parents=True, exist_ok=True)

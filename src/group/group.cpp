@@ -223,6 +223,7 @@ Result<Store> open_own(const Collective& collective, Options& options) {
   if (!all) return all.error();
   options = *all;
   options.agreed = true;
+  if (options.veloc_rank) options.veloc_rank = static_cast<std::uint64_t>(collective.rank());
   if (!options.durability) options.durability = options.shared ? Durability::shared : Durability::storage;
   if (*options.durability == Durability::ephemeral)
     return Error{Errc::invalid_argument,

@@ -37,6 +37,7 @@ struct FileStatus {
   std::uint64_t links = 0;              // hard links; 0: removed, and still open
   std::uint64_t device = 0, inode = 0;  // identify the file while it has a name or is open
   std::int64_t changed_ns = 0;          // last change of its contents; 0: unknown
+  std::int64_t touched_ns = 0;          // last change of anything of it, which no program can set; 0: unknown
   bool is(const FileStatus& other) const { return device == other.device && inode == other.inode; }
 };
 

@@ -72,6 +72,7 @@ FileStatus status_of(const struct stat& found) {
   status.device = found.st_dev;
   status.inode = found.st_ino;
   status.changed_ns = std::int64_t{found.st_mtim.tv_sec} * 1'000'000'000 + found.st_mtim.tv_nsec;
+  status.touched_ns = std::int64_t{found.st_ctim.tv_sec} * 1'000'000'000 + found.st_ctim.tv_nsec;
   return status;
 }
 

@@ -169,6 +169,9 @@ Result<std::string> Engine::suspension_level(const std::optional<std::string>& l
   if (parts_.setup.durability == Durability::ephemeral)
     return Error{Errc::unsupported,
                  "an ephemeral store outlives no process: suspend_on needs one that was opened with a durability"};
+  if (parts_.setup.veloc)
+    return Error{Errc::unsupported,
+                 "suspend_on is not supported with veloc_rank: its mark has no place among VELOC's files"};
   std::string chosen = level.value_or(std::string(name_of(parts_.setup.durability)));
   if (auto known = parts_.waits.check_durability(chosen); !known) return known.error();
   return chosen;

@@ -43,6 +43,11 @@ planner::Retention Engine::retention() const {
 
 Result<void> Engine::check_files_sent() const {
   const planner::TierSpec& last = parts_.setup.machine.tiers.back();
+  if (parts_.setup.veloc && !parts_.setup.readonly)
+    return Error{
+        Errc::unsupported,
+        "files are not supported with veloc_rank: they have no place among VELOC's files; give them a store of "
+        "their own"};
   if (!parts_.setup.shared || parts_.setup.readonly || last.every <= 1) return {};
   return Error{Errc::unsupported, "files are not supported with shared_every=" + std::to_string(last.every) +
                                       ": give them a store that sends every version on to the shared directory"};

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import random
-import shutil
 import signal
 import struct
 import subprocess
@@ -51,7 +50,7 @@ def open_pair(disk: pathlib.Path, rank: int = 0, local: str = "local", **options
 def write(store: ebbtide.Store, *versions: int, name: str = "heat") -> None:
     for version in versions:
         store.history(name).checkpoint(version, fields(version))
-    store.wait("shared", timeout=60)
+    store.history(name).wait("shared", timeout=60)
 
 
 def is_right(history: ebbtide.History, version: int) -> bool:
@@ -182,29 +181,91 @@ def test_options_that_do_not_go_together_are_refused(disk):
     assert not (disk / "pfs").exists()
 
 
+def test_a_file_that_is_put_back_counts_whatever_its_time(disk):
+    (disk / "pfs").mkdir()
+    (disk / "pfs" / "heat-0-1.dat").write_bytes(file_of({0: b"VELOC's, so that we count from its time"}))
+    with open_pair(disk) as store:
+        write(store, 2)
+    path = disk / "pfs" / "heat-0-2.dat"
+    path.write_bytes(file_of({0: b"of last month"}))
+    os.utime(path, ns=(10**18, 10**18))
+    with open_pair(disk) as store:
+        assert bytes(store.history("heat").restore(2, keep=True)) == b"of last month"
+    assert path.exists()
+
+
+def test_a_drop_leaves_what_somebody_else_wrote_meanwhile(disk):
+    path = disk / "pfs" / "heat-0-1.dat"
+    with open_pair(disk) as store:
+        write(store, 1)
+        path.write_bytes(file_of({0: b"another program's"}))
+        store.history("heat").drop(1)
+    assert read_file(path) == {0: b"another program's"}
+    with open_pair(disk) as store:
+        assert bytes(store.history("heat").restore(1, keep=True)) == b"another program's"
+
+
+def test_a_damaged_mark_makes_nobody_believe_the_file(disk):
+    with open_pair(disk) as store:
+        write(store, 1, 2)
+    mark = disk / "pfs" / ".ebbtide" / "rank-0" / "heat-2"
+    data = bytearray(mark.read_bytes())
+    data[40] ^= 1
+    mark.write_bytes(data)
+    with pytest.warns(ebbtide.DamagedWarning, match="remove it to believe the file"):
+        store = open_pair(disk)
+    with store:
+        assert is_right(store.history("heat"), 2), "the local copy, which is sent anew"
+    with open_pair(disk, local="elsewhere") as store:
+        assert is_right(store.history("heat"), 2)
+
+
+def test_the_own_folder_is_no_store(disk):
+    with open_pair(disk) as store:
+        write(store, 1)
+    with pytest.raises(ebbtide.NotAStore, match="veloc_rank"):
+        ebbtide.open(disk / "pfs" / ".ebbtide" / "rank-0", durability="storage", **SMALL)
+
+
+def test_an_opening_that_is_refused_leaves_nothing(disk):
+    with ebbtide.open(disk / "local-0", durability="storage", **SMALL) as store:
+        store.checkpoint(1, fields(1))
+    with ebbtide.open(disk / "other", shared=disk / "lustre", **SMALL) as store:
+        store.checkpoint(1, fields(1))
+    with pytest.raises(ebbtide.InvalidArgument, match="belong"):
+        ebbtide.open(disk / "other", shared=disk / "pfs", veloc_rank=0, **SMALL)
+    assert not (disk / "pfs").exists()
+
+
+def test_what_does_not_go_into_velocs_files_is_refused_by_what_it_is(disk):
+    with open_pair(disk) as store:
+        with pytest.raises(ebbtide.Unsupported, match="suspend_on.*veloc_rank"):
+            store.suspend_on(signal.SIGUSR2)
+        with pytest.raises(ebbtide.Unsupported, match="files.*veloc_rank"):
+            store.create_file("notes", 1)
+
+
+KEPT, SENT = 6, 2
 WRITER = """
 import sys, ebbtide
 sys.path.insert(0, sys.argv[2])
-from test_veloc_files import open_pair, fields
-import pathlib
-with open_pair(pathlib.Path(sys.argv[1])) as store:
+from test_veloc_files import *
+with open_pair(pathlib.Path(sys.argv[1]), keep_last=KEPT, keep_last_shared=SENT) as store:
     history = store.history("heat")
     version = (history.latest() or 0) + 1
     while True:
-        future = history.checkpoint(version, fields(version), timeout=30)
+        history.checkpoint(version, fields(version), timeout=30)
         if version % 3 == 0:
-            future.wait("shared", timeout=60)
+            history.wait("shared", timeout=60)
             print(version, flush=True)
         version += 1
 """
 
 
-def test_a_killed_writer_leaves_whole_files_and_all_it_reported(disk):
+def test_a_killed_writer_loses_nothing_that_it_reported(disk):
     chance = random.Random(5)
-    reported = 0
     for _ in range(8):
-        here = pathlib.Path(__file__).parent
-        command = [sys.executable, "-c", WRITER, str(disk), str(here)]
+        command = [sys.executable, "-c", WRITER, str(disk), str(pathlib.Path(__file__).parent)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
         line = child.stdout.readline()
@@ -213,10 +274,15 @@ def test_a_killed_writer_leaves_whole_files_and_all_it_reported(disk):
         child.send_signal(signal.SIGKILL)
         reported = int(([line] + child.stdout.read().splitlines(keepends=True))[-1])
         child.wait()
-        versions = {int(path.stem.rsplit("-", 1)[1]): path for path in (disk / "pfs").glob("heat-0-*.dat")}
-        assert set(versions) >= {reported}
-        for version, path in versions.items():
+        for path in (disk / "pfs").glob("heat-0-*.dat"):
+            version = int(path.stem.rsplit("-", 1)[1])
             assert [field.tobytes() for field in fields(version)] == list(read_file(path).values())
+        with open_pair(disk, keep_last=KEPT, keep_last_shared=SENT) as store:
+            history = store.history("heat")
+            versions = history.versions()
+            for version in range(1, reported + 1):
+                assert version in versions or sum(one > version for one in versions) >= KEPT
+            assert all(is_right(history, version) for version in versions[-KEPT:]), "older ones may go at any time"
     with open_pair(disk, local="elsewhere") as store:
-        assert is_right(store.history("heat"), reported)
-    shutil.rmtree(disk / "pfs")
+        latest = store.history("heat").latest()
+        assert latest is not None and latest >= reported and is_right(store.history("heat"), latest)

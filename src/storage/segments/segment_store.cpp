@@ -145,6 +145,11 @@ Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(os::Files& fi
   }
   // Refused before anything is created.
   if (auto refused = refuse_memory(files, options); refused) return *refused;
+  if (os::FileStatus status; files.status(options.directory / "veloc", status)) {
+    return Error{Errc::not_a_store, options.directory.string() +
+                                        " has the marks of VELOC's files: name the directory of the files (shared=, "
+                                        "the one above .ebbtide) and the rank (veloc_rank=)"};
+  }
   auto directory = open_store_directory(
       files, options.directory,
       {.readonly = options.readonly, .level = options.synced ? Durability::storage : Durability::process});

@@ -11,6 +11,7 @@ namespace ebb::storage {
 namespace {
 
 constexpr std::uint64_t kCount = 8, kEntry = 12;  // bytes: the number of regions; a region's id and length
+constexpr std::uint64_t kMostTable = 16 << 20;    // bytes
 constexpr std::uint64_t kAlignment = 256;         // of regions in the payload, as a checkpoint of our own has them
 constexpr std::string_view kSuffix = ".dat";
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
@@ -115,14 +116,14 @@ std::vector<std::byte> encode_veloc_header(const CheckpointInfo& info) {
 std::uint64_t veloc_header_bytes(std::span<const std::byte> begin, std::uint64_t file_bytes) {
   BytesReader in(begin);
   const auto count = in.number<std::uint64_t>();
-  if (!in.ok() || file_bytes < kCount || count > (file_bytes - kCount) / kEntry) return 0;
+  if (!in.ok() || file_bytes < kCount || count > (std::min(file_bytes, kMostTable) - kCount) / kEntry) return 0;
   return kCount + kEntry * count;
 }
 
 Result<CheckpointInfo> parse_veloc_header(std::span<const std::byte> header, std::uint64_t file_bytes) {
   const std::uint64_t expected =
       veloc_header_bytes(header.first(std::min<std::size_t>(header.size(), kCount)), file_bytes);
-  if (expected == 0) return damaged("it has no table of regions, or one that is longer than the file");
+  if (expected == 0) return damaged("it has no table of regions, or one that is longer than the file or 16 MiB");
   if (header.size() != expected) return damaged("its table of regions is cut off");
   BytesReader in(header);
   CheckpointInfo info;

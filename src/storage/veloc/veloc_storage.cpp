@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -13,10 +14,12 @@ namespace ebb::storage {
 namespace {
 
 using os::round_up;
+using Path = std::filesystem::path;
 
 constexpr unsigned kMovers = 4;
 constexpr std::size_t kReadAtOnce = std::size_t{4} << 20;
-constexpr std::string_view kUnfinished = ".new";
+constexpr std::string_view kUnfinished = ".new", kPending = ".mark";
+constexpr std::int64_t kTick = 1'000'000'000;  // ns: two changes of a directory may have one time
 
 VelocFileState state_of(const os::FileStatus& status) { return {status.bytes, status.changed_ns}; }
 
@@ -24,17 +27,22 @@ std::string mark_name(std::string_view name, Version version) {
   return std::string(name) + "-" + std::to_string(version);
 }
 
+// "heat-2" of "heat-2.7.mark".
+std::string mark_of_file(std::string_view name, std::string_view suffix) {
+  name.remove_suffix(suffix.size());
+  return std::string(name.substr(0, name.rfind('.')));
+}
+
 // Whatever the working directory is later.
-std::filesystem::path absolute_path_of(const std::filesystem::path& given) {
+Path absolute_path_of(const Path& given) {
   std::error_code failed;
   const auto path = std::filesystem::absolute(given, failed).lexically_normal();
   if (failed) return given;
   return path.has_filename() ? path : path.parent_path();
 }
 
-// The whole file. Error by errno.
-os::SysResult read_file(os::Files& files, const std::filesystem::path& path, std::size_t at_most,
-                        std::vector<std::byte>& out) {
+// At most so many bytes from its front. Error by errno.
+os::SysResult read_file(os::Files& files, const Path& path, std::size_t at_most, std::vector<std::byte>& out) {
   const os::SysResult opened = files.open(path, os::Open::read, false);
   if (!opened) return opened;
   const os::File file(files, static_cast<int>(opened.value), path.string(), false);
@@ -44,6 +52,15 @@ os::SysResult read_file(os::Files& files, const std::filesystem::path& path, std
   const auto got = read_whole(files, file.fd(), out, 0);
   if (got) out.resize(static_cast<std::size_t>(got.value));
   return got;
+}
+
+Result<VelocMarkBegin> read_mark_begin(os::Files& files, const Path& path) {
+  std::vector<std::byte> bytes;
+  if (const auto got = read_file(files, path, kVelocMarkBegin, bytes); !got)
+    return file_error(path, "reading it", got.error);
+  auto begin = parse_veloc_mark_begin(bytes);
+  if (!begin) return Error{begin.error().code, path.string() + ": " + begin.error().message};
+  return begin;
 }
 
 }  // namespace
@@ -56,21 +73,30 @@ struct VelocStorage::Object {
   std::shared_ptr<const Description> description;  // of a found one with a mark: null until that was read
   VelocLayout layout;                              // with the description
   std::vector<Checksum> blocks;                    // none: what is read is believed
-  VelocFileState file{};                           // once it has its name
+  VelocFileState file{};                           // once it is whole
+  Path path;                                       // where its bytes are
+  Path mark;                                       // of a found one that has one
   bool counted = false, put = false, named = false, gone = false;
   bool missed = false;  // somebody else has removed its file, or written it anew
   std::weak_ptr<const os::File> reading;
   std::size_t in_flight = 0;
   // While it is written.
-  Path unfinished;
-  SharedFile writing;
+  std::mutex opening;
+  SharedFile writing;  // by opening, as the next
+  bool created = false;
   std::vector<Checksum> raw;     // as VelocMarkOf::raw
   std::vector<bool> there;       // by block
   std::size_t missing = 0;       // blocks
   std::vector<std::byte> small;  // the payload, of one that fits a compact record
 };
 
-std::filesystem::path veloc_own_directory(const std::filesystem::path& directory, int rank) {
+/// What a rank's own folder has.
+struct VelocStorage::OwnFiles {
+  std::map<std::string, std::vector<std::string>> marks;  // by `<name>-<version>`: files that may be its mark
+  std::vector<std::string> pending, unfinished;
+};
+
+Path veloc_own_directory(const Path& directory, int rank) {
   return directory / ".ebbtide" / ("rank-" + std::to_string(rank));
 }
 
@@ -91,18 +117,76 @@ Result<void> VelocStorage::start() {
     for (const Path& path : {directory_, own_.parent_path()}) {
       const auto made = files_.make_directory(path);
       if (!made && made.error != EEXIST) return file_error(path, "making it", made.error);
+      if (made) made_.push_back(path);
       if (const auto synced = files_.sync_directory(path.parent_path()); !synced)
         return file_error(path.parent_path(), "syncing the directory", synced.error);
     }
     auto store = open_store_directory(files_, own_, {});
     if (!store) return store.error();
     store_ = std::move(*store);
-    std::vector<std::string> names;
-    if (const auto listed = files_.list(own_, names); !listed) return file_error(own_, "listing it", listed.error);
-    for (const std::string& name : names)
-      if (name.ends_with(kUnfinished)) static_cast<void>(files_.remove(own_ / name));
+    const Path kind = own_ / kVelocFile;
+    const auto opened = files_.open_write(kind);
+    if (!opened) return file_error(kind, "making it", opened.error);
+    static_cast<void>(files_.close(static_cast<int>(opened.value)));
   }
-  found_ = look(true);
+  auto own = list_own();
+  if (!own) return own.error();
+  if (!options_.readonly)
+    if (auto settled = settle_interrupted(*own); !settled) return settled;
+  auto found = look(&damages_, *own);
+  if (!found) return found.error();
+  found_ = std::move(*found);
+  return {};
+}
+
+Result<VelocStorage::OwnFiles> VelocStorage::list_own() const {
+  OwnFiles own;
+  std::vector<std::string> names;
+  const auto listed = files_.list(own_, names);
+  if (!listed && (!options_.readonly || listed.error != ENOENT)) return file_error(own_, "listing it", listed.error);
+  for (const std::string& name : names) {
+    if (name.ends_with(kUnfinished)) {
+      own.unfinished.push_back(name);
+    } else if (name.ends_with(kPending)) {
+      own.pending.push_back(name);
+    } else if (name.find('-') != name.npos) {
+      own.marks[name].insert(own.marks[name].begin(), name);
+    }
+  }
+  for (const std::string& name : own.pending) own.marks[mark_of_file(name, kPending)].push_back(name);
+  return own;
+}
+
+// What an earlier process had begun.
+Result<void> VelocStorage::settle_interrupted(OwnFiles& own) {
+  for (const std::string& name : own.pending) {
+    const std::string mark = mark_of_file(name, kPending);
+    const auto dash = mark.rfind('-');
+    const Path file = directory_ / (mark.substr(0, dash) + "-" + std::to_string(rank_) + mark.substr(dash) + ".dat");
+    os::FileStatus status;
+    const auto begin = read_mark_begin(files_, own_ / name);
+    const auto asked = files_.status(file, status);
+    if (!asked && asked.error != ENOENT) return file_error(file, "asking for its status", asked.error);
+    if (begin && asked && begin->file == state_of(status)) {
+      if (auto renamed = rename(own_ / name, own_ / mark); !renamed) return renamed;
+    } else {
+      static_cast<void>(files_.remove(own_ / name));
+    }
+  }
+  for (const std::string& name : own.unfinished) {
+    const Path mark = own_ / mark_of_file(name, kUnfinished);
+    os::FileStatus status;
+    const auto begin = read_mark_begin(files_, mark);
+    if (begin && files_.status(own_ / name, status) && begin->file == state_of(status)) {
+      static_cast<void>(files_.remove(mark));
+      if (const auto synced = files_.sync_directory(own_); !synced)
+        return file_error(own_, "syncing the directory", synced.error);
+    }
+    static_cast<void>(files_.remove(own_ / name));
+  }
+  auto left = list_own();
+  if (!left) return left.error();
+  own = std::move(*left);
   return {};
 }
 
@@ -111,108 +195,145 @@ std::uint64_t VelocStorage::unused_sequence(std::uint64_t wanted) {
   return wanted;
 }
 
-// The files of this rank that no object has yet.
-std::vector<Found> VelocStorage::look(bool first) {
-  std::vector<std::string> names, own_names;
-  std::vector<Found> found;
-  if (const auto listed = files_.list(directory_, names); !listed) {
-    if (listed.error != ENOENT)
-      damages_.push_back({directory_, 0, "it cannot be listed: " + os::describe_errno(listed.error), true});
-    return found;
+VelocStorage::Times VelocStorage::times() const {
+  os::FileStatus directory, own;
+  if (!files_.status(directory_, directory)) return {};
+  static_cast<void>(files_.status(own_, own));
+  const std::int64_t now = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  const Times times{directory.changed_ns, own.changed_ns};
+  return std::max(times.directory, times.own) + kTick < now ? times : Times{};
+}
+
+// The files of this rank that no object has. `damages`: those that are no checkpoints are added, at the first look.
+Result<std::vector<Found>> VelocStorage::look(std::vector<Damage>* damages, const OwnFiles& own) {
+  std::vector<std::string> names;
+  const Times before = times();
+  if (const auto listed = files_.list(directory_, names); !listed && listed.error != ENOENT)
+    return file_error(directory_, "listing it", listed.error);
+  std::map<std::string, VelocFileState> known;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, id] : named_)
+      if (const auto one = objects_.find(id); one != objects_.end() && !one->second->missed)
+        known.emplace(name, one->second->file);
   }
-  static_cast<void>(files_.list(own_, own_names));
-  Marks marks;
-  for (const std::string& name : own_names)
-    if (!name.ends_with(kUnfinished)) marks.emplace(name, false);
-  const std::lock_guard lock(mutex_);
+  std::vector<Seen> seen;
   std::set<std::string> there;
+  std::vector<std::string> marked;  // by the names of their marks: files that are there, whatever they are
   for (const std::string& name : names) {
     const auto parsed = parse_file_name(name);
     if (!parsed || parsed->rank != rank_) continue;
-    const Path path = directory_ / name;
     os::FileStatus status;
-    if (!files_.status(path, status) || status.kind != os::FileStatus::Kind::file) continue;
-    const auto known = named_.find(name);
-    const auto same = known == named_.end() ? objects_.end() : objects_.find(known->second);
-    if (same != objects_.end() && same->second->file == state_of(status)) {
+    const auto asked = files_.status(directory_ / name, status);
+    if (!asked && asked.error == ENOENT) continue;
+    if (!asked) return file_error(directory_ / name, "asking for its status", asked.error);
+    marked.push_back(mark_name(parsed->name, parsed->version));
+    if (status.kind != os::FileStatus::Kind::file) continue;
+    if (const auto same = known.find(name); same != known.end() && same->second == state_of(status)) {
       there.insert(name);
       continue;
     }
-    const auto seen = find_object(path, *parsed, status, marks);
-    if (!seen) {
-      if (first) damages_.push_back({path, 0, seen.error().message, seen.error().code != Errc::damaged});
-      continue;
-    }
-    const SharedObject& one = seen->object;
-    found.push_back({one->id, one->name.name, one->name.version, one->bytes, one->sequence, seen->body});
-    if (same != objects_.end()) same->second->missed = true;
-    named_[name] = one->id;
-    there.insert(name);
-    objects_[one->id] = one;
-    used_ += round_up(one->bytes);
-    ++counted_;
+    auto one = find_object(*parsed, status, own);
+    if (one)
+      seen.push_back(std::move(*one));
+    else if (damages != nullptr)
+      damages->push_back({directory_ / name, 0, one.error().message, one.error().code != Errc::damaged});
   }
-  bool changed = !found.empty();
+  if (damages != nullptr) look_for_deleted(own, marked);
+  auto found = add_found(std::move(seen), there);
+  const std::lock_guard lock(mutex_);
+  looked_ = before;
+  return found;
+}
+
+std::vector<Found> VelocStorage::add_found(std::vector<Seen> seen, const std::set<std::string>& there) {
+  std::vector<Found> found;
+  const std::lock_guard lock(mutex_);
+  bool changed = !seen.empty();
   for (const auto& [name, id] : named_)
     if (const auto one = objects_.find(id); one != objects_.end() && !there.contains(name))
       changed |= !std::exchange(one->second->missed, true);
   if (changed) ++changes_;
+  for (Seen& one : seen) {
+    const SharedObject& object = one.object;
+    if (!one.marked) object->sequence = unused_sequence(object->sequence);
+    next_sequence_ = std::max(next_sequence_, object->sequence + 1);
+    object->id = ++last_found_;
+    found.push_back({object->id, object->name.name, object->name.version, object->bytes, object->sequence, one.body});
+    named_[file_name(object->name)] = object->id;
+    objects_[object->id] = object;
+    used_ += round_up(object->bytes);
+    ++counted_;
+  }
   std::ranges::sort(found, {}, [](const Found& one) { return std::pair(one.history, one.version); });
-  if (first) look_for_deleted(marks);
   return found;
 }
 
-Result<VelocStorage::Seen> VelocStorage::find_object(const Path& path, const VelocName& name,
-                                                     const os::FileStatus& status, Marks& marks) {
+Result<VelocStorage::Seen> VelocStorage::find_object(const VelocName& name, const os::FileStatus& status,
+                                                     const OwnFiles& own) {
   auto object = std::make_shared<Object>();
-  object->id = ++last_found_;
   object->name = name;
+  object->path = path_of(*object);
   object->file = state_of(status);
   object->counted = object->put = object->named = true;
-  const std::string mark = mark_name(name.name, name.version);
-  std::vector<std::byte> bytes;
-  if (const auto beside = marks.find(mark); beside != marks.end()) {
-    beside->second = true;
-    const auto got = read_file(files_, own_ / mark, kVelocMarkBegin, bytes);
-    const auto begin = got ? parse_veloc_mark_begin(bytes) : Result<VelocMarkBegin>(Error{});
-    if (begin && begin->file == object->file) {
-      object->bytes = begin->head.payload_bytes;
-      object->sequence = begin->head.sequence;
-      next_sequence_ = std::max(next_sequence_, object->sequence + 1);
-      return Seen{std::move(object), begin->body};
+  std::optional<Error> unreadable;
+  if (const auto marks = own.marks.find(mark_name(name.name, name.version)); marks != own.marks.end()) {
+    for (const std::string& mark : marks->second) {
+      const auto begin = read_mark_begin(files_, own_ / mark);
+      if (begin && begin->file == object->file) {
+        object->bytes = begin->head.payload_bytes;
+        object->sequence = begin->head.sequence;
+        object->mark = own_ / mark;
+        return Seen{std::move(object), begin->body, true};
+      }
+      if (!begin && !unreadable) unreadable = begin.error();
     }
   }
-  bytes.clear();
-  auto got = read_file(files_, path, sizeof(std::uint64_t), bytes);
+  if (unreadable)
+    return Error{unreadable->code, unreadable->message +
+                                       ": without it nothing tells whether this file is as it was "
+                                       "written; remove it to believe the file"};
+  std::vector<std::byte> bytes;
+  auto got = read_file(files_, object->path, sizeof(std::uint64_t), bytes);
   const std::uint64_t header = veloc_header_bytes(bytes, status.bytes);
-  if (got && header > 0) got = read_file(files_, path, header, bytes);
-  if (!got) return file_error(path, "reading it", got.error);
+  if (got && header > 0) got = read_file(files_, object->path, header, bytes);
+  if (!got) return file_error(object->path, "reading it", got.error);
   auto info = parse_veloc_header(bytes, status.bytes);
   if (!info) return info.error();
   object->layout = VelocLayout::of(*info);
   object->bytes = info->bytes;
   // A later write by somebody else counts as newer than all of ours before it.
-  object->sequence = unused_sequence(static_cast<std::uint64_t>(std::max<std::int64_t>(status.changed_ns, 1)));
-  next_sequence_ = std::max(next_sequence_, object->sequence + 1);
+  object->sequence = static_cast<std::uint64_t>(std::max<std::int64_t>(status.touched_ns, 1));
   object->description = std::make_shared<const Description>(Description{name.name, name.version, std::move(*info), 0});
-  return Seen{std::move(object), {}};
+  return Seen{std::move(object), {}, false};
 }
 
 // A mark without its file: somebody deleted that, so copies elsewhere go too.
-void VelocStorage::look_for_deleted(const Marks& marks) {
-  for (const auto& [name, has_file] : marks) {
-    const auto dash = name.rfind('-');
-    std::vector<std::byte> bytes;
-    if (has_file || dash == name.npos || !read_file(files_, own_ / name, kVelocMarkBegin, bytes)) continue;
-    const auto begin = parse_veloc_mark_begin(bytes);
+void VelocStorage::look_for_deleted(const OwnFiles& own, const std::vector<std::string>& files) {
+  const std::set<std::string> there(files.begin(), files.end());
+  std::set<std::string> moved;  // back, by a process that is removing them
+  for (const std::string& name : own.unfinished) moved.insert(mark_of_file(name, kUnfinished));
+  for (const auto& [name, marks] : own.marks) {
+    if (marks.front() != name || there.contains(name) || moved.contains(name)) continue;
+    const auto begin = read_mark_begin(files_, own_ / name);
     if (!begin) continue;
-    const auto history = std::as_bytes(std::span(name.data(), dash));
+    const auto history = std::as_bytes(std::span(name.data(), name.rfind('-')));
     gone_.push_back({checksum_of(history), begin->head.version, begin->head.sequence + 1, {}});
     next_sequence_ = std::max(next_sequence_, begin->head.sequence + 2);
+    if (!options_.readonly) orphans_.push_back(own_ / name);
   }
 }
 
-std::vector<Found> VelocStorage::refresh() { return look(false); }
+std::vector<Found> VelocStorage::refresh() {
+  if (const Times now = times(); now != Times{}) {
+    const std::lock_guard lock(mutex_);
+    if (now == looked_) return {};
+  }
+  const auto own = list_own();
+  if (!own) return {};
+  auto found = look(nullptr, *own);
+  return found ? std::move(*found) : std::vector<Found>();
+}
 
 std::uint64_t VelocStorage::changes_seen() const {
   const std::lock_guard lock(mutex_);
@@ -221,8 +342,13 @@ std::uint64_t VelocStorage::changes_seen() const {
 
 bool VelocStorage::was_dropped(ObjectId id) {
   const SharedObject object = find(id);
+  if (!object) return true;
   os::FileStatus status;
-  return !object || !files_.status(path_of(*object), status) || state_of(status) != object->file;
+  const auto asked = files_.status(path_of(*object), status);
+  const bool gone = asked ? state_of(status) != object->file : asked.error == ENOENT;
+  const std::lock_guard lock(mutex_);
+  if (gone) looked_ = {};
+  return gone;
 }
 
 // --- writing -------------------------------------------------------------------------------------------------------
@@ -257,7 +383,7 @@ Result<void> VelocStorage::begin(ObjectId id, std::shared_ptr<const Description>
   object->there.resize(object->missing);
   if (options_.checksums) object->blocks.resize(object->missing), object->raw.resize(object->missing);
   if (compact_bytes(*object->description) > 0) object->small.resize(object->bytes);
-  object->unfinished = mark_of(*object).string() + "." + std::to_string(id) + std::string(kUnfinished);
+  object->path = mark_of(*object).string() + "." + std::to_string(id) + std::string(kUnfinished);
   const bool whole = object->missing == 0;
   {
     const std::lock_guard lock(mutex_);
@@ -300,15 +426,14 @@ Result<void> VelocStorage::put(Token token, ObjectId id, std::uint64_t total, st
   }
   movers_.post([=, this] {
     Result<void> written = write(*object, offset, memory, bytes);
-    bool whole = false;
+    bool whole = written && count_put(*object, offset, bytes, true);
+    if (whole) {
+      written = finish(*object);
+      if (!written) whole = count_put(*object, offset, bytes, false);  // to be put again
+    }
     {
       const std::lock_guard lock(mutex_);
       --object->in_flight;
-      for (std::uint64_t at = offset; written && at < offset + bytes; at += block) {
-        if (object->there[at / block]) continue;
-        object->there[at / block] = true;
-        whole = --object->missing == 0;
-      }
     }
     done_(token, std::move(written));
     if (whole) namer_.post([this, object] { complete(object); });
@@ -316,24 +441,40 @@ Result<void> VelocStorage::put(Token token, ObjectId id, std::uint64_t total, st
   return {};
 }
 
-Result<void> VelocStorage::write(Object& object, std::uint64_t offset, const std::byte* memory, std::size_t bytes) {
-  SharedFile file;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!object.writing) {
-      const auto opened = files_.open(object.unfinished, os::Open::create, false);
-      if (!opened) return file_error(object.unfinished, "making it", opened.error);
-      object.writing =
-          std::make_shared<const os::File>(files_, static_cast<int>(opened.value), object.unfinished.string(), false);
-    }
-    file = object.writing;
+// Whether all of it is there for the first time.
+bool VelocStorage::count_put(Object& object, std::uint64_t offset, std::size_t bytes, bool there) {
+  const std::lock_guard lock(mutex_);
+  bool whole = false;
+  for (std::uint64_t at = offset; at < offset + bytes; at += options_.block_bytes) {
+    const std::uint64_t block = at / options_.block_bytes;
+    if (object.there[block] == there) continue;
+    object.there[block] = there;
+    object.missing += there ? std::size_t(-1) : 1;
+    whole = object.missing == 0;
   }
+  return whole;
+}
+
+Result<SharedFile> VelocStorage::open_to_write(Object& object) {
+  const std::lock_guard lock(object.opening);
+  if (object.writing) return object.writing;
+  const auto opened = files_.open(object.path, object.created ? os::Open::write : os::Open::create, false);
+  if (!opened) return file_error(object.path, "making it", opened.error);
+  object.created = true;
+  object.writing =
+      std::make_shared<const os::File>(files_, static_cast<int>(opened.value), object.path.string(), false);
+  return object.writing;
+}
+
+Result<void> VelocStorage::write(Object& object, std::uint64_t offset, const std::byte* memory, std::size_t bytes) {
+  const auto file = open_to_write(object);
+  if (!file) return file.error();
   const std::span<const std::byte> all(memory, bytes);
   Result<void> written;
   object.layout.for_each(offset, bytes, [&](std::uint64_t from, std::uint64_t length, std::uint64_t at) {
     if (!written) return;
-    const auto put = write_whole(files_, file->fd(), all.subspan(from, length), at);
-    if (!put) written = file_error(object.unfinished, "writing it", put.error);
+    const auto put = write_whole(files_, (*file)->fd(), all.subspan(from, length), at);
+    if (!put) written = file_error(object.path, "writing it", put.error);
   });
   if (!object.small.empty()) std::ranges::copy(all, object.small.begin() + static_cast<std::ptrdiff_t>(offset));
   if (!written || object.blocks.empty()) return written;
@@ -353,80 +494,96 @@ Result<void> VelocStorage::write(Object& object, std::uint64_t offset, const std
   return written;
 }
 
-// All of it is in its file: on the naming thread.
-void VelocStorage::complete(const SharedObject& object) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (object->gone) return;
-  }
-  Result<void> named = give_name(*object);
-  {
-    const std::lock_guard lock(mutex_);
-    object->writing.reset();
-    object->small.clear();
-    object->raw.clear();
-    object->there.clear();
-    if (!named) static_cast<void>(files_.remove(object->unfinished));
-    if (named) {
-      object->named = true;
-      named_[file_name(object->name)] = object->id;
-    }
-    if (object->gone) return;
-  }
-  persisted_(object->id, named);
-}
-
-Result<void> VelocStorage::give_name(Object& object) {
-  if (!object.writing) {  // it has no bytes
-    const auto opened = files_.open(object.unfinished, os::Open::create, false);
-    if (!opened) return file_error(object.unfinished, "making it", opened.error);
-    object.writing =
-        std::make_shared<const os::File>(files_, static_cast<int>(opened.value), object.unfinished.string(), false);
-  }
-  const int fd = object.writing->fd();
-  const auto failed = [&](const char* what, int error) { return file_error(object.unfinished, what, error); };
+// All of its bytes are written: the table of regions, and on the disk. Its descriptor is closed before its last put is
+// reported, so that files do not pile up that wait for their names.
+Result<void> VelocStorage::finish(Object& object) {
+  auto file = open_to_write(object);
+  if (!file) return file.error();
+  const int fd = (*file)->fd();
+  const auto failed = [&](const char* what, int error) { return file_error(object.path, what, error); };
   const auto header = encode_veloc_header(object.description->info);
   if (const auto put = write_whole(files_, fd, header, 0); !put) return failed("writing it", put.error);
   if (const auto synced = files_.sync(fd); !synced) return failed("syncing it", synced.error);
   os::FileStatus status;
   if (const auto asked = files_.status(fd, status); !asked) return failed("asking for its status", asked.error);
   {
-    const std::lock_guard lock(mutex_);
-    object.sequence = object.description->sequence != 0 ? object.description->sequence : next_sequence_;
-    next_sequence_ = std::max(next_sequence_, object.sequence + 1);
-    object.file = state_of(status);
+    const std::lock_guard lock(object.opening);
+    object.writing.reset();
   }
-  if (auto marked = write_mark(object, object.file); !marked) return marked;
-  if (auto renamed = rename(object.unfinished, path_of(object)); !renamed) return renamed;
-  for (const Path& path : {own_, directory_})
-    if (const auto synced = files_.sync_directory(path); !synced)
-      return file_error(path, "syncing the directory", synced.error);
+  const std::lock_guard lock(mutex_);
+  object.file = state_of(status);
   return {};
 }
 
-Result<void> VelocStorage::write_mark(Object& object, const VelocFileState& state) {
-  const auto bytes = encode_veloc_mark(
-      {*object.description, state, object.blocks.empty() ? 0 : options_.block_bytes, object.sequence,
-       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
-           .count(),
-       object.blocks, object.raw, object.small});
-  const Path path = mark_of(object), beside = path.string() + std::string(kUnfinished);
-  const auto opened = files_.open_write(beside);
-  if (!opened) return file_error(beside, "making it", opened.error);
+// On the naming thread.
+void VelocStorage::complete(const SharedObject& object) {
   {
-    const os::File file(files_, static_cast<int>(opened.value), beside.string(), false);
-    if (const auto put = write_whole(files_, file.fd(), bytes, 0); !put)
-      return file_error(beside, "writing it", put.error);
-    if (const auto synced = files_.sync(file.fd()); !synced) return file_error(beside, "syncing it", synced.error);
+    const std::lock_guard lock(mutex_);
+    if (object->gone) return;
   }
-  return rename(beside, path);
+  Result<void> named = object->bytes == 0 ? finish(*object) : Result<void>();
+  if (named) named = give_name(*object);
+  {
+    const std::lock_guard lock(mutex_);
+    object->small.clear();
+    object->raw.clear();
+    object->there.clear();
+    if (object->gone) return;
+  }
+  persisted_(object->id, named);
+}
+
+Result<void> VelocStorage::give_name(Object& object) {
+  {
+    const std::lock_guard lock(mutex_);
+    object.sequence = object.description->sequence != 0 ? object.description->sequence : next_sequence_;
+    next_sequence_ = std::max(next_sequence_, object.sequence + 1);
+  }
+  const Path mark = mark_of(object), pending = mark.string() + "." + std::to_string(object.id) + std::string(kPending);
+  const auto sync = [&](const Path& directory) -> Result<void> {
+    if (const auto synced = files_.sync_directory(directory); !synced)
+      return file_error(directory, "syncing the directory", synced.error);
+    return {};
+  };
+  Result<void> renamed = write_mark(pending, object);
+  if (renamed) renamed = sync(own_);
+  if (renamed) renamed = rename(object.path, path_of(object));
+  if (!renamed) {
+    static_cast<void>(files_.remove(pending));
+    return renamed;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    object.path = path_of(object);
+    object.named = true;
+    const std::string name = file_name(object.name);
+    named_[name] = object.id;
+    std::erase(failed_drops_, object.path.string());
+  }
+  for (const Path& directory : {own_, directory_})
+    if (auto synced = sync(directory); !synced) return synced;
+  return rename(pending, mark);
+}
+
+Result<void> VelocStorage::write_mark(const Path& path, const Object& object) {
+  const auto bytes = encode_veloc_mark(
+      {*object.description, object.file, object.blocks.empty() ? 0 : options_.block_bytes, object.sequence,
+       std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(), object.blocks, object.raw,
+       object.small});
+  const auto opened = files_.open_write(path);
+  if (!opened) return file_error(path, "making it", opened.error);
+  const os::File file(files_, static_cast<int>(opened.value), path.string(), false);
+  if (const auto put = write_whole(files_, file.fd(), bytes, 0); !put) return file_error(path, "writing it", put.error);
+  if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
+  return {};
 }
 
 // A rename whose reply was lost has happened.
 Result<void> VelocStorage::rename(const Path& from, const Path& to) {
+  os::FileStatus before, there;
+  const auto known = files_.status(from, before);
   const auto renamed = files_.rename(from, to);
-  os::FileStatus there;
-  if (renamed || (renamed.error == ENOENT && files_.status(to, there))) return {};
+  if (renamed || (renamed.error == ENOENT && known && files_.status(to, there) && there.is(before))) return {};
   return file_error(to, "renaming it", renamed.error);
 }
 
@@ -444,7 +601,8 @@ void VelocStorage::forget(ObjectId id, bool remove) {
   if (options_.readonly || stopped_) return;
   const bool is_named = object->named;
   if (!remove && is_named) {  // what could not be read stays
-    named_.erase(file_name(object->name));
+    const auto last = named_.find(file_name(object->name));
+    if (last != named_.end() && last->second == id) named_.erase(last);
     return;
   }
   ++drops_;
@@ -453,26 +611,42 @@ void VelocStorage::forget(ObjectId id, bool remove) {
 
 // On the naming thread, after all that was named before the drop.
 void VelocStorage::remove_files(const SharedObject& object) {
-  const std::string name = file_name(object->name);
   bool last = false;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = named_.find(name);
+    const auto found = named_.find(file_name(object->name));
     last = found != named_.end() && found->second == object->id;
     if (last) named_.erase(found);
-    object->writing.reset();
   }
-  if (!object->named) static_cast<void>(files_.remove(object->unfinished));
-  if (last) {
-    const auto removed = files_.remove(directory_ / name);
-    const bool gone = removed || removed.error == ENOENT;
-    if (gone) static_cast<void>(files_.remove(mark_of(*object)));
-    static_cast<void>(files_.sync_directory(directory_));
-    const std::lock_guard lock(mutex_);
-    if (!gone) failed_drops_.push_back((directory_ / name).string());
+  if (!object->named) {
+    {
+      const std::lock_guard lock(object->opening);
+      object->writing.reset();
+    }
+    static_cast<void>(files_.remove(object->path));
   }
+  const bool left = last && !move_back(*object);
   const std::lock_guard lock(mutex_);
+  if (left) failed_drops_.push_back(path_of(*object).string());
   ++drops_done_;
+}
+
+// Takes its file out of VELOC's sight, and removes it; another's that is there now stays. False: it is still there.
+bool VelocStorage::move_back(const Object& object) {
+  const Path path = path_of(object), mark = mark_of(object);
+  const Path back = mark.string() + "." + std::to_string(object.id) + std::string(kUnfinished);
+  os::FileStatus status;
+  const auto asked = files_.status(path, status);
+  if (!asked && asked.error != ENOENT) return false;
+  if (asked && state_of(status) == object.file) {
+    if (!rename(path, back)) return false;
+    for (const Path& directory : {directory_, own_})
+      if (!files_.sync_directory(directory)) return true;  // the next opening goes on from here
+  }
+  static_cast<void>(files_.remove(mark));
+  if (!files_.sync_directory(own_)) return true;
+  static_cast<void>(files_.remove(back));
+  return true;
 }
 
 std::uint64_t VelocStorage::drops() const {
@@ -516,7 +690,13 @@ Result<void> VelocStorage::read(const SharedObject& object, std::uint64_t offset
   const auto file = open_to_read(object);
   if (!file) return file.error();
   if (auto got = read_extents(*object, *file, offset, memory); !got) return got;
-  return check_blocks(*object, *file, offset, memory);
+  if (!object->blocks.empty()) return check_blocks(*object, *file, offset, memory);
+  os::FileStatus status;
+  if (const auto asked = files_.status((*file)->fd(), status); !asked)
+    return file_error((*file)->name(), "asking for its status", asked.error);
+  if (object->named && state_of(status) != object->file)
+    return Error{Errc::damaged, (*file)->name() + ": it was changed while it was read"};
+  return {};
 }
 
 Result<void> VelocStorage::read_extents(const Object& object, const SharedFile& file, std::uint64_t offset,
@@ -537,7 +717,6 @@ Result<void> VelocStorage::read_extents(const Object& object, const SharedFile& 
 // Those at either end may begin before the memory, or end after it.
 Result<void> VelocStorage::check_blocks(const Object& object, const SharedFile& file, std::uint64_t offset,
                                         std::span<const std::byte> memory) {
-  if (object.blocks.empty()) return {};
   const std::uint64_t block = options_.block_bytes, end = offset + memory.size();
   std::vector<std::byte> beyond;
   for (std::uint64_t number = offset / block; number * block < end; ++number) {
@@ -560,24 +739,36 @@ Result<void> VelocStorage::check_blocks(const Object& object, const SharedFile& 
 }
 
 Result<SharedFile> VelocStorage::open_to_read(const SharedObject& object) {
-  {
+  for (Path tried;;) {
+    Path path;
+    bool named = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (SharedFile open = object->reading.lock()) return open;
+      path = object->path;
+      named = object->named;
+    }
+    const auto opened = files_.open(path, os::Open::read, false);
+    if (!opened && opened.error == ENOENT && path != tried) {
+      tried = path;  // it may have got its name meanwhile
+      continue;
+    }
+    if (!opened && opened.error == ENOENT) {
+      return Error{options_.readonly ? Errc::unknown_version : Errc::damaged,
+                   path.string() + " is not there any more: somebody removed it"};
+    }
+    if (!opened) return file_error(path, "opening it", opened.error);
+    auto file = std::make_shared<const os::File>(files_, static_cast<int>(opened.value), path.string(), false);
+    os::FileStatus status;
+    if (const auto asked = files_.status(file->fd(), status); !asked)
+      return file_error(path, "asking for its status", asked.error);
     const std::lock_guard lock(mutex_);
-    if (object->writing) return object->writing;
-    if (SharedFile open = object->reading.lock()) return open;
+    // With checksums, the bytes themselves say whether they are right: a file system may set its times late.
+    const bool same = object->blocks.empty() ? state_of(status) == object->file : status.bytes == object->file.bytes;
+    if (named && !same) return Error{Errc::damaged, path.string() + ": it was changed after it was found or written"};
+    object->reading = file;
+    return SharedFile(std::move(file));
   }
-  const Path path = path_of(*object);
-  const auto opened = files_.open(path, os::Open::read, false);
-  if (!opened && opened.error == ENOENT) return Error{Errc::unknown_version, path.string() + " is not there any more"};
-  if (!opened) return file_error(path, "opening it", opened.error);
-  auto file = std::make_shared<const os::File>(files_, static_cast<int>(opened.value), path.string(), false);
-  os::FileStatus status;
-  if (const auto asked = files_.status(file->fd(), status); !asked)
-    return file_error(path, "asking for its status", asked.error);
-  if (state_of(status) != object->file)
-    return Error{Errc::damaged, path.string() + ": it was changed after it was found or written"};
-  const std::lock_guard lock(mutex_);
-  object->reading = file;
-  return SharedFile(std::move(file));
 }
 
 // Its mark, which was only begun.
@@ -587,9 +778,13 @@ Result<void> VelocStorage::load(Object& object) {
     if (object.description) return {};
   }
   std::vector<std::byte> bytes;
-  const Path path = mark_of(object);
-  if (const auto got = read_file(files_, path, kMaxHeader + kVelocMarkBegin, bytes); !got)
-    return file_error(path, "reading it", got.error);
+  Path path = object.mark;
+  auto got = read_file(files_, path, kMaxHeader + kVelocMarkBegin, bytes);
+  if (!got && got.error == ENOENT) {  // it has its own name by now
+    path = mark_of(object);
+    got = read_file(files_, path, kMaxHeader + kVelocMarkBegin, bytes);
+  }
+  if (!got) return file_error(path, "reading it", got.error);
   auto header = parse_veloc_mark(bytes);
   if (!header) return Error{header.error().code, path.string() + ": " + header.error().message};
   if (header->head.sequence != object.sequence)
@@ -686,9 +881,14 @@ void VelocStorage::stop() {
   }
   movers_.stop();
   namer_.stop();
+  if (options_.readonly) return;
   for (const auto& [id, object] : objects_)
-    if (!object->named && !options_.readonly) static_cast<void>(files_.remove(object->unfinished));
-  if (unmade_ && store_) store_->unmake();
+    if (!object->named) static_cast<void>(files_.remove(object->path));
+  for (const Path& orphan : orphans_) static_cast<void>(files_.remove(orphan));
+  if (!unmade_ || !store_) return;
+  static_cast<void>(files_.remove(own_ / kVelocFile));
+  store_->unmake();
+  for (const Path& path : std::views::reverse(made_)) static_cast<void>(files_.remove(path));
 }
 
 Result<std::unique_ptr<PersistentStorage>> open_veloc_storage(os::Files& files, const PersistentOptions& options,
@@ -698,7 +898,10 @@ Result<std::unique_ptr<PersistentStorage>> open_veloc_storage(os::Files& files, 
                  "veloc_rank=" + std::to_string(rank) + " is not valid: expected a rank from 0"};
   }
   auto storage = std::make_unique<VelocStorage>(files, options, rank, std::move(done), std::move(persisted));
-  if (auto started = storage->start(); !started) return started.error();
+  if (auto started = storage->start(); !started) {
+    storage->unmake();
+    return started.error();
+  }
   return std::unique_ptr<PersistentStorage>(std::move(storage));
 }
 

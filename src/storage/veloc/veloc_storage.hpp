@@ -19,18 +19,29 @@ namespace ebb::storage {
 
 using SharedFile = std::shared_ptr<const os::File>;
 
+/// In such a folder: it is no store of segment files.
+inline constexpr const char* kVelocFile = "veloc";
 /// The folder of a rank's own files in a directory of VELOC's: VELOC would take a file beside its own for a checkpoint.
 std::filesystem::path veloc_own_directory(const std::filesystem::path& directory, int rank);
 
 /// The checkpoints of one rank in a directory of VELOC's files. A file is written in the rank's own folder, synced, and
-/// renamed when it is whole, so under its final name it is never partial. Beside it, a mark has its checksums, bound to
-/// its size and time: without a mark that fits, a file is VELOC's (or was copied there), and is believed as it is.
+/// renamed when it is whole, so under its final name it is never partial. A mark in that folder has its checksums,
+/// bound to its size and time. A file without a mark is VELOC's (or was copied there), and is believed as it is.
+///
+/// Whatever is interrupted, the next opening can tell what was meant:
+/// - To name a file: a *pending* mark (`<name>-<version>.<object>.mark`) is synced, the file is renamed, then the mark
+/// is,
+///   to `<name>-<version>`. A pending mark that fits the file is the file's; any other is removed.
+/// - To remove one: it is moved back to the own folder (`<name>-<version>.<object>.new`), then the mark is removed,
+/// then
+///   the file. So a mark whose file is nowhere means that somebody deleted it.
 ///
 /// Thread safety: as PersistentStorage.
-/// 1. mutex_ guards the objects and what they consist of, and is held for no I/O but that of found files at open.
-/// 2. movers_ write and read. namer_, a single thread, syncs, names and removes files, in the order of calls: the file
+/// 1. mutex_ guards the objects and what they consist of, and is held for no I/O. Object::opening guards its file while
+///    it is written.
+/// 2. movers_ write, sync and read. namer_, a single thread, names and removes files, in the order of calls: the file
 ///    of a version that was dropped is gone before the version that was written anew gets its name.
-/// 3. A file is removed only for the object that named it last.
+/// 3. A file is removed only for the object that named or found it last, and only while it is that very file.
 class VelocStorage final : public PersistentStorage {
  public:
   VelocStorage(os::Files& files, PersistentOptions options, int rank, Done done, Persisted persisted);
@@ -74,17 +85,29 @@ class VelocStorage final : public PersistentStorage {
 
   Path path_of(const Object& object) const;
   Path mark_of(const Object& object) const;
-  std::vector<Found> look(bool first);
   struct Seen {
     SharedObject object;
     Checksum body{};
+    bool marked = false;
   };
-  using Marks = std::map<std::string, bool>;  // by name: whether there is a file that a mark is of
-  Result<Seen> find_object(const Path& path, const VelocName& name, const os::FileStatus& status, Marks& marks);
-  void look_for_deleted(const Marks& marks);
+  struct OwnFiles;
+  Result<OwnFiles> list_own() const;
+  Result<std::vector<Found>> look(std::vector<Damage>* damages, const OwnFiles& own);
+  Result<Seen> find_object(const VelocName& name, const os::FileStatus& status, const OwnFiles& own);
+  std::vector<Found> add_found(std::vector<Seen> seen, const std::set<std::string>& there);
+  Result<void> settle_interrupted(OwnFiles& own);
+  void look_for_deleted(const OwnFiles& own, const std::vector<std::string>& files);
   std::uint64_t unused_sequence(std::uint64_t wanted);
+  struct Times {
+    std::int64_t directory = 0, own = 0;
+    bool operator==(const Times&) const = default;
+  };
+  Times times() const;
 
   Result<void> take_room(Object& object);
+  Result<SharedFile> open_to_write(Object& object);
+  bool count_put(Object& object, std::uint64_t offset, std::size_t bytes, bool there);
+  Result<void> finish(Object& object);
   Result<void> write(Object& object, std::uint64_t offset, const std::byte* memory, std::size_t bytes);
   Result<void> read(const SharedObject& object, std::uint64_t offset, std::span<std::byte> memory);
   Result<void> check_blocks(const Object& object, const SharedFile& file, std::uint64_t offset,
@@ -96,10 +119,11 @@ class VelocStorage final : public PersistentStorage {
   Result<void> read_checked(const SharedObject& object, const Sink& sink, const std::function<bool()>& ended);
   void complete(const SharedObject& object);
   Result<void> give_name(Object& object);
-  Result<void> write_mark(Object& object, const VelocFileState& file);
+  Result<void> write_mark(const Path& path, const Object& object);
   Result<void> rename(const Path& from, const Path& to);
   void forget(ObjectId id, bool remove);
   void remove_files(const SharedObject& object);
+  bool move_back(const Object& object);
   SharedObject find(ObjectId id) const;
   SharedObject must_find(ObjectId id) const;
 
@@ -108,6 +132,8 @@ class VelocStorage final : public PersistentStorage {
   const int rank_;
   const Path directory_, own_;
   std::optional<StoreDirectory> store_;  // of own_; none: read only
+  std::vector<Path> made_;               // directories that this opening has made
+  std::vector<Path> orphans_;            // marks of files that somebody deleted
   const Done done_;
   const Persisted persisted_;
   std::vector<Found> found_;  // constant after start(), like gone_ and damages_
@@ -121,6 +147,7 @@ class VelocStorage final : public PersistentStorage {
   std::vector<std::string> failed_drops_;
   std::uint64_t used_ = 0, counted_ = 0, drops_ = 0, drops_done_ = 0, changes_ = 0, next_sequence_ = 1;
   ObjectId last_found_ = 0;
+  Times looked_;  // of the directories when they were listed last; zeros: they are to be listed again
   bool stopped_ = false, unmade_ = false;
   ChecksumWorkers movers_, namer_{1};
 };
