@@ -146,7 +146,7 @@ def test_opening_is_not_measured_without_its_program(tmp_path):
 
 def test_every_room_with_a_test_on_a_gpu_is_built():
     labelled = re.search(r"set\(ebb_gpu_tests (.+)\)", (ROOT / "cmake" / "EbbTests.cmake").read_text())[1]
-    word = labelled.replace("*", "").replace(":", "|")
+    word = "(?:" + labelled.replace("*", "").replace(":", "|") + ")(?!_cache)"  # not a key of VELOC's configuration
     named = rf"^(?:TEST\w*|INSTANTIATE_TEST_SUITE_P)\([^)]*(?:{word})|add_test\(NAME \w*(?:{word})"
     on_a_gpu = re.compile(named, re.MULTILINE)
     sources = [*(ROOT / "tests").glob("*/*.cpp"), *(ROOT / "tests").glob("*/CMakeLists.txt")]

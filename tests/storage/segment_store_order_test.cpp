@@ -122,7 +122,7 @@ TEST_F(SegmentStoreOrderTest, where_the_old_one_cannot_be_dropped_the_new_one_is
   ASSERT_TRUE(persist(kFirst, 1, 16384));
   storage_->drop(kFirst);
   ASSERT_TRUE(write(kFirst + 1, 1, 16384));
-  files_.fail_nth(FileCall::read, 1, EIO);  // of its head
+  files_.fail_nth(FileCall::read, 1, EIO, FaultyFiles::kEver);  // of its head, also where that is tried again
   storage_->commit();
   const auto how = persisted_.of(kFirst + 1);
   ASSERT_FALSE(how);
