@@ -70,8 +70,9 @@ class GroupHistory {
   Result<Future> checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options = {});
   Result<Future> checkpoint(Version version, std::initializer_list<Source> sources,
                             const CheckpointOptions& options = {});
-  /// The version that this member wrote last is void, as if it could not have been stored: it is dropped in all.
-  /// Errors: invalid_argument (it is another one, or counts as durable already), and those of History::drop.
+  /// The version that this member wrote last, or the one that it would write next, is void, as if it could not have
+  /// been stored: it is dropped in all, and no kill of this process brings it back. Errors: invalid_argument (it is
+  /// another one, or counts as durable already), and those of History::drop.
   Result<void> withdraw(Version version);
   /// Forgets every version in every member. Collective.
   Result<void> drop();

@@ -333,14 +333,20 @@ Result<void> GroupHistory::wait(std::string_view level, std::optional<Seconds> t
 }
 
 Result<void> GroupHistory::withdraw(Version version) {
+  Agreement& agreement = members_->rounds.agreement;
+  if (version > agreement.last(number_)) {
+    agreement.failed(number_, version);
+    return {};
+  }
   auto& open = members_->of[number_].open;
   if (open.empty() || open.back().version != version) {
     return Error{Errc::invalid_argument, "version " + std::to_string(version) +
                                              " cannot be withdrawn: only the last one that was written can, at once"};
   }
   open.pop_back();
-  members_->rounds.agreement.failed(number_, version);
-  return mine().drop(version);
+  agreement.failed(number_, version);
+  if (auto dropped = mine().drop(version); !dropped) return dropped;
+  return mine().wait_for_drops();
 }
 
 Result<void> GroupHistory::restore(Version version, std::span<const Target> targets, RestoreOptions options) {

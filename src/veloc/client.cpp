@@ -17,7 +17,8 @@ namespace ebb::veloc {
 namespace {
 
 constexpr std::size_t kLongestName = 127;  // of VELOC's commands
-constexpr Seconds kRoom(60);               // that a checkpoint waits for what other ranks are to agree on
+constexpr std::uint64_t kReaderCache = 64 << 20;
+constexpr Seconds kRoom(60);  // that a checkpoint waits for what other ranks are to agree on
 
 Error no_phase(const std::string& begin) { return {Errc::invalid_argument, "call " + begin + " first"}; }
 
@@ -50,9 +51,11 @@ bool has_ended(const Future& future, const std::string& level) {
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::open(MPI_Comm comm, const std::string& file) {
-  int begun = 0;
+  int begun = 0, over = 0;
   MPI_Initialized(&begun);
-  if (!begun) return Error{Errc::invalid_argument, "MPI_Init comes first"};
+  MPI_Finalized(&over);
+  if (!begun || over)
+    return Error{Errc::invalid_argument, over ? "MPI_Finalize came before it" : "MPI_Init comes first"};
   if (comm == MPI_COMM_NULL) return Error{Errc::invalid_argument, "the communicator is MPI_COMM_NULL"};
   auto config = read_config(file);
   Peers peers(collective(comm));
@@ -176,22 +179,40 @@ void Client::look() {
 }
 
 bool Client::checkpoint(const std::string& name, int version) {
+  std::optional<Error> earlier;  // of this rank alone: the others begin the next one, so this rank does too
   if (!config_.caches || config_.sync) {
     if (!checkpoint_wait()) return false;
   } else {
     look();
-    if (const auto earlier = std::exchange(failure_, {})) {
-      say("Checkpoint", "an earlier checkpoint failed: " + earlier->message);
-      return false;
-    }
+    earlier = std::exchange(failure_, {});
   }
   if (!checkpoint_begin(name, version)) return false;
   const bool written = checkpoint_mem(VELOC_CKPT_ALL, {});
-  return checkpoint_end(written) && written;  // the other ranks end it too
+  const bool ended = checkpoint_end(written) && written;  // the other ranks end it too
+  if (earlier) say("Checkpoint", "an earlier checkpoint failed: " + earlier->message);
+  return ended && !earlier;
 }
 
 bool Client::checkpoint_begin(const std::string& name, int version) {
   return guarded("Checkpoint_begin", [&] { return begin_writing(name, version); });
+}
+
+// The job goes back to what is before the version. Where ranks have nothing in common, one may miss its directory: then
+// nothing is dropped, but for what has the number of a version as that is written.
+Result<void> Client::take_back(Name& one, int version) {
+  const auto before = one.history.latest(version - 1);
+  if (!before) return before.error();
+  if (*before) {
+    const auto back = one.history.resume(version - 1);
+    return back ? Result<void>() : back.error();
+  }
+  const auto any = one.history.latest();
+  if (!any) return any.error();
+  if (*any || one.last) return one.history.drop();
+  const auto left = one.history.mine().versions();
+  if (!left) return left.error();
+  one.left = {left->begin(), left->end()};
+  return {};
 }
 
 // A group's versions ascend: one that is not above the last takes the job back to what is before it.
@@ -208,10 +229,7 @@ Result<void> Client::begin_writing(const std::string& name, int version) {
       say("Checkpoint_begin", text_of(name, version) + " is written, so what an earlier job left of it and up to " +
                                   text_of(name, static_cast<int>(there->back())) + " is dropped");
     }
-    const auto back = one.history.resume(version - 1);
-    if (!back && back.error().code != Errc::lost) return back.error();
-    if (!back)  // nothing before it is whole
-      if (auto dropped = one.history.drop(); !dropped) return dropped;
+    if (auto back = take_back(one, version); !back) return back;
     if (!one.first || version < *one.first) one.first = version;
   }
   one.last = version;
@@ -255,13 +273,19 @@ Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
   }
   if (sources.empty()) return Error{Errc::invalid_argument, "no region is protected and selected"};
   if (auto written = write(sources); !written) return written;
+  std::vector<std::pair<void (*)(void*), void*>> releases;  // which may protect and unprotect regions
   for (const auto& [id, region] : regions)
-    if (region.release && chosen.has(id)) region.release(region.data);
+    if (region.release && chosen.has(id)) releases.emplace_back(region.release, region.data);
+  for (const auto& [release, data] : releases) release(data);
   return {};
 }
 
 Result<void> Client::write(const std::vector<Source>& sources) {
-  GroupHistory& history = names_.at(writing_->name).history;
+  Name& one = names_.at(writing_->name);
+  GroupHistory& history = one.history;
+  if (one.left.erase(writing_->version) > 0)
+    if (auto dropped = history.mine().drop(writing_->version); !dropped) return dropped;
+  writing_->tried = true;
   auto written = history.checkpoint(writing_->version, sources, {.timeout = kRoom});
   if (!written) return written.error();
   writing_->written = true;
@@ -279,8 +303,10 @@ bool Client::checkpoint_end(bool success) {
     const int version = writing_->version;
     writing_.reset();
     if (config_.sync) ended = wait();
-    if (const auto observer = observers_.find(VELOC_OBSERVE_CKPT_END); observer != observers_.end())
-      observer->second(name, version);
+    if (const auto found = observers_.find(VELOC_OBSERVE_CKPT_END); found != observers_.end()) {
+      const observer_t observer = found->second;  // which may register another
+      observer(name, version);
+    }
     return ended;
   });
 }
@@ -301,7 +327,7 @@ Result<void> Client::end_writing(bool success) {
     return {};
   }
   // Void: what this rank does not have, no rank keeps.
-  if (one.written) {
+  if (one.written || !one.tried) {
     if (auto dropped = names_.at(one.name).history.withdraw(one.version); !dropped) return dropped;
   }
   if (!one.failure) {
@@ -352,6 +378,7 @@ bool Client::checkpoint_finished() {
 bool Client::cleanup(const std::string& name) {
   return guarded("Cleanup", [&]() -> Result<void> {
     if (auto valid = check(name, 0); !valid) return valid;
+    if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
     if (!config_.keeps_in_scratch) return {};
     const auto found = find(name);
     if (!found) return found.error();
@@ -366,9 +393,11 @@ int Client::restart_test(const std::string& name, int version, int target_rank) 
   int newest = VELOC_FAILURE;
   guarded("Restart_test", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
+    if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
     const auto bound = version > 0 ? version : std::numeric_limits<int>::max();
     const auto there = [&]() -> Result<std::optional<Version>> {
-      if (is_another(target_rank)) {
+      if (target_rank == peers_.rank()) return group_->store().history(name).latest(bound);
+      if (target_rank >= 0) {
         auto store = open_another(target_rank);
         if (!store) return store.error();
         return store->history(name).latest(bound);
@@ -408,11 +437,14 @@ Result<void> Client::begin_reading(const std::string& name, int version, int tar
 // What an earlier job left is read and checked here, so that all ranks know of damage.
 Result<CheckpointInfo> Client::found(const std::string& name, int version, Reading& reading, int target_rank) {
   Result<std::optional<Version>> newest = std::optional<Version>(version);
-  if (is_another(target_rank)) {
-    auto store = open_another(target_rank);
-    if (!store) return store.error();
-    reading.other.emplace(std::move(*store));
-    newest = reading.other->history(name).latest(version);
+  reading.alone = target_rank >= 0;
+  if (reading.alone) {
+    if (target_rank != peers_.rank()) {
+      auto store = open_another(target_rank);
+      if (!store) return store.error();
+      reading.other.emplace(std::move(*store));
+    }
+    newest = store_of(reading).history(name).latest(version);
   } else {
     const auto one = find(name);
     if (!one) return one.error();
@@ -422,9 +454,9 @@ Result<CheckpointInfo> Client::found(const std::string& name, int version, Readi
   if (!newest) return newest.error();
   if (*newest != version) {
     return Error{Errc::unknown_version,
-                 text_of(name, version) + " is not complete" + (reading.other ? "" : " on every rank")};
+                 text_of(name, version) + " is not complete" + (reading.alone ? "" : " on every rank")};
   }
-  return (reading.other ? *reading.other : group_->store()).history(name).info(version);
+  return store_of(reading).history(name).info(version);
 }
 
 // As the other rank left it; that one may be running.
@@ -434,14 +466,13 @@ Result<Store> Client::open_another(int target_rank) const {
   options.shared = config_.options.shared;
   if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(target_rank);
   options.readonly = true;
-  options.device_cache = config_.options.device_cache;
-  options.host_cache = config_.options.host_cache;
+  options.device_cache = 0;  // each version is read once
+  options.host_cache = kReaderCache;
   return Store::open(options);
 }
 
 Result<void> Client::restore(std::span<const Target> targets) {
-  if (!reading_->other) return names_.at(reading_->name).history.restore(reading_->version, targets);
-  return reading_->other->history(reading_->name).restore(reading_->version, targets, {.keep = true});
+  return store_of(*reading_).history(reading_->name).restore(reading_->version, targets, {.keep = true});
 }
 
 std::size_t Client::recover_size(int id) {

@@ -70,12 +70,13 @@ class Client final : public ::veloc::client_t {
   struct Name {
     GroupHistory history;
     std::optional<int> first = {}, last = {};  // of the versions that this job has written
+    std::set<Version> left = {};               // by an earlier job here, and not on every rank
   };
   /// From Checkpoint_begin to Checkpoint_end.
   struct Writing {
     std::string name;
     int version = 0;
-    bool written = false;
+    bool tried = false, written = false;
     std::optional<RoutedFile> file = {};
     std::filesystem::path original = {};  // of the file
     std::optional<Error> failure = {};
@@ -84,6 +85,7 @@ class Client final : public ::veloc::client_t {
   struct Reading {
     std::string name;
     int version = 0;
+    bool alone = false;               // by this rank, whatever the others have
     std::optional<Store> other = {};  // another rank's, read alone
     std::map<int, std::size_t> sizes = {};
     std::optional<RoutedFile> file = {};
@@ -105,6 +107,7 @@ class Client final : public ::veloc::client_t {
 
   Result<Name*> find(const std::string& name);
   Result<void> begin_writing(const std::string& name, int version);
+  Result<void> take_back(Name& one, int version);
   Result<void> write(const std::vector<Source>& sources);
   Result<void> write_regions(int mode, const std::set<int>& ids);
   Result<void> end_writing(bool success);
@@ -112,7 +115,8 @@ class Client final : public ::veloc::client_t {
   void look();
   Result<void> write_named();
   Result<void> begin_reading(const std::string& name, int version, int target_rank);
-  bool is_another(int target_rank) const { return target_rank >= 0 && target_rank != peers_.rank(); }
+  /// Where a version is read: this rank's store, or another's.
+  Store& store_of(Reading& reading) { return reading.other ? *reading.other : group_->store(); }
   Result<Store> open_another(int target_rank) const;
   Result<CheckpointInfo> found(const std::string& name, int version, Reading& reading, int target_rank);
   Result<void> restore(std::span<const Target> targets);

@@ -91,7 +91,9 @@ class Reader {
     const Given* const given = find(key);
     if (!given) return {};
     std::error_code failed;
-    if (!std::filesystem::is_directory(given->value, failed)) fail(wrong(key, *given, "a directory that exists"));
+    std::filesystem::create_directory(given->value, failed);  // as VELOC does
+    if (!std::filesystem::is_directory(given->value, failed))
+      fail(wrong(key, *given, "a directory that exists, or a name in one"));
     return std::filesystem::absolute(given->value, failed);
   }
   void only_off(std::string_view key, std::string_view why) {
@@ -127,6 +129,15 @@ constexpr const char* kKeys[] = {"aggregated",
                                  "threaded",
                                  "watchdog_interval"};
 
+// FNV-1a, as 16 hexadecimal digits.
+std::string digest_of(const std::filesystem::path& path) {
+  std::uint64_t sum = 14695981039346656037U;
+  for (const char c : path.string()) sum = (sum ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  std::string text(16, '0');
+  for (std::size_t i = text.size(); i-- > 0; sum >>= 4) text[i] = "0123456789abcdef"[sum & 15];
+  return text;
+}
+
 int collect(void* to, const char* section, const char* key, const char* value) {
   static_cast<std::vector<Line>*>(to)->push_back({section, key, value});
   return 1;
@@ -141,7 +152,8 @@ Result<Entries> entries_of(const std::string& file, std::vector<std::string>& no
                  file + ": line " + std::to_string(line) + " is not valid: give key = value, of less than 200 bytes"};
   }
   Entries entries;
-  for (const auto& [section, key, value] : lines) {
+  for (auto& [section, key, value] : lines) {
+    std::ranges::transform(key, key.begin(), [](unsigned char c) { return std::tolower(c); });
     if (!section.empty() || std::ranges::find(kKeys, std::string_view(key)) == std::end(kKeys)) {
       notes.push_back(file + ": " + (section.empty() ? "" : "[" + section + "] ") + key +
                       " is not a key that is known; it has no effect");
@@ -220,7 +232,8 @@ Result<Config> read_config(const std::string& file) {
   if (reader.error()) return *reader.error();
 
   config.scratch = *scratch;
-  options.directory = *scratch / ".ebbtide-cache";  // VELOC's files may be in scratch, and `.ebbtide` is theirs
+  // VELOC's files may be in scratch, and `.ebbtide` is theirs. Another run may have been on this node.
+  options.directory = *scratch / (".ebbtide-cache" + (flushed && persistent ? "-" + digest_of(*persistent) : ""));
   if (flushed) options.shared = persistent ? *persistent : *scratch;
   config.level = flushed ? "shared" : "storage";
   options.durability = flushed ? Durability::shared : Durability::storage;

@@ -50,8 +50,9 @@ Result<void> RoutedFile::open(int flags, std::size_t bytes) {
   if (file < 0) return cannot(path_, flags & O_CREAT ? "made" : "read", errno);
   struct stat found = {};
   int code = 0;
-  if ((flags & O_CREAT && ::ftruncate(file, static_cast<off_t>(bytes)) != 0) || ::fstat(file, &found) != 0)
-    code = errno;
+  // With its room on the disk: a write to mapped memory without would end the process.
+  if (flags & O_CREAT && bytes > 0) code = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  if (code == 0 && ::fstat(file, &found) != 0) code = errno;
   if (code == 0 && found.st_size > 0) {
     const int access = flags & O_CREAT ? PROT_READ | PROT_WRITE : PROT_READ;
     void* const memory = ::mmap(nullptr, static_cast<std::size_t>(found.st_size), access, MAP_SHARED, file, 0);

@@ -124,6 +124,17 @@ def test_damage_on_one_rank_takes_all_to_the_version_before(disk: Path, heat: Pa
     assert ended(job(heat, config, STEPS)) == right
 
 
+def test_where_one_rank_misses_its_files_nothing_of_the_others_goes(disk: Path, heat: Path, right: str) -> None:
+    config = configured(disk, "mode = sync")
+    ended(job(heat, config, 100))
+    shutil.rmtree(disk / "scratch")
+    for file in (disk / "persistent").glob("heat-1-*.dat"):
+        file.unlink()
+    ended(job(heat, config, 10))  # from the start
+    assert len(list((disk / "persistent").glob("heat-*-100.dat"))) == 3
+    assert ended(job(heat, config, STEPS)) == right
+
+
 def test_a_job_of_another_size_is_told(disk: Path, heat: Path, right: str) -> None:
     config = configured(disk, "mode = sync")
     assert ended(job(heat, config, STEPS)) == right

@@ -105,7 +105,7 @@ TEST_F(VelocClient, DirectoriesMustBeThere) {
   EXPECT_THAT(refusal(), HasSubstr("cannot be read"));
   write(place("persistent"));
   EXPECT_THAT(refusal(), HasSubstr("scratch is not given"));
-  write("scratch = " + (at_ / "none").string() + "\n");
+  write("scratch = " + (at_ / "none/none").string() + "\n");
   EXPECT_THAT(refusal(), HasSubstr("a directory that exists"));
   write(place("scratch") + "no key\n");
   EXPECT_THAT(refusal(), HasSubstr("line 2"));
@@ -213,6 +213,30 @@ TEST_F(VelocClient, AnObserverIsCalledAtTheEnd) {
   EXPECT_EQ(seen, (std::vector<std::pair<std::string, int>>{{"seen", 3}}));
 }
 
+TEST_F(VelocClient, ARegionMayBeUnprotectedAsItIsReleased) {
+  write_both("mode = sync\n");
+  const auto client = open();
+  static veloc::client_t* the_client = nullptr;
+  the_client = client.get();
+  int one = 1, two = 2;
+  const auto release = [](void*) { the_client->mem_clear(); };
+  ASSERT_EQ(VELOC_Mem_protect(0, &one, 1, sizeof one, READ_ONLY, release), VELOC_SUCCESS);
+  ASSERT_EQ(VELOC_Mem_protect(1, &two, 1, sizeof two, READ_ONLY, release), VELOC_SUCCESS);
+  EXPECT_TRUE(client->checkpoint("heat", 1));
+}
+
+TEST_F(VelocClient, AVersionThatWasNeverWrittenIsVoidToo) {
+  write_both("mode = sync\n");
+  const auto client = open();
+  EXPECT_TRUE(client->checkpoint_begin("heat", 1));
+  EXPECT_EQ(client->restart_test("heat", 0), -1) << "not between begin and end";
+  EXPECT_FALSE(client->checkpoint_end(true)) << "nothing was written";
+  int value = 3;
+  client->mem_protect(0, &value, 1, sizeof value);
+  EXPECT_TRUE(client->checkpoint("heat", 2));
+  EXPECT_EQ(client->restart_test("heat", 0), 2);
+}
+
 TEST_F(VelocClient, AnotherRankIsRead) {
   write_both("mode = sync\nmax_versions = 2\n");
   int value = 70;
@@ -224,10 +248,11 @@ TEST_F(VelocClient, AnotherRankIsRead) {
     EXPECT_TRUE(other->checkpoint("heat", 4));
   }
   for (const bool on_its_node : {true, false}) {
-    if (!on_its_node) std::filesystem::remove_all(at_ / "scratch/.ebbtide-cache");
+    if (!on_its_node) std::filesystem::remove_all(at_ / "scratch");
     const auto client = open();
     client->mem_protect(0, &value, 1, sizeof value);
     EXPECT_EQ(client->restart_test("heat", 0), -1);
+    EXPECT_EQ(client->restart_test("heat", 0, 0), -1) << "its own, by itself";
     EXPECT_EQ(client->restart_test("heat", 0, 7), 4);
     EXPECT_EQ(client->restart_test("heat", 3, 7), 3);
     EXPECT_EQ(client->restart_test("heat", 0, 8), -1);
