@@ -65,10 +65,11 @@ struct Drained {
   bool removed = false;                      ///< no process uses the pool any more, and it is gone
 };
 
-/// Waits until all that the processes of a job have handed over is written. If they have all ended and no agent does
+/// Waits until all that the processes of a job have handed over is durable. If they have all ended and no agent does
 /// that, this process writes it to the job's own store, and removes the pool, as the next start of any job would.
 /// `go_on` is asked some 100 times a second; false ends the waiting. Errors: lost (there is no such pool), damaged and
-/// unsupported (the pool is left as it is), timed_out, cancelled by `go_on`; those of the store, named.
+/// unsupported (the pool is left as it is), timed_out, cancelled by `go_on`; those of the store, named; io_error, too,
+/// if some of it is lost meanwhile.
 Result<Drained> drain(const std::string& job, std::chrono::milliseconds timeout,
                       const std::function<bool()>& go_on = {});
 

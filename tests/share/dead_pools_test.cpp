@@ -1,6 +1,7 @@
 // A pool whose processes were all killed is finished once, whatever goes wrong on the way there.
 #include "share/agent/dead_pools.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -16,6 +17,7 @@ namespace {
 
 using doubles::FaultyFiles;
 using doubles::FileCall;
+using storage::ObjectId;
 using test::in_child;
 using test::kChunk;
 using test::kMiB;
@@ -61,6 +63,65 @@ TEST(DeadPools, what_cannot_be_written_stays_in_the_pool_until_it_can) {
     Rank next(place, 0, 1, 16 * kMiB);
     EXPECT_EQ(next.found().size(), static_cast<std::size_t>(kVersions));
   }
+}
+
+TEST(DeadPools, whichever_sync_fails_nothing_of_it_is_lost) {
+  bool failed = true;
+  for (std::uint64_t nth = 1; failed; ++nth) {
+    const Place place;
+    leave_a_dead_pool(place);
+    os::PosixFiles posix;
+    os::SteadyClock clock;
+    FaultyFiles files(posix, 1);
+    files.fail_nth(FileCall::sync, nth, EIO, FaultyFiles::kEver - nth);
+    const auto first = drain_pool(place.seams(), files, clock, "job-test", std::chrono::seconds(60), {});
+    failed = files.count(FileCall::sync) >= nth;
+    EXPECT_EQ(place.pools().size(), first ? 0u : 1u);
+    files.clear_faults();
+    if (!first) {
+      const auto drained = drain_pool(place.seams(), files, clock, "job-test", std::chrono::seconds(60), {});
+      ASSERT_TRUE(drained) << drained.error().message;
+    }
+    Rank next(place, 0, 1, 16 * kMiB);
+    EXPECT_EQ(next.found().size(), static_cast<std::size_t>(kVersions)) << "sync " << nth;
+  }
+}
+
+// Once it is closed, no sync returns until it is broken, and all fail from then on.
+class SyncGate final : public doubles::ForwardFiles<SyncGate> {
+ public:
+  using ForwardFiles::ForwardFiles;
+  Result<std::unique_ptr<os::Ring>> open_ring(unsigned entries) override { return inner_.open_ring(entries); }
+  std::atomic<bool> closed{false}, broken{false};
+
+ private:
+  friend ForwardFiles;
+  template <class Whole>
+  os::SysResult around(const doubles::FileRecord& call, Whole&& whole) noexcept {
+    if (call.call != FileCall::sync || !closed) return whole();
+    while (!broken) std::this_thread::yield();
+    return os::SysResult::failed(EIO);
+  }
+};
+
+TEST(DeadPools, a_drain_beside_living_processes_fails_if_what_they_handed_over_is_lost) {
+  const Place place;
+  os::PosixFiles posix;
+  os::SteadyClock clock;
+  SyncGate files(posix);
+  Rank rank(place, 0, 1, 16 * kMiB, "job-test", &files);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  rank.await_persisted(rank.write("a", 0, 2 * kMiB));
+  files.closed = true;
+  const ObjectId object = rank.write("a", 1, 2 * kMiB, 4 * kMiB);
+  EXPECT_EQ(rank.await_last_transfer(), "ok") << "its memory is free without a sync";
+  const auto drained = drain_pool(place.seams(), posix, clock, "job-test", std::chrono::seconds(60), [&] {
+    files.broken = true;
+    return true;
+  });
+  EXPECT_NE(rank.await_outcome(object), "ok");
+  ASSERT_FALSE(drained);
+  EXPECT_EQ(drained.error().code, Errc::io_error) << drained.error().message;
 }
 
 TEST(DeadPools, a_pool_whose_creator_was_killed_is_removed) {

@@ -120,6 +120,7 @@ Result<void> Agent::run() {
     look_for_the_pool();
     for (Peer& peer : peers_) {
       if (peer.hello) answer(peer);
+      if (peer.ended && peer.process && !refused_) writer_->end_member(peer.process->member);
       if (peer.look && !refused_) take_entries(peer);
       answer_drops(peer);
     }
@@ -270,7 +271,6 @@ void Agent::take_entries(Peer& peer) {
 
 void Agent::finish_ended() {
   for (Peer& peer : peers_) {
-    if (peer.ended && peer.process) writer_->end_pieces(peer.process->member);
     if (stuck(peer)) peer.connection.reset();  // it waits for no more
     if (!peer.ended || !peer.process || peer.look || !writer_->idle(peer.process->member)) continue;
     const Member member = peer.process->member;

@@ -47,6 +47,17 @@ Error not_written(const Survey& survey, const Waiting& left) {
                                std::to_string(unsettled) + " are not on stable storage; " + why};
 }
 
+// `since`: as the draining began; what was lost before is no part of it.
+Result<void> check_losses(const Survey& since) {
+  const auto now = since.progress_now();
+  if (!now) return now.error();
+  const std::uint64_t lost = now->lost - std::min(now->lost, since.progress.lost);
+  if (lost == 0) return {};
+  return Error{Errc::io_error, "of the pool of job " + since.header.job + ", " + std::to_string(lost) +
+                                   " checkpoints are lost: they could not be written to " +
+                                   since.header.store.directory};
+}
+
 Error no_pool(const NodeSeams& seams, const std::string& job) {
   std::string all;
   const auto names = seams.memory->list();
@@ -62,22 +73,28 @@ Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::
                                   std::chrono::milliseconds timeout, const std::function<bool()>& go_on) {
   const std::string name = pool_name(job);
   const std::int64_t until = clock.now() + timeout.count() * 1'000'000;
+  std::optional<Survey> began;
   std::optional<Waiting> first;
   bool listed = true;                   // some of the first is in the lists yet
   std::optional<std::uint64_t> target;  // of the agent's progress, once the lists were seen without them
   admin::Drained drained;
+  const auto done = [&](bool removed) -> Result<admin::Drained> {
+    if (auto kept = began ? check_losses(*began) : Result<void>(); !kept) return kept.error();
+    drained.removed = removed;
+    return drained;
+  };
   for (;;) {
     const auto looked = survey_pool(seams, files, name);
     const bool begun = looked || looked.error().code != Errc::lost;
     if (!looked && begun) return looked.error();
     if (begun && !*looked) {
       if (!first) return no_pool(seams, job);
-      drained.removed = true;
-      return drained;
+      return done(true);
     }
     if (begun && !first) {
       first = waiting_in(**looked, nullptr);
       drained = {first->objects.size(), first->bytes, false};
+      began = **looked;
     }
     if (!begun || (!(**looked).any_alive() && (**looked).agent == admin::Pool::Agent::none)) {
       NodeTurn turn(seams);
@@ -85,10 +102,7 @@ Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::
         return called.error();
       const auto finished = finish_if_dead(seams, files, clock, name);
       if (!finished) return finished.error();
-      if (*finished) {
-        drained.removed = true;
-        return drained;
-      }
+      if (*finished) return done(true);
       if (begun && clock.now() >= until) return not_written(**looked, waiting_in(**looked, &first->objects));
     } else {
       const Survey& survey = **looked;
@@ -96,7 +110,7 @@ Result<admin::Drained> drain_pool(const NodeSeams& seams, os::Files& files, os::
       // An agent removes a pool whose processes have all ended.
       if (left.objects.empty() && (survey.any_alive() || survey.processes.empty())) {
         if (!std::exchange(listed, false) && !target) target = survey.progress.written;
-        if (target && survey.progress.settled >= *target) return drained;
+        if (target && survey.progress.settled >= *target) return done(false);
       }
       if (clock.now() >= until) return not_written(survey, left);
     }

@@ -68,7 +68,10 @@ void ObjectWriter::add(Member member, const WholeObject& object) {
   made.number = object.last().object;
   made.whole = object;
   for (const HandedOver& part : object.parts) made.total += part.part.bytes;
-  const auto fail = [&](const Error& error) { failed_.push_back({member, made.number, entries_of(object), error}); };
+  const auto fail = [&](const Error& error) {
+    ++lost_;
+    failed_.push_back({member, made.number, entries_of(object), error});
+  };
   const std::byte* const slab = slabs_ + object.last().description.slab * shape_.slab_bytes();
   auto text = read_description(object.last(), {slab, shape_.slab_bytes()});
   if (!text) return fail(text.error());
@@ -94,7 +97,8 @@ void ObjectWriter::begin(Object object) {
 }
 
 Result<void> ObjectWriter::begin_in_store(ObjectId id, Object& object, std::uint64_t waiting) {
-  if (!planner::through_page_cache({object.total, waiting, share_}, beside_))
+  const bool gone = gone_.contains(bits(object.member));
+  if (gone || !planner::through_page_cache({object.total, waiting, share_}, beside_))
     return storage_->begin(id, object.description);
   auto begun = storage_->begin_cached(id, object.description);
   if (begun) beside_.bytes += object.beside = object.total;
@@ -177,7 +181,8 @@ void ObjectWriter::add_piece(Member member, const message::Piece& piece, const s
   turns_.serve(bits(member), piece.bytes);
 }
 
-void ObjectWriter::end_pieces(Member member) {
+void ObjectWriter::end_member(Member member) {
+  gone_.insert(bits(member));
   const Error gone{Errc::lost, "the process ended before all of the checkpoint was handed over"};
   for (auto& [id, object] : objects_) {
     if (!object.in_pieces || object.member != member || object.given >= object.total) continue;
@@ -206,6 +211,7 @@ void ObjectWriter::ask_for_commit() {
 // Its entries leave the list, so nothing that was handed over before it may come back as a newer record (invariant 5).
 void ObjectWriter::end_memory(ObjectId id, Object& object, std::vector<Ended>& ended) {
   if (object.written != 0 || object.drop || object.given < object.total || object.puts > 0) return;
+  if (gone_.contains(bits(object.member))) return;
   const std::uint64_t sequence = storage_->surviving(id);
   if (sequence == 0 || replaces_another(id)) return;
   object.written = ++written_;
@@ -242,6 +248,7 @@ void ObjectWriter::drop(Member member, const message::Drop& drop) {
 }
 
 void ObjectWriter::forget(Member member) {
+  gone_.erase(bits(member));
   turns_.forget(bits(member));
   known_.erase(known_.lower_bound({bits(member), 0}), known_.upper_bound({bits(member), UINT64_MAX}));
 }
@@ -284,7 +291,7 @@ PoolProgress ObjectWriter::progress() const {
   std::uint64_t settled = written_;
   for (const auto& [id, object] : objects_)
     if (object.written != 0) settled = std::min(settled, object.written - 1);
-  return {written_, settled, beside_.bytes};
+  return {written_, settled, beside_.bytes, lost_};
 }
 
 void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ended>& ended) {
@@ -324,6 +331,8 @@ void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ende
     if (replaces) storage_->drop(std::min(newest, made).object);
     newest = std::max(newest, made);
   }
+  const bool handed_over = !object.in_pieces || object.written != 0;
+  if (handed_over && error.code != Errc::ok && error.code != Errc::dropped) ++lost_;
   ended.push_back({object.member, object.number, entries_of(object.whole), std::move(error), sequence});
   objects_.erase(found);
   for (const ObjectId one : std::exchange(held_, {})) end(one, {}, ended);

@@ -31,6 +31,7 @@ namespace ebb::share {
 ///    version is handed over anew.
 /// 5. A version that was handed over anew ends after what it replaces. Otherwise an agent that takes over in between
 ///    would write the older one again, as the newer record.
+/// 6. What a process that has ended left in the pool stays in the list until it is durable: nobody needs its memory.
 class ObjectWriter {
  public:
   static constexpr std::size_t kMostPuts = 16, kMostCopies = 4;
@@ -61,8 +62,8 @@ class ObjectWriter {
   void add(Member member, const WholeObject& object);
   /// A part of an object that is not in the pool: its bytes are read until its `piece` has ended.
   void add_piece(Member member, const message::Piece& piece, const std::byte* memory);
-  /// The objects of which pieces are missing never will be complete.
-  void end_pieces(Member member);
+  /// Its process has ended (invariant 6). The objects of which pieces are missing never will be complete.
+  void end_member(Member member);
   /// As message::Drop.
   void drop(Member member, const message::Drop& drop);
   void commit(Member member);
@@ -75,7 +76,10 @@ class ObjectWriter {
     beside_.stalled = stalled;
   }
   /// The counts go on from those of an agent before this one.
-  void go_on_from(const PoolProgress& before) { written_ = before.written; }
+  void go_on_from(const PoolProgress& before) {
+    written_ = before.written;
+    lost_ = before.lost;
+  }
   PoolProgress progress() const;
   /// Takes what the storage has reported, gives it more, and returns what has ended.
   std::vector<Ended> run();
@@ -173,7 +177,8 @@ class ObjectWriter {
   std::uint64_t round_ = 1;    // of run()
   std::uint64_t commits_ = 0;  // that were asked for
   planner::Time commit_at_ = planner::kNever, moved_at_ = 0;
-  std::uint64_t written_ = 0;  // as in PoolProgress
+  std::uint64_t written_ = 0, lost_ = 0;  // as in PoolProgress
+  std::set<std::uint64_t> gone_;          // the members that have ended, by bits()
   std::uint64_t share_ = 0;
   planner::Beside beside_;
   std::size_t copies_ = 0;  // of the transfers under way, those through the page cache

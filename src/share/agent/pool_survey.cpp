@@ -31,6 +31,12 @@ Result<void> find_agent(const NodeSeams& seams, os::Files& files, Survey& survey
 
 }  // namespace
 
+Result<PoolProgress> Survey::progress_now() const {
+  auto head = copy_of(*file, header.shape.tables());
+  if (!head) return head.error();
+  return PoolTables(bytes_at(*head), header.shape).progress();
+}
+
 bool Survey::any_alive() const { return std::ranges::any_of(processes, &SurveyedProcess::alive); }
 
 std::uint64_t bytes_of(const WholeObject& object) {
@@ -50,7 +56,7 @@ Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, os::Files& fil
   auto header = parse_pool_header(block);
   if (!header) return header.error();
   if (pool_name(header->job) != name) return Error{Errc::damaged, name + " is another job's pool"};
-  Survey survey{*header, {}, 0, {}, {}};
+  Survey survey{*header, {}, 0, {}, {}, {}};
   const PoolShape& shape = survey.header.shape;
   auto head = copy_of(**file, shape.tables());
   if (!head) return head.error();
@@ -70,6 +76,7 @@ Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, os::Files& fil
     }
     survey.processes.push_back(std::move(found));
   }
+  survey.file = std::move(*file);
   if (auto found = find_agent(seams, files, survey); !found) return found.error();
   return std::optional<Survey>(std::move(survey));
 }

@@ -1,6 +1,7 @@
 #pragma once
 // What a pool holds, from outside of it: nothing is mapped, allocated or changed, so its processes go on meanwhile.
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,8 +26,11 @@ struct Survey {
   admin::Pool::Agent agent = admin::Pool::Agent::none;
   pid_t agent_pid = 0;
   std::vector<SurveyedProcess> processes;
-  PoolProgress progress;  // of a moment before the processes
+  PoolProgress progress;                 // of a moment before the processes
+  std::shared_ptr<os::SharedFile> file;  // can be read after its removal
   bool any_alive() const;
+  /// At this moment. Errors: those of SharedFile.
+  Result<PoolProgress> progress_now() const;
 };
 
 std::uint64_t bytes_of(const WholeObject& object);

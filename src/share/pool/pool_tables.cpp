@@ -7,7 +7,7 @@ namespace ebb::share {
 namespace {
 
 // Of the agent's line, after which agent it is.
-constexpr std::uint64_t kWritten = 8, kSettled = 16, kBeside = 24;
+constexpr std::uint64_t kWritten = 8, kSettled = 16, kBeside = 24, kLost = 32;
 
 // Of a slot, in words.
 constexpr std::uint64_t kGeneration = 0, kPid = 8, kStart = 16, kShare = 24, kRank = 32;
@@ -26,10 +26,11 @@ std::uint64_t PoolTables::take_over() noexcept { return word_(os::kBlock).fetch_
 
 PoolProgress PoolTables::progress() const noexcept {
   const auto at = [this](std::uint64_t word) { return word_(os::kBlock + word).load(std::memory_order_acquire); };
-  return {at(kWritten), at(kSettled), at(kBeside)};
+  return {at(kWritten), at(kSettled), at(kBeside), at(kLost)};
 }
 
 void PoolTables::set_progress(const PoolProgress& progress) noexcept {
+  word_(os::kBlock + kLost).store(progress.lost, std::memory_order_release);  // who sees it settled sees this too
   word_(os::kBlock + kWritten).store(progress.written, std::memory_order_release);
   word_(os::kBlock + kSettled).store(progress.settled, std::memory_order_release);
   word_(os::kBlock + kBeside).store(progress.beside, std::memory_order_release);

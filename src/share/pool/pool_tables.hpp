@@ -41,6 +41,7 @@ struct PoolProgress {
   std::uint64_t written = 0;  // so many are in the store's files, and a kill loses none
   std::uint64_t settled = 0;  // so many, the first ones, are durable, or failed
   std::uint64_t beside = 0;   // bytes in the page cache that no sync has put on the disk yet
+  std::uint64_t lost = 0;     // so many that were handed over failed, and are in no list any more
   bool operator==(const PoolProgress&) const = default;
 };
 
