@@ -104,6 +104,38 @@ TEST(NodeStorageKilled, all_are_killed_before_a_sync_and_the_next_start_or_a_dra
   EXPECT_EQ(next.found().size(), 9u);
 }
 
+TEST(NodeStorageKilled, a_read_of_what_is_written_fails_with_the_reason_when_no_agent_can_be_had) {
+  const Place place;
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t agent = in_child([&] {
+    os::PosixFiles posix;
+    NoSyncs files(posix);
+    Rank rank(place, 0, 2, 32 * kMiB, "job-test", &files);
+    rank.await_persisted(rank.write("first", 1, kMiB));
+    files.hold();
+    EXPECT_EQ(::write(ready[1], "x", 1), 1);
+    ::pause();
+  });
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  Rank rank(place, 1, 2, 32 * kMiB);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  const ObjectId object = rank.write("second", 1, kMiB);
+  EXPECT_EQ(rank.await_last_transfer(), "ok") << "it is written";
+  std::vector<std::byte> memory(kMiB);
+  constexpr storage::Token kBefore = 1000, kAfter = 1001;
+  EXPECT_TRUE(rank.storage().get(kBefore, object, 0, memory.data(), memory.size()));
+  std::filesystem::remove(place.shared() / pool_name("job-test"));  // no agent can follow
+  ::kill(agent, SIGKILL);
+  EXPECT_TRUE(WIFSIGNALED(status_of(agent)));
+  const std::string why = rank.await_transfer(kBefore);
+  EXPECT_NE(why.find("the node's pool cannot be used any more"), std::string::npos) << why;
+  const auto later = rank.storage().get(kAfter, object, 0, memory.data(), memory.size());
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().message, why);
+}
+
 TEST(NodeStorageKilled, what_a_killed_process_handed_over_is_written_and_its_share_is_free) {
   const Place place;
   std::deque<LaterChild> children;

@@ -377,9 +377,14 @@ void PooledStorage::reconnect() {
       end(id, {Errc::io_error, one.lost});
     }
   }
-  const Lock lock(mutex_);
-  pieces_.resume();
-  send_pieces();
+  std::vector<Get> gets;
+  {
+    const Lock lock(mutex_);
+    pieces_.resume();
+    send_pieces();
+    if (!joined) gets = std::exchange(gets_, {});  // nothing comes any more
+  }
+  for (const Get& one : gets) done_(one.token, *broken_);
 }
 
 void PooledStorage::stop() {
