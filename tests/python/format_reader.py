@@ -132,7 +132,7 @@ def read_record(data: bytes, segment: int, offset: int, fields) -> Record:
 
 def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record], list[tuple], list[int]]:
     """The records, what was dropped (checksum of the name, version, sequence), and where there is damage."""
-    records, drops, damages, offset, expected, listed = [], [], [], BLOCK, True, {}
+    records, drops, damages, offset, expected, listed, heads = [], [], [], BLOCK, True, {}, set()
     try:
         if first_block(data, b"EBBSEGMT")[:2] != (store, segment):
             damages.append(0)
@@ -152,6 +152,7 @@ def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record],
                 damages.append(offset)
             offset, expected = offset + SECTOR, False
             continue
+        heads.add(offset)
         try:
             if fields[0] == LIVE:
                 records.append(read_record(data, segment, offset, fields))
@@ -167,7 +168,8 @@ def read_segment(data: bytes, store: bytes, segment: int) -> tuple[list[Record],
         if listed.get(one.offset) == DROPPED:
             drops.append((checksum(one.history), one.version, one.sequence))
     records = [one for one in records if one.offset not in listed]
-    return records, drops, [at for at in damages if at not in listed]
+    nothing = [at for at, kind in listed.items() if kind == NOTHING]
+    return records, drops, [at for at in damages if at not in (listed if at in heads else nothing)]
 
 
 def read_store(directory: pathlib.Path) -> tuple[dict[tuple[bytes, int], Record], list[tuple[str, int]]]:

@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <gmock/gmock.h>
 
+#include "storage/admin/collect.hpp"
 #include "storage/scan/store_directory.hpp"
 #include "storage/scan/unreadable.hpp"
 #include "tests/storage/segment_store_fixture.hpp"
@@ -93,6 +94,44 @@ TEST_F(SegmentStoreHiddenTest, though_all_of_its_segment_was_dropped) {
   EXPECT_EQ(segments().size(), 1u) << "it is removed when the older record is gone permanently";
   open();
   EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
+}
+
+// Where its block is damaged, nobody knows how far a dropped record went: its neighbour is no part of it.
+TEST_F(SegmentStoreHiddenTest, a_listed_drop_hides_no_damage_of_its_neighbour) {
+  for (const bool unreadable : {true, false}) {
+    SCOPED_TRACE(unreadable);
+    open();
+    ObjectId id = kFirst + (unreadable ? 0 : 10'000);
+    Version version = 0;
+    do {  // until two are committed together
+      ASSERT_TRUE(write(++id, ++version, 300));
+      ASSERT_TRUE(persist(++id, ++version, 300));
+    } while (place_of(version).second % os::kBlock == 0);
+    storage_->drop(id - 1);
+    settle();
+    end(false);
+    const auto [path, offset] = place_of(version);
+    const std::uint64_t block = offset / os::kBlock * os::kBlock;
+    if (unreadable) {
+      files_.make_unreadable(path, block);
+    } else {
+      flip(path, block + 200);
+      flip(path, offset + 200);
+    }
+    open();
+    ASSERT_EQ(storage_->damages().size(), unreadable ? 1u : 2u);
+    EXPECT_EQ(storage_->damages().back().unreadable, unreadable);
+    end(false);
+    ASSERT_TRUE(collect(files_, directory_, {}));
+    files_.clear_faults();
+    if (!unreadable) flip(path, offset + 200);
+    std::filesystem::remove(directory_ / kIndexFile);
+    open();
+    EXPECT_THAT(offered(), Contains(std::pair(version, std::uint64_t{300})));
+    EXPECT_THAT(offered(), Not(Contains(std::pair(version - 1, std::uint64_t{300}))));
+    end(false);
+    std::filesystem::remove_all(directory_);
+  }
 }
 
 TEST_F(SegmentStoreHiddenTest, what_was_written_anew_is_offered_alone) {

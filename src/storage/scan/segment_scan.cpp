@@ -247,7 +247,8 @@ class SegmentScan {
     out_.waste.push_back(place);
   }
 
-  // What is in a list of drops is waste, whatever became of its own bytes. `known`: damages of other segments.
+  // What is in a list of drops is waste, whatever became of its own bytes, if it is known how far these go: by its
+  // head, or to the block's end where a list says that there is nothing. `known`: damages of other segments.
   void apply_drops(std::size_t known) {
     if (out_.drops.empty()) return;
     std::ranges::stable_sort(out_.drops, {}, &Drop::offset);
@@ -256,6 +257,11 @@ class SegmentScan {
     const auto listed = [&](std::uint64_t offset) -> const Drop* {
       const auto at = std::ranges::lower_bound(out_.drops, offset, {}, &Drop::offset);
       return at != out_.drops.end() && at->offset == offset ? &*at : nullptr;
+    };
+    const auto nothing_until = [&](std::uint64_t offset, std::uint64_t end) {
+      for (const Drop* drop; offset < end && (drop = listed(offset)) && drop->now == RecordHead::Kind::nothing;)
+        offset = std::min(end, os::round_up(offset + 1));
+      return offset;
     };
     std::erase_if(out_.records, [&](const ScannedRecord& record) {
       const Drop* const drop = listed(record.head.place.offset);
@@ -266,23 +272,24 @@ class SegmentScan {
       return true;
     });
     std::erase_if(out_.damaged, [&](const ScannedSegment::Place& place) {
-      const Drop* const drop = listed(place.offset);
-      if (drop == nullptr) return false;
+      const std::uint64_t end = place.offset + place.length;
+      const bool ours = place.head ? listed(place.offset) != nullptr : nothing_until(place.offset, end) == end;
+      const auto within = [&](const Damage& damage) {
+        return damage.offset >= place.offset && damage.offset - place.offset < place.length;
+      };
       const auto own = damages_.begin() + static_cast<std::ptrdiff_t>(known);
-      damages_.erase(std::remove_if(own, damages_.end(),
-                                    [&](const Damage& damage) {
-                                      return damage.offset >= place.offset &&
-                                             damage.offset - place.offset < place.length;
-                                    }),
-                     damages_.end());
+      const auto unreadable = [&](const Damage& damage) { return damage.unreadable && within(damage); };
+      if (!ours || std::any_of(own, damages_.end(), unreadable)) return false;
+      damages_.erase(std::remove_if(own, damages_.end(), within), damages_.end());
       add_waste({place.offset, place.length, nothing(place.offset, place.length)});
       return true;
     });
-    std::erase_if(out_.gaps, [&](const ScannedSegment::Gap& gap) {
-      if (listed(gap.offset) == nullptr) return false;
-      add_waste({gap.offset, gap.length, nothing(gap.offset, gap.length)});
-      return true;
-    });
+    for (auto& [offset, length] : out_.gaps) {
+      const std::uint64_t part = nothing_until(offset, offset + length) - offset;
+      if (part > 0) add_waste({offset, part, nothing(offset, part)});
+      offset += part, length -= part;
+    }
+    std::erase_if(out_.gaps, [](const ScannedSegment::Gap& gap) { return gap.length == 0; });
   }
 
   RecordHead nothing(std::uint64_t offset, std::uint64_t length) const {
