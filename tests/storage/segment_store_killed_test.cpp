@@ -316,6 +316,35 @@ TEST_F(SegmentStoreKilledTest, what_has_an_early_head_is_not_offered_before_it_i
   EXPECT_EQ(offered(*last), (std::set<Version>{1, 2}));
 }
 
+TEST_F(SegmentStoreKilledTest, a_small_record_written_twice_leaves_nothing_to_be_warned_of) {
+  bytes_ = 300;
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  const auto storage = open(files);
+  ASSERT_TRUE(storage);
+  persist(*storage, 0);
+  const ObjectId first = kFirstObject + next_;
+  put(*storage, 1);
+  persist(*storage, 2);  // in the same block
+  const std::size_t begun = files.changes();
+  storage->drop(first);
+  persist(*storage, 1);
+  const PowerLoss run(files.journal());
+  storage->stop();
+  for (std::size_t n = begun; n <= run.size(); ++n) {
+    SCOPED_TRACE("killed at " + std::to_string(n));
+    const auto left = run.killed(n);
+    for (int restart = 0; restart < 2; ++restart) {
+      const auto next = open(*left);
+      ASSERT_TRUE(next);
+      for (const Damage& damage : next->damages()) ADD_FAILURE() << damage.what;
+      EXPECT_EQ(offered(*next), (std::set<Version>{0, 1, 2}));
+      next->stop();
+      static_cast<void>(left->remove("/above/store/index"));
+    }
+  }
+}
+
 // The page cache then has bytes that may never reach the disk, and a later sync succeeds.
 TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_had_failed) {
   std::size_t lost = 0;

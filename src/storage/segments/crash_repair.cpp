@@ -132,7 +132,6 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
   for (const ScannedSegment& segment : scanned.segments) {
     if (auto settled = settle_heads(context, segment); !settled) return settled.error();
   }
-  remover.drop(std::move(outdated), true);
   for (const ScannedSegment& segment : scanned.segments) {
     const SharedSegment ours = table.segments(table.lock()).at(segment.segment);
     find_lost_heads(context, table, remover, segment, *ours, damages);
@@ -153,6 +152,7 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
     else  // drops are listed behind all that is there
       ours->end = std::max(ours->end, os::round_up(ours->bytes));
   }
+  remover.drop(std::move(outdated), true);  // in lists behind what was looked at
   remover.remove_empty();
   context.directory.announce_change();
   return damages;
