@@ -303,11 +303,16 @@ TEST_F(SegmentStoreKilledTest, what_has_an_early_head_is_not_offered_before_it_i
   persist(*storage, 1);
   put(*storage, 2);
   const auto reader = open(files, true);
-  ASSERT_TRUE(reader);
+  ASSERT_NO_FATAL_FAILURE(boot(files, 'b'));  // or who cannot tell which system runs
+  const auto other = open(files, true);
+  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
+  ASSERT_TRUE(reader && other);
   EXPECT_EQ(offered(*reader), std::set<Version>{1});
+  EXPECT_EQ(offered(*other), std::set<Version>{1});
   const PowerLoss run(files.journal());
   persist(*storage, 3);
   EXPECT_EQ(reader->refresh().size(), 2u) << "it is looked at again";
+  EXPECT_EQ(other->refresh().size(), 2u);
   storage->stop();
   const auto left = run.killed(run.size());
   ASSERT_TRUE(collect(*left, "/above/store", {}));

@@ -296,14 +296,14 @@ class SegmentScan {
     return {.kind = RecordHead::Kind::nothing, .place = {store_, out_.segment, offset}, .record_bytes = length};
   }
 
-  // Nothing is damaged here: it never was reported durable. Until the next writer has settled it, it is a gap.
+  // Nothing is damaged here: it never was reported durable. Until a writer has settled it, it may become a live record.
   Result<void> take_written(const RecordHead& head) {
-    if (!boot_) boot_ = os::boot_id(files_);
-    const bool ours = head.history == *boot_;
-    if (ours && !settled_) {
+    if (!settled_) {
       out_.gaps.push_back({head.place.offset, head.record_bytes});
       return {};
     }
+    if (!boot_) boot_ = os::boot_id(files_);
+    const bool ours = head.history == *boot_;
     auto name = ours ? read_written(head) : std::optional<std::string>();
     if (!name) return name.error();
     if (*name) {

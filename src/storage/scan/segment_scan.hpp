@@ -65,9 +65,9 @@ struct ScannedStore {
 /// segments have the lengths in it. If the index is not trusted, or is wrong, records that it lists and that are not
 /// found are damage; without an index, so are those in the previous one. A segment that disappears meanwhile does not
 /// count. `settle`: syncs each segment and then reads it from the disk, because what a killed process wrote, or failed
-/// to sync, may be only in memory. Records that say `written` then count, if the system that wrote them still runs;
-/// else they are gaps, and waste once it does not. Errors: not_a_store, unsupported, not_permitted, io_error; damage is
-/// not an error, except of the file `store`.
+/// to sync, may be only in memory. Records that say `written` then count, if the system that wrote them still runs,
+/// and are waste if it does not; without `settle` they are gaps. Errors: not_a_store, unsupported, not_permitted,
+/// io_error; damage is not an error, except of the file `store`.
 Result<ScannedStore> scan_store(os::Files& files, const std::filesystem::path& directory, bool use_index,
                                 bool settle = false);
 /// Whether scan_store() would trust the index. Errors as for scan_store().
