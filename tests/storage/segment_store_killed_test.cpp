@@ -350,6 +350,70 @@ TEST_F(SegmentStoreKilledTest, a_small_record_written_twice_leaves_nothing_to_be
   }
 }
 
+// Or what was dropped in the meantime would come back.
+TEST_F(SegmentStoreKilledTest, an_early_head_is_judged_once) {
+  early_ = true;
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
+  const auto storage = open(files);
+  ASSERT_TRUE(storage);
+  persist(*storage, 1);
+  put(*storage, 2);
+  const PowerLoss run(files.journal());
+  storage->stop();
+
+  const auto restarted = run.killed(run.size());
+  boot(*restarted, 'b');
+  const auto next = open(*restarted);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(offered(*next), std::set<Version>{1});
+  const PowerLoss power(restarted->journal());
+  next->stop();
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const auto after = power.crash(power.size(), seed);
+    boot(*after, 'a');
+    const auto last = open(*after);
+    ASSERT_TRUE(last);
+    EXPECT_EQ(offered(*last), std::set<Version>{1});
+  }
+}
+
+TEST_F(SegmentStoreKilledTest, an_early_head_that_cannot_be_judged_is_no_loss) {
+  early_ = true;
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
+  const auto storage = open(files);
+  ASSERT_TRUE(storage);
+  persist(*storage, 1);
+  put(*storage, 2);
+  const PowerLoss run(files.journal());
+  storage->stop();
+  const auto left = run.killed(run.size());
+
+  ASSERT_TRUE(left->remove("/proc/sys/kernel/random/boot_id"));
+  const auto refused = try_open(*left, false);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("boot_id"), std::string::npos) << refused.error().message;
+  ASSERT_NO_FATAL_FAILURE(boot(*left, 'a'));
+
+  FaultyFiles faulty(*left, 1);
+  const std::uint64_t payload = 3 * os::kBlock + os::round_up(bytes_);  // behind the segment's head, 1 and a header
+  faulty.make_unreadable("/above/store/segment-00000001.ebb", payload);
+  {
+    const auto next = try_open(faulty, false);
+    ASSERT_TRUE(next) << next.error().message;
+    EXPECT_EQ(offered(**next), std::set<Version>{1});
+    ASSERT_EQ((*next)->damages().size(), 1u);
+    EXPECT_TRUE((*next)->damages()[0].unreadable);
+    (*next)->stop();
+  }
+  const auto last = open(*left);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(offered(*last), (std::set<Version>{1, 2})) << "the disk reads it again";
+}
+
 // The page cache then has bytes that may never reach the disk, and a later sync succeeds.
 TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_had_failed) {
   std::size_t lost = 0;

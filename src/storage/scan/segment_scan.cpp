@@ -296,31 +296,42 @@ class SegmentScan {
     return {.kind = RecordHead::Kind::nothing, .place = {store_, out_.segment, offset}, .record_bytes = length};
   }
 
-  // Nothing is damaged here: it never was reported durable. Until a writer has settled it, it may become a live record.
+  // Until a writer has settled it, it may become a live record: a gap. Nothing is damaged here, unless the disk does
+  // not say what it has: it never was reported durable.
   Result<void> take_written(const RecordHead& head) {
+    const auto [at, length] = std::pair(head.place.offset, head.record_bytes);
     if (!settled_) {
-      out_.gaps.push_back({head.place.offset, head.record_bytes});
+      out_.gaps.push_back({at, length});
       return {};
     }
     if (!boot_) boot_ = os::boot_id(files_);
-    const bool ours = head.history == *boot_;
-    auto name = ours ? read_written(head) : std::optional<std::string>();
+    if (*boot_ == Uuid{}) {
+      return Error{Errc::io_error, path_.string() + ": the record at " + std::to_string(at) +
+                                       " was not synced, and whether the system that wrote it still runs is not "
+                                       "known: /proc/sys/kernel/random/boot_id cannot be read"};
+    }
+    bool known = true;
+    auto name = head.history == *boot_ ? read_written(head, known) : std::optional<std::string>();
     if (!name) return name.error();
-    if (*name) {
+    if (!known) {
+      add_damage(at, name_of(head) + unreadable(), true);
+      out_.damaged.push_back({at, length, live_head(head)});
+    } else if (*name) {
       out_.records.push_back({live_head(head), std::move(**name), true});
     } else {
-      add_waste({head.place.offset, head.record_bytes, nothing(head.place.offset, head.record_bytes)});
+      add_waste({at, length, nothing(at, length), true});
     }
     return {};
   }
 
-  // The history's name, if the disk has all of the record.
-  Result<std::optional<std::string>> read_written(const RecordHead& head) {
+  // The history's name, if the disk has all of the record. `known`: whether it could be read.
+  Result<std::optional<std::string>> read_written(const RecordHead& head, bool& known) {
     using Name = std::optional<std::string>;
     std::vector<std::byte> bytes(head.header_bytes);
     auto got = read(bytes, head.place.offset);
     if (!got) return got.error();
-    auto header = *got ? parse_header(**got, live_head(head)) : Error{Errc::damaged, {}};
+    known = got->has_value();
+    auto header = known ? parse_header(**got, live_head(head)) : Error{Errc::damaged, {}};
     if (!header) return Name();
     std::span<const Checksum> sums(header->blocks);
     bytes.resize(std::max<std::size_t>(kPiece / std::max(head.block_bytes, 1u), 1) * head.block_bytes);
@@ -329,8 +340,9 @@ class SegmentScan {
       const std::uint64_t length = std::min<std::uint64_t>(bytes.size(), left);
       auto part = read(std::span(bytes).first(length), at);
       if (!part) return part.error();
+      known = part->has_value();
       const auto blocks = sums.first(block_count(length, head.block_bytes));
-      if (!*part || (**part).size() != length || first_mismatch(**part, head.block_bytes, blocks)) return Name();
+      if (!known || (**part).size() != length || first_mismatch(**part, head.block_bytes, blocks)) return Name();
       sums = sums.subspan(blocks.size());
     }
     return Name(std::move(header->description.history));

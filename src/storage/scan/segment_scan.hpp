@@ -43,8 +43,9 @@ struct ScannedSegment {
   std::vector<Gap> gaps;  // before `end`: neither records nor damage
   struct Place {
     std::uint64_t offset = 0, length = 0;
-    std::optional<RecordHead> head;
-  };  // if it is intact
+    std::optional<RecordHead> head;  // if it is intact
+    bool settled = false;            // of waste: on the disk its head says `written`
+  };
   std::vector<Place> waste;         // dropped records, void places, lists of drops. Like `damaged` and `drops`, empty
                                     // if from an index
   std::vector<Place> damaged;       // where a record should be: up to the next intact head

@@ -98,26 +98,28 @@ void close_gaps(StoreContext& context, const ScannedSegment& segment) {
   }
 }
 
-// What a killed process wrote and never synced, and the scan found on the disk.
+// What a killed process wrote and never synced: the scan found it on the disk, or decided that there is nothing. No
+// later scan may decide otherwise.
 Result<void> settle_heads(StoreContext& context, const ScannedSegment& segment) {
-  SharedFile file;
-  for (const ScannedRecord& record : segment.records) {
-    if (!record.settled) continue;
-    if (!file) {
-      auto opened = context.segment_files.open(segment.segment);
-      if (!opened) return opened.error();
-      file = std::move(*opened);
-    }
-    const std::uint64_t offset = record.head.place.offset;
+  std::vector<RecordHead> heads;
+  for (const ScannedRecord& record : segment.records)
+    if (record.settled) heads.push_back(record.head);
+  for (const ScannedSegment::Place& place : segment.waste)
+    if (place.settled) heads.push_back(*place.head);
+  if (heads.empty()) return {};
+  auto file = context.segment_files.open(segment.segment);
+  if (!file) return file.error();
+  for (const RecordHead& head : heads) {
+    const std::uint64_t offset = head.place.offset;
     AlignedBytes block(kBlock);
-    auto done = read_whole(context.files, file->fd(), block.first(kBlock), offset, file->direct());
+    auto done = read_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct());
     if (done) {
-      std::ranges::copy(encode(record.head), block.data());
-      done = write_whole(context.files, file->fd(), block.first(kBlock), offset, file->direct());
+      std::ranges::copy(encode(head), block.data());
+      done = write_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct());
     }
     if (!done) return file_error(context.segment_files.path(segment.segment), "writing a record's head", done.error);
   }
-  return file ? context.sync(segment.segment, *file) : Result<void>();
+  return context.sync(segment.segment, **file);
 }
 
 }  // namespace
