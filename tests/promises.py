@@ -90,7 +90,7 @@ GUARDS: dict[str, list[str]] = {
     ],
     "docs/node.md: Layout (version 2)": ["share/pool_file_test.cpp", "share/pool_tables_test.cpp"],
     "docs/node.md: The agent": ["planner/write_turns_test.cpp", "planner/sync_rule_test.cpp"],
-    "docs/node.md: Overflow": ["planner/overflow_rule_test.cpp", "share/node_killed_test.cpp"],
+    "docs/node.md: Overflow": ["planner/overflow_rule_test.cpp", "share/object_writer_test.cpp", "share/node_killed_test.cpp"],
     "docs/node.md: What they say to each other": [
         "share/agent_ends_test.cpp", "share/messages_test.cpp", "share/hostile_process_test.cpp", "fuzz/*"],
     "docs/node.md: What counts": ["share/handover_list_test.cpp", "fuzz/*"],

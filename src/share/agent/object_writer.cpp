@@ -98,11 +98,13 @@ void ObjectWriter::begin(Object object) {
 
 Result<void> ObjectWriter::begin_in_store(ObjectId id, Object& object, std::uint64_t waiting) {
   const bool gone = gone_.contains(bits(object.member));
-  if (gone || !planner::through_page_cache({object.total, waiting, share_}, beside_))
-    return storage_->begin(id, object.description);
-  auto begun = storage_->begin_cached(id, object.description);
-  if (begun) beside_.bytes += object.beside = object.total;
-  return begun;
+  if (!gone && planner::through_page_cache({object.total, waiting, share_}, beside_)) {
+    auto begun = storage_->begin_cached(id, object.description);
+    if (begun) beside_.bytes += object.beside = object.total;
+    // The page cache has segments of its own: on a full disk those past it may have room still.
+    if (begun || begun.error().code != Errc::no_space) return begun;
+  }
+  return storage_->begin(id, object.description);
 }
 
 // In the order in which they were handed over.

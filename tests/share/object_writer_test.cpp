@@ -1,0 +1,78 @@
+// What the agent writes through the page cache.
+#include "share/agent/object_writer.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <memory>
+#include <thread>
+
+#include "share/pool/description_text.hpp"
+#include "tests/doubles/faulty_files.hpp"
+#include "tests/share/rank.hpp"
+
+namespace ebb::share {
+namespace {
+
+using doubles::FileCall;
+using test::kMiB;
+using test::Place;
+
+class ObjectWriterTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kShare = 8 * kMiB, kBytes = 2 * kMiB;
+  static constexpr Member kMember{0, 1};
+
+  void open(os::Files& files) {
+    storage::PersistentOptions options;
+    options.directory = place_.directory();
+    options.capacity = 1024 * kMiB;
+    writer_.open(files, options).value();
+    std::memset(bytes_.get(), 1, kBytes);
+  }
+  // An object that is not in the pool, whole.
+  void add(std::uint64_t number) {
+    storage::Description description{"a", static_cast<Version>(number), {}};
+    description.info.bytes = kBytes;
+    description.info.regions = {{0, kBytes, 0}};
+    const auto text = encode_description(description);
+    message::Piece piece{};
+    piece.object = number;
+    piece.bytes = kBytes;
+    piece.description.assign(reinterpret_cast<const char*>(text.data()), text.size());
+    writer_.add_piece(kMember, piece, bytes_.get());
+  }
+  // Until its piece has ended, or all of it.
+  ObjectWriter::Ended await(std::uint64_t number, bool piece) {
+    for (;;) {
+      for (ObjectWriter::Ended& ended : writer_.run())
+        if (ended.object == number && !ended.written && ended.piece.has_value() == piece) return ended;
+      std::this_thread::yield();
+    }
+  }
+  void allow_overflow() { writer_.allow_overflow(kShare, 1024 * kMiB, 0); }
+
+  const Place place_;
+  os::PosixFiles posix_;
+  os::SteadyClock clock_;
+  const std::unique_ptr<std::byte, decltype(&std::free)> bytes_{
+      static_cast<std::byte*>(std::aligned_alloc(os::kBlock, kBytes)), &std::free};
+  ObjectWriter writer_{nullptr, choose_shape(kShare, kMiB, 1).value(), clock_, [] {}};
+};
+
+TEST_F(ObjectWriterTest, what_has_no_room_among_the_files_of_the_page_cache_goes_past_it) {
+  doubles::FaultyFiles files(posix_, 1);
+  open(files);
+  add(1);
+  EXPECT_EQ(await(1, false).error.message, "");
+  allow_overflow();
+  files.fail_at_rate(FileCall::preallocate, 1.0, ENOSPC);
+  add(2);
+  EXPECT_EQ(writer_.progress().beside, 0u);
+  EXPECT_EQ(await(2, true).error.message, "");
+  EXPECT_EQ(await(2, false).error.message, "");
+  writer_.stop();
+}
+
+}  // namespace
+}  // namespace ebb::share
