@@ -359,6 +359,11 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
                                 const Interrupt& interrupted) {
   const bool listed = level == "node";
   const std::size_t file = listed ? 0 : port_.file_number(tier);
+  // What newer versions make up for there may be kept above: a wait that a kill follows has waited for that too.
+  if (file > 0 && pool_.storage() == nullptr) {
+    const auto above = await(locked, history, version, level, tiers_[file - 1]->index(), timer, interrupted);
+    if (!above && (above.error().code == Errc::timed_out || above.error().code == Errc::closed)) return above;
+  }
   store_empty_again(locked, history, version, *tiers_[file]);
   std::vector<planner::CheckpointRef> waited = objects_.pending(locked, history, version, file);
   if (listed) {  // also what has not been handed over yet
