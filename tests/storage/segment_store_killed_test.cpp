@@ -414,6 +414,37 @@ TEST_F(SegmentStoreKilledTest, an_early_head_that_cannot_be_judged_is_no_loss) {
   EXPECT_EQ(offered(*last), (std::set<Version>{1, 2})) << "the disk reads it again";
 }
 
+// Of which the first block was written, at another time than the head that failed next.
+TEST_F(SegmentStoreKilledTest, a_torn_early_head_is_withdrawn_with_its_checkpoint) {
+  early_ = true;
+  bytes_ = 2'000'000;  // with a header of two blocks
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
+  FaultyFiles faulty(files, 1);
+  auto opened = try_open(faulty, false);
+  ASSERT_TRUE(opened);
+  PersistentStorage& storage = **opened;
+  persist(storage, 1);
+  const std::uint64_t before = faulty.count(FileCall::write);
+  const ObjectId second = kFirstObject + next_;
+  put(storage, 2);
+  const std::uint64_t writes = faulty.count(FileCall::write) - before;  // the last one is that of the early head
+  storage.commit();
+  ASSERT_TRUE(persisted_.of(second));
+  const ObjectId third = kFirstObject + next_;
+  faulty.shorten_nth(FileCall::write, writes, 1, os::kBlock);
+  faulty.fail_nth(FileCall::write, writes + 1, EIO);
+  put(storage, 3);
+  ASSERT_EQ(storage.surviving(third), 0u);
+  faulty.clear_faults();
+  faulty.fail_nth(FileCall::write, 1, EIO);
+  storage.commit();
+  ASSERT_FALSE(persisted_.of(third));
+  const auto scanned = scan_store(files, "/above/store", false).value();
+  for (const ScannedSegment& segment : scanned.segments) EXPECT_TRUE(segment.gaps.empty()) << "a head that may count";
+}
+
 // The page cache then has bytes that may never reach the disk, and a later sync succeeds.
 TEST_F(SegmentStoreKilledTest, what_the_next_one_finds_outlives_the_power_though_a_sync_had_failed) {
   std::size_t lost = 0;

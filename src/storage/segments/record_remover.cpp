@@ -13,12 +13,16 @@ using State = StoredObject::State;
 
 namespace {
 
-// A wrong index may name the place of another record, which must not be overwritten. A decayed head may be.
+// A wrong index may name the place of another record, which must not be overwritten. A decayed head may be. One that
+// was written early has the time of that.
 Result<void> check_place(const StoredObject& object, std::span<const std::byte> block) {
   const RecordHead was = object.record_head();
   auto now = parse_head(block.first(kSector), was.place, UINT64_MAX);
   if (!now) return {};
-  if (now->kind == RecordHead::Kind::written) now = live_head(*now);
+  if (now->kind == RecordHead::Kind::written) {
+    now = live_head(*now);
+    now->written_ns = was.written_ns;
+  }
   const bool ours = *now == was && is_named(block, *now, object.history);
   if (ours || is_tombstone_of(*now, was)) return {};
   return Error{Errc::damaged, object.name() + ": another record is in its place"};
