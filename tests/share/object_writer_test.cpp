@@ -1,6 +1,7 @@
 // What the agent writes through the page cache.
 #include "share/agent/object_writer.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -17,6 +18,22 @@ namespace {
 using doubles::FileCall;
 using test::kMiB;
 using test::Place;
+
+// Once it is closed, no sync returns until it is opened again.
+class SyncGate final : public doubles::ForwardFiles<SyncGate> {
+ public:
+  using ForwardFiles::ForwardFiles;
+  Result<std::unique_ptr<os::Ring>> open_ring(unsigned entries) override { return inner_.open_ring(entries); }
+  std::atomic<bool> closed{false}, held{false};
+
+ private:
+  friend ForwardFiles;
+  template <class Whole>
+  os::SysResult around(const doubles::FileRecord& call, Whole&& whole) noexcept {
+    while (call.call == FileCall::sync && closed) held = true;
+    return whole();
+  }
+};
 
 class ObjectWriterTest : public ::testing::Test {
  protected:
@@ -71,6 +88,30 @@ TEST_F(ObjectWriterTest, what_has_no_room_among_the_files_of_the_page_cache_goes
   EXPECT_EQ(writer_.progress().beside, 0u);
   EXPECT_EQ(await(2, true).error.message, "");
   EXPECT_EQ(await(2, false).error.message, "");
+  writer_.stop();
+}
+
+TEST_F(ObjectWriterTest, what_is_dropped_stands_in_the_page_cache_until_the_drop_is_carried_out) {
+  SyncGate files(posix_);
+  open(files);
+  allow_overflow();
+  add(1);  // makes the file of the next one
+  EXPECT_EQ(await(1, false).error.message, "");
+  EXPECT_EQ(writer_.progress().beside, 0u);
+  files.closed = true;
+  add(2);
+  EXPECT_EQ(await(2, true).error.message, "");
+  EXPECT_EQ(writer_.progress().beside, kBytes);
+  writer_.commit(kMember);
+  while (!files.held) std::this_thread::yield();
+  writer_.drop(kMember, {1, 2, 0, false, "a", 2});
+  EXPECT_EQ(await(2, false).error.code, Errc::dropped);
+  EXPECT_EQ(writer_.progress().beside, kBytes);
+  files.closed = false;
+  while (writer_.progress().beside > 0) {
+    writer_.run();
+    std::this_thread::yield();
+  }
   writer_.stop();
 }
 

@@ -97,6 +97,7 @@ void ObjectWriter::begin(Object object) {
 }
 
 Result<void> ObjectWriter::begin_in_store(ObjectId id, Object& object, std::uint64_t waiting) {
+  take_off_dropped();
   const bool gone = gone_.contains(bits(object.member));
   if (!gone && planner::through_page_cache({object.total, waiting, share_}, beside_)) {
     auto begun = storage_->begin_cached(id, object.description);
@@ -313,12 +314,15 @@ void ObjectWriter::end(ObjectId id, const Result<void>& result, std::vector<Ende
       return;
     }
   }
-  beside_.bytes -= std::exchange(object.beside, 0);  // what is dropped, or failed, too: no commit will cover it
+  const std::uint64_t beside = std::exchange(object.beside, 0);
   const bool was_delayed = std::exchange(object.delayed, false);
   Error error = object.error.code != Errc::ok && !was_delayed ? object.error : result ? Error{} : result.error();
   const std::uint64_t sequence = error.code == Errc::ok ? storage_->sequence(id) : 0;
-  if (error.code != Errc::ok || object.drop == false) {
+  const bool dropped = error.code != Errc::ok || object.drop == false;
+  if (!dropped) beside_.bytes -= beside;
+  if (dropped) {
     storage_->drop(id);
+    dropped_beside_.push_back({storage_->drops(), beside});
     if (is_of_the_disk(error) && !object.in_pieces && object.written == 0 && !object.drop) {
       return delay(object, error, ended);
     }
@@ -360,7 +364,14 @@ bool ObjectWriter::replaces_another(ObjectId id) const {
   return false;
 }
 
+// No commit covers them: their pages go when the storage carries the drops out.
+void ObjectWriter::take_off_dropped() {
+  for (; !dropped_beside_.empty() && dropped_beside_.front().drops <= drops_done(); dropped_beside_.pop_front())
+    beside_.bytes -= dropped_beside_.front().bytes;
+}
+
 std::vector<ObjectWriter::Ended> ObjectWriter::run() {
+  take_off_dropped();
   try_again();
   std::vector<Ended> ended = std::exchange(failed_, {});
   std::vector<Report> reports;

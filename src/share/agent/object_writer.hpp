@@ -1,5 +1,6 @@
 #pragma once
 // Writes what the processes of a pool have handed over to the store, in turns by bytes.
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -137,6 +138,7 @@ class ObjectWriter {
   bool awaits_commit(ObjectId id, const Object& object) const;
   void ask_for_commit();
   bool give(ObjectId id);
+  void take_off_dropped();
   Result<void> begin_in_store(ObjectId id, Object& object, std::uint64_t waiting);
   std::uint64_t waiting_of(Member member) const;
   void begin(Object object);
@@ -181,7 +183,12 @@ class ObjectWriter {
   std::set<std::uint64_t> gone_;          // the members that have ended, by bits()
   std::uint64_t share_ = 0;
   planner::Beside beside_;
-  std::size_t copies_ = 0;  // of the transfers under way, those through the page cache
+  struct DroppedBeside {
+    std::uint64_t drops = 0;  // of the storage, with this one
+    std::uint64_t bytes = 0;
+  };
+  std::deque<DroppedBeside> dropped_beside_;  // of `beside_`, in order
+  std::size_t copies_ = 0;                    // of the transfers under way, those through the page cache
 
   std::mutex mutex_;
   std::vector<Report> inbox_;
