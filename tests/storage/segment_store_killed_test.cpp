@@ -414,6 +414,41 @@ TEST_F(SegmentStoreKilledTest, an_early_head_that_cannot_be_judged_is_no_loss) {
   EXPECT_EQ(offered(*last), (std::set<Version>{1, 2})) << "the disk reads it again";
 }
 
+TEST_F(SegmentStoreKilledTest, an_early_head_that_cannot_be_rewritten_costs_no_other_record) {
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
+  {
+    const auto storage = open(files);
+    ASSERT_TRUE(storage);
+    persist(*storage, 1);
+    persist(*storage, 2);
+    storage->stop();
+  }
+  early_ = true;
+  const auto storage = open(files);
+  ASSERT_TRUE(storage);
+  storage->drop(storage->found().at(1).object);
+  put(*storage, 2);
+  put(*storage, 3);
+  const PowerLoss run(files.journal());
+  storage->stop();
+  const auto left = run.killed(run.size());
+  FaultyFiles faulty(*left, 1);
+  faulty.fail_nth(FileCall::write, 1, EIO, FaultyFiles::kEver);
+  {
+    const auto next = try_open(faulty, false);
+    ASSERT_TRUE(next) << next.error().message;
+    EXPECT_EQ(offered(**next), std::set<Version>{1});
+    EXPECT_EQ((*next)->damages().size(), 2u);
+    (*next)->stop();
+  }
+  const auto last = open(*left);
+  ASSERT_TRUE(last);
+  EXPECT_TRUE(last->damages().empty());
+  EXPECT_EQ(offered(*last), (std::set<Version>{1, 2, 3}));
+}
+
 // Of which the first block was written, at another time than the head that failed next.
 TEST_F(SegmentStoreKilledTest, a_torn_early_head_is_withdrawn_with_its_checkpoint) {
   early_ = true;

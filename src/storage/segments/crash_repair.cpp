@@ -99,8 +99,11 @@ void close_gaps(StoreContext& context, const ScannedSegment& segment) {
 }
 
 // What a killed process wrote and never synced: the scan found it on the disk, or decided that there is nothing. No
-// later scan may decide otherwise.
-Result<void> settle_heads(StoreContext& context, const ScannedSegment& segment) {
+// later scan may decide otherwise. If a head cannot be rewritten, all stays that its record, which is not offered, may
+// hide.
+Result<void> settle_heads(StoreContext& context, ObjectTable& table, RecordRemover& remover,
+                          const ScannedSegment& segment, std::vector<SharedObject>& outdated,
+                          std::vector<Damage>& damages) {
   std::vector<RecordHead> heads;
   for (const ScannedRecord& record : segment.records)
     if (record.settled) heads.push_back(record.head);
@@ -117,7 +120,21 @@ Result<void> settle_heads(StoreContext& context, const ScannedSegment& segment) 
       std::ranges::copy(encode(head), block.data());
       done = write_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct());
     }
-    if (!done) return file_error(context.segment_files.path(segment.segment), "writing a record's head", done.error);
+    if (done) continue;
+    const Locked lock = table.lock();
+    SegmentState& ours = *table.segments(lock).at(segment.segment);
+    ours.suspect = true;
+    remover.retain_segments(lock);
+    table.invalidate_index(lock);
+    damages.push_back(
+        {context.segment_files.path(segment.segment), offset,
+         "the head of a record that was not synced cannot be rewritten: " + os::describe_errno(done.error)});
+    const SharedObject object = ours.records.find(offset);
+    if (!object) continue;
+    table.remove(lock, object->id);
+    std::erase_if(outdated, [&](const SharedObject& one) {
+      return one->history == object->history && one->head.version == object->head.version;
+    });
   }
   return context.sync(segment.segment, **file);
 }
@@ -132,7 +149,8 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
   if (auto removed = set_index_aside(context); !removed) return removed.error();
   std::vector<Damage> damages;
   for (const ScannedSegment& segment : scanned.segments) {
-    if (auto settled = settle_heads(context, segment); !settled) return settled.error();
+    if (auto settled = settle_heads(context, table, remover, segment, outdated, damages); !settled)
+      return settled.error();
   }
   for (const ScannedSegment& segment : scanned.segments) {
     const SharedSegment ours = table.segments(table.lock()).at(segment.segment);

@@ -8,7 +8,8 @@
 namespace ebb::storage {
 
 /// Repairs what a crash left unfinished. `outdated`: records hidden by newer ones, which are dropped. Returns damage
-/// that the scan did not know of. Errors: the index cannot be set aside.
+/// that the scan did not know of; records that cannot be made to count are taken out of the table. Errors: the index
+/// cannot be set aside, or a segment not be opened or synced.
 Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTable& table, RecordRemover& remover,
                                                const ScannedStore& scanned, std::vector<SharedObject> outdated);
 

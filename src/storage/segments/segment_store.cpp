@@ -73,6 +73,7 @@ Result<void> SegmentStore::start() {
   auto repaired = repair_after_crash(context_, table_, remover, opened->scanned, std::move(opened->outdated));
   if (!repaired) return repaired.error();
   damages_.insert(damages_.end(), repaired->begin(), repaired->end());
+  if (!repaired->empty()) std::erase_if(found_, [&](const Found& one) { return !table_.find(one.object); });
   committer_.start();
   return {};
 }
