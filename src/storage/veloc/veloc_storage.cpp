@@ -739,36 +739,34 @@ Result<void> VelocStorage::check_blocks(const Object& object, const SharedFile& 
 }
 
 Result<SharedFile> VelocStorage::open_to_read(const SharedObject& object) {
-  for (Path tried;;) {
-    Path path;
-    bool named = false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (SharedFile open = object->reading.lock()) return open;
-      path = object->path;
-      named = object->named;
-    }
-    const auto opened = files_.open(path, os::Open::read, false);
-    if (!opened && opened.error == ENOENT && path != tried) {
-      tried = path;  // it may have got its name meanwhile
-      continue;
-    }
-    if (!opened && opened.error == ENOENT) {
-      return Error{options_.readonly ? Errc::unknown_version : Errc::damaged,
-                   path.string() + " is not there any more: somebody removed it"};
-    }
-    if (!opened) return file_error(path, "opening it", opened.error);
-    auto file = std::make_shared<const os::File>(files_, static_cast<int>(opened.value), path.string(), false);
-    os::FileStatus status;
-    if (const auto asked = files_.status(file->fd(), status); !asked)
-      return file_error(path, "asking for its status", asked.error);
+  Path path;
+  bool named = false;
+  {
     const std::lock_guard lock(mutex_);
-    // With checksums, the bytes themselves say whether they are right: a file system may set its times late.
-    const bool same = object->blocks.empty() ? state_of(status) == object->file : status.bytes == object->file.bytes;
-    if (named && !same) return Error{Errc::damaged, path.string() + ": it was changed after it was found or written"};
-    object->reading = file;
-    return SharedFile(std::move(file));
+    if (SharedFile open = object->reading.lock()) return open;
+    path = object->path;
+    named = object->named;
   }
+  os::SysResult opened = files_.open(path, os::Open::read, false);
+  if (!opened && opened.error == ENOENT && !named) {  // it has got its name meanwhile
+    path = path_of(*object);
+    opened = files_.open(path, os::Open::read, false);
+  }
+  if (!opened && opened.error == ENOENT) {
+    return Error{options_.readonly ? Errc::unknown_version : Errc::damaged,
+                 path.string() + " is not there any more: somebody removed it"};
+  }
+  if (!opened) return file_error(path, "opening it", opened.error);
+  auto file = std::make_shared<const os::File>(files_, static_cast<int>(opened.value), path.string(), false);
+  os::FileStatus status;
+  if (const auto asked = files_.status(file->fd(), status); !asked)
+    return file_error(path, "asking for its status", asked.error);
+  const std::lock_guard lock(mutex_);
+  // With checksums, the bytes themselves say whether they are right: a file system may set its times late.
+  const bool same = object->blocks.empty() ? state_of(status) == object->file : status.bytes == object->file.bytes;
+  if (named && !same) return Error{Errc::damaged, path.string() + ": it was changed after it was found or written"};
+  object->reading = file;
+  return SharedFile(std::move(file));
 }
 
 // Its mark, which was only begun.
