@@ -187,9 +187,10 @@ TEST_F(SegmentStoreHiddenTest, what_is_refused_beside_an_old_writing_is_not_foun
   ASSERT_TRUE(persist(kFirst, 7, kOld));
   storage_->drop(kFirst);
   ASSERT_TRUE(write(kFirst + 1, 7, kNew));
-  files_.fail_nth(FileCall::read, 1, EIO);  // of the old one's head, which is to be dropped
+  files_.make_unreadable(segment_path(directory_, 1), 4096);  // the old one's head, which is to be dropped
   storage_->commit();
   ASSERT_FALSE(persisted_.of(kFirst + 1));
+  files_.clear_faults();
   EXPECT_THAT(sizes(reader()->found()), ElementsAre(std::pair(7, kOld))) << "were this process killed";
 }
 
@@ -199,8 +200,8 @@ TEST_F(SegmentStoreHiddenTest, where_that_cannot_be_synced_nothing_else_in_its_s
   storage_->drop(kFirst);
   ASSERT_TRUE(write(kFirst + 1, 7, kNew));
   ASSERT_TRUE(storage_->begin(kFirst + 2, describe(8, kNew)));  // its bytes may be under that sync too
-  files_.fail_nth(FileCall::read, 1, EIO);
-  files_.fail_nth(FileCall::sync, 3, EIO);  // after those of payload and header
+  files_.make_unreadable(segment_path(directory_, 1), 4096);    // the old one's head
+  files_.fail_nth(FileCall::sync, 3, EIO);                      // after those of payload and header
   storage_->commit();
   ASSERT_FALSE(persisted_.of(kFirst + 1));
   EXPECT_FALSE(persisted_.of(kFirst + 2)) << "its loss is reported too";
