@@ -6,7 +6,7 @@
 
 namespace ebb::os {
 
-/// What names the running system, from /proc: another one after each start. Zeros: unknown.
+/// The id of the running system, from /proc: another one after each start. Zeros: unknown.
 std::array<std::byte, 16> boot_id(Files& files);
 
 }  // namespace ebb::os

@@ -123,7 +123,7 @@ class ObjectWriter {
     bool delayed = false;      // waits for another try, since `error`
     std::uint64_t round = 0;   // in which it was delayed first
     bool told = false;
-    std::uint64_t written = 0;  // it was the so-manieth, from 1; 0: it is not
+    std::uint64_t written = 0;  // its number among those, from 1; 0: it is not
     std::uint64_t beside = 0;   // bytes that go through the page cache: all of it, or none
     std::uint64_t commit = 0;   // that was asked for when it was complete; 0: none yet
   };

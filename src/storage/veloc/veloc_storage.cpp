@@ -145,11 +145,12 @@ Result<VelocStorage::OwnFiles> VelocStorage::list_own() const {
   const auto listed = files_.list(own_, names);
   if (!listed && (!options_.readonly || listed.error != ENOENT)) return file_error(own_, "listing it", listed.error);
   for (const std::string& name : names) {
+    if (name.find('-') == name.npos) continue;
     if (name.ends_with(kUnfinished)) {
       own.unfinished.push_back(name);
     } else if (name.ends_with(kPending)) {
       own.pending.push_back(name);
-    } else if (name.find('-') != name.npos) {
+    } else {
       own.marks[name].insert(own.marks[name].begin(), name);
     }
   }
@@ -165,6 +166,7 @@ Result<void> VelocStorage::settle_interrupted(OwnFiles& own) {
     const Path file = directory_ / (mark.substr(0, dash) + "-" + std::to_string(rank_) + mark.substr(dash) + ".dat");
     os::FileStatus status;
     const auto begin = read_mark_begin(files_, own_ / name);
+    if (!begin && begin.error().code != Errc::damaged) return begin.error();  // it may be readable the next time
     const auto asked = files_.status(file, status);
     if (!asked && asked.error != ENOENT) return file_error(file, "asking for its status", asked.error);
     if (begin && asked && begin->file == state_of(status)) {
@@ -177,6 +179,7 @@ Result<void> VelocStorage::settle_interrupted(OwnFiles& own) {
     const Path mark = own_ / mark_of_file(name, kUnfinished);
     os::FileStatus status;
     const auto begin = read_mark_begin(files_, mark);
+    if (!begin && files_.status(mark, status)) continue;  // without it nothing tells what was meant
     if (begin && files_.status(own_ / name, status) && begin->file == state_of(status)) {
       static_cast<void>(files_.remove(mark));
       if (const auto synced = files_.sync_directory(own_); !synced)
@@ -694,6 +697,7 @@ Result<void> VelocStorage::read(const SharedObject& object, std::uint64_t offset
   os::FileStatus status;
   if (const auto asked = files_.status((*file)->fd(), status); !asked)
     return file_error((*file)->name(), "asking for its status", asked.error);
+  const std::lock_guard lock(mutex_);
   if (object->named && state_of(status) != object->file)
     return Error{Errc::damaged, (*file)->name() + ": it was changed while it was read"};
   return {};
