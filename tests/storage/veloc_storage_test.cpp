@@ -257,36 +257,6 @@ TEST(VelocStorage, AnOpeningThatCannotReadLeavesWhatTheNextNeeds) {
   }
 }
 
-// A kill at any moment of two writes and a drop, and an opening after it whose n-th read fails: the one after that
-// takes nothing for deleted by its user, and believes no file of ours without its checksums.
-TEST(VelocStorage, AnOpeningThatCannotReadLeavesWhatTheNextNeeds) {
-  MemoryFiles files;
-  {
-    Writer writer(files);
-    ASSERT_TRUE(writer.write(1, 1));
-    const auto second = writer.write(2, 2);
-    ASSERT_TRUE(second);
-    writer.storage().drop(*second);
-    writer.await_drops();
-  }
-  const PowerLoss power(files.journal());
-  for (std::size_t n = 0; n <= power.size(); ++n) {
-    for (std::uint64_t nth = 1; nth <= 8; ++nth) {
-      const auto killed = power.prefix(n);
-      FaultyFiles faulty(*killed, nth);
-      faulty.fail_nth(FileCall::read, nth, EIO);
-      {
-        const Writer refused(faulty);
-      }
-      Writer next(*killed);
-      ASSERT_FALSE(next.failed()) << next.failed()->message;
-      ASSERT_TRUE(next.storage().gone().empty()) << "moment " << n << ", read " << nth;
-      for (const Found& one : next.storage().found())
-        ASSERT_NE(one.body, Checksum{}) << "moment " << n << ", read " << nth;
-    }
-  }
-}
-
 TEST(VelocStorage, FilesThatWereNotNamedAreRemovedByTheNext) {
   MemoryFiles files;
   {
