@@ -1,0 +1,135 @@
+#include "storage/veloc/veloc_namer.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "storage/file_io.hpp"
+
+namespace ebb::storage {
+
+using Path = std::filesystem::path;
+
+// --- naming ----------------------------------------------------------------------------------------------------------
+
+void VelocNamer::complete(const SharedVelocObject& object) {
+  thread_.post([this, object] { name(*object); });
+}
+
+void VelocNamer::name(VelocObject& object) {
+  {
+    const auto held = objects_.lock();
+    if (object.gone) return;
+  }
+  Result<void> named = object.bytes == 0 ? writer_.finish(object) : Result<void>();
+  if (named) named = give_name(object);
+  {
+    const auto held = objects_.lock();
+    object.small.clear();
+    object.raw.clear();
+    object.there.clear();
+    if (object.gone) return;
+  }
+  persisted_(object.id, named);
+}
+
+Result<void> VelocNamer::give_name(VelocObject& object) {
+  objects_.give_sequence(object);
+  const Path file = folders_.path_of(object.name), pending = folders_.pending_of(object.name, object.id);
+  Result<void> renamed = write_mark(pending, object);
+  if (renamed) renamed = folders_.sync(folders_.own());
+  if (renamed) renamed = folders_.rename(object.path, file);
+  if (!renamed) {
+    static_cast<void>(files_.remove(pending));
+    return renamed;
+  }
+  objects_.name(object, file);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(failed_drops_, file.string());
+  }
+  for (const Path& directory : {folders_.own(), folders_.directory()})
+    if (auto synced = folders_.sync(directory); !synced) return synced;
+  return folders_.rename(pending, folders_.mark_of(object.name));
+}
+
+Result<void> VelocNamer::write_mark(const Path& path, const VelocObject& object) {
+  const auto bytes =
+      encode_veloc_mark({*object.description, object.file, object.blocks.empty() ? 0 : block_bytes_, object.sequence,
+                         std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(),
+                         object.blocks, object.raw, object.small});
+  const auto opened = files_.open_write(path);
+  if (!opened) return file_error(path, "making it", opened.error);
+  const os::File file(files_, static_cast<int>(opened.value), path.string(), false);
+  if (const auto put = write_whole(files_, file.fd(), bytes, 0); !put) return file_error(path, "writing it", put.error);
+  if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
+  return {};
+}
+
+// --- removing --------------------------------------------------------------------------------------------------------
+
+void VelocNamer::forget(ObjectId id, bool remove) {
+  const auto held = objects_.lock();
+  const SharedVelocObject object = objects_.take(held, id);
+  if (!object || folders_.readonly() || objects_.stopped(held)) return;
+  if (!remove && object->named) {  // what could not be read stays
+    objects_.unname(held, *object);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++drops_;
+  }
+  thread_.post([this, object] { remove_files(*object); });
+}
+
+// After all that was named before the drop.
+void VelocNamer::remove_files(VelocObject& object) {
+  const bool last = objects_.unname(objects_.lock(), object);
+  if (!object.named) {
+    {
+      const std::lock_guard lock(object.opening);
+      object.writing.reset();
+    }
+    static_cast<void>(files_.remove(object.path));
+  }
+  const bool left = last && !move_back(object);
+  const std::lock_guard lock(mutex_);
+  if (left) failed_drops_.push_back(folders_.path_of(object.name).string());
+  ++drops_done_;
+}
+
+// Takes its file out of VELOC's sight, and removes it; another's that is there now stays. False: it is still there.
+bool VelocNamer::move_back(const VelocObject& object) {
+  const Path path = folders_.path_of(object.name), mark = folders_.mark_of(object.name);
+  const Path back = folders_.unfinished_of(object.name, object.id);
+  os::FileStatus status;
+  const auto asked = files_.status(path, status);
+  if (!asked && asked.error != ENOENT) return false;
+  if (asked && state_of(status) == object.file) {
+    if (!folders_.rename(path, back)) return false;
+    for (const Path& directory : {folders_.directory(), folders_.own()})
+      if (!folders_.sync(directory)) return true;  // the next opening goes on from here
+  }
+  static_cast<void>(files_.remove(mark));
+  if (!folders_.sync(folders_.own())) return true;
+  static_cast<void>(files_.remove(back));
+  return true;
+}
+
+std::uint64_t VelocNamer::drops() const {
+  const std::lock_guard lock(mutex_);
+  return drops_;
+}
+
+std::uint64_t VelocNamer::drops_done() const {
+  const std::lock_guard lock(mutex_);
+  return drops_done_;
+}
+
+std::vector<std::string> VelocNamer::failed_drops() const {
+  const std::lock_guard lock(mutex_);
+  return failed_drops_;
+}
+
+}  // namespace ebb::storage
