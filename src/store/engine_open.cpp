@@ -59,9 +59,9 @@ Result<void> Engine::start() {
     if (!log) return log.error();
     parts_.port.begin_log(std::move(*log), memory_log);
   }
-  if (auto paired = parts_.files.tiers().pair(); !paired) return paired;
   parts_.pump.start();
   parts_.worker.start();
+  if (auto paired = parts_.files.tiers().pair(); !paired) return paired;
   Locked locked = parts_.port.lock();
   parts_.lifetime.set_opened(locked);
   parts_.memory.submit_limits(locked);  // for what has failed by now

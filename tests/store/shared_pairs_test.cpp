@@ -119,6 +119,42 @@ TEST(SharedPairs, ARefusedOpeningLeavesNothingBehind) {
   expect_restored(rig.open(), 1, kSize);  // the shared directory is still that one's
 }
 
+TEST(SharedPairs, AnOpeningThatFailsTakesTheSharedDirectoryFromNobody) {
+  SharedRig rig;
+  send(rig.open(), 1);
+  rig.close();
+  const fs::path local = rig.setup().directory, shared = rig.shared().path();
+  const OwnDirectory kept;
+  fs::create_directory(kept.path());
+  fs::copy(local, kept.path() / "local", kTree);
+  fs::copy(shared, kept.path() / "shared", kTree);
+  using doubles::FileCall;
+  for (const FileCall call :
+       {FileCall::open, FileCall::write, FileCall::sync, FileCall::sync_directory, FileCall::rename}) {
+    bool reached = true;
+    for (std::uint64_t n = 1; reached; ++n) {
+      SCOPED_TRACE("call " + std::to_string(n) + " of kind " + std::to_string(static_cast<int>(call)));
+      for (const fs::path& one : {local, shared}) fs::remove_all(one);
+      fs::copy(kept.path() / "local", local, kTree);
+      fs::copy(kept.path() / "shared", shared, kTree);
+      const OwnDirectory fresh;
+      rig.setup().directory = fresh.path();
+      auto& files = rig.kept().files();
+      const std::uint64_t before = files.count(call);
+      files.fail_nth(call, n, EIO);
+      auto opened = rig.try_open();
+      reached = files.count(call) - before >= n;
+      files.clear_faults();
+      if (opened) continue;
+      for (const fs::path& one : {local, fresh.path()}) {
+        rig.setup().directory = one;
+        expect_restored(rig.open(), 1, kSize);
+        rig.close();
+      }
+    }
+  }
+}
+
 // A power failure took what the local directory, which need not be synced, was given since it was opened.
 TEST(SharedPairs, AVersionThatTheLocalDirectoryLostIsTheSharedOne) {
   SharedRig rig;

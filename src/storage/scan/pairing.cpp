@@ -61,7 +61,7 @@ Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
 }
 
 // Under another name first, so that the file is always whole. A rename whose reply was lost has happened.
-Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& partner, const Path& where,
+Result<void> write_mark(os::Files& files, const Path& directory, const std::string& partner, const Path& where,
                         std::string_view side) {
   const Path path = directory / kPairFile, beside = directory / kNewPairFile;
   os::SysResult opened = files.open(beside, os::Open::create, false);
@@ -72,7 +72,7 @@ Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& par
   if (!opened) return file_error(beside, "making it", opened.error);
   {
     const os::File file(files, static_cast<int>(opened.value), beside.string(), false);
-    const std::string text = text_of(partner) + "\n" + absolute_path(where).string() + "\n" + std::string(side) + "\n";
+    const std::string text = partner + "\n" + absolute_path(where).string() + "\n" + std::string(side) + "\n";
     if (const auto put = write_whole(files, file.fd(), std::as_bytes(std::span(text)), 0); !put)
       return file_error(beside, "writing it", put.error);
     if (const auto synced = files.sync(file.fd()); !synced) return file_error(beside, "syncing it", synced.error);
@@ -84,6 +84,14 @@ Result<void> write_mark(os::Files& files, const Path& directory, const Uuid& par
   if (const auto synced = files.sync_directory(directory); !synced)
     return file_error(directory, "syncing the directory", synced.error);
   return {};
+}
+
+// As far as that is possible: a mark that could not be written wholly may be there all the same.
+void put_back(os::Files& files, const Path& directory, const std::optional<Mark>& before) {
+  if (before)
+    static_cast<void>(write_mark(files, directory, before->store, before->path, before->side));
+  else
+    static_cast<void>(files.remove(directory / kPairFile));
 }
 
 Result<Uuid> id_of(os::Files& files, const Path& directory) {
@@ -157,10 +165,20 @@ Result<void> pair_directories(os::Files& files, const PairedDirectory& local, co
   const auto marks = marks_of(files, local.path, shared.path);
   if (!marks) return marks.error();
   if (auto checked = check(*marks, local, shared, how); !checked || how == Pairing::readonly) return checked;
-  if (!marks->knows_us() || !as_it_is(*marks->their_mark, local.path))
-    if (auto marked = write_mark(files, shared.path, marks->ours, local.path, kShared); !marked) return marked;
-  if (how == Pairing::of_several || (marks->knows_them(how) && as_it_is(*marks->our_mark, shared.path))) return {};
-  return write_mark(files, local.path, marks->theirs, shared.path, kLocal);
+  const auto mark_shared = [&]() -> Result<void> {
+    if (marks->knows_us() && as_it_is(*marks->their_mark, local.path)) return {};
+    auto marked = write_mark(files, shared.path, text_of(marks->ours), local.path, kShared);
+    if (!marked) put_back(files, shared.path, marks->their_mark);
+    return marked;
+  };
+  const auto mark_local = [&]() -> Result<void> {
+    if (how == Pairing::of_several || (marks->knows_them(how) && as_it_is(*marks->our_mark, shared.path))) return {};
+    return write_mark(files, local.path, text_of(marks->theirs), shared.path, kLocal);
+  };
+  // The one without a checkpoint first: if that is all that happens, the other one is still what it was.
+  auto marked = local.empty ? mark_local() : mark_shared();
+  if (marked) marked = local.empty ? mark_shared() : mark_local();
+  return marked;
 }
 
 bool is_paired(os::Files& files, const Path& directory) {
