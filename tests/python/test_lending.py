@@ -279,7 +279,9 @@ def test_a_borrower_that_is_killed_leaves_nothing_lent(child: Callable[[], Child
     with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0, lend=2 * LEASE) as store:
         for _ in range(20 if LONG else 3):
             other = child().does(OPEN_BORROWER.format("auto"))
-            other.tell("for v in range(10**9): store.checkpoint(v, np.full(1 << 20, v % 256, np.uint8)); v < 200 or store.drop(v - 200)")
+            other.tell(
+                "for v in range(10**9): store.checkpoint(v, np.full(1 << 20, v % 256, np.uint8)); v < 200 or store.drop(v - 200)"
+            )
             until(lambda: store.stats()["leases"]["lent"] == 2 * LEASE)
             other.killed()
             until(lambda: store.stats()["leases"]["lent"] == 0)
