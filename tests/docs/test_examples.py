@@ -224,7 +224,7 @@ def check_demo(words, environment, cwd):
 # The benchmark is run with all options as written, but with less to do.
 LESS = {
     "--checkpoints": "8", "--size": "256KiB", "--device-cache": "1MiB", "--host-cache": "1MiB", "--interval": "1ms",
-    "--snapshots": "8", "--repeats": "1", "--dir": str(SCRATCH),
+    "--snapshots": "8", "--repeats": "1", "--dir": str(SCRATCH), "--shared": str(SCRATCH), "--disk": "1MiB",
 }  # fmt: skip
 
 

@@ -122,6 +122,8 @@ def tiny_config(directory: Path, **changed: Any) -> Config:
 def some_rates(config: Config, copy_in: float = 5e9) -> rates.Rates:
     """As `rates.measure` gives them, without measuring."""
     file = files.FileRate(1e9, 2, 1 << 20, True) if config.disk else None
+    below = files.FileRate(5e8, 2, 1 << 20, True) if config.shared else None
     if config.on_gpu:
-        return rates.Rates(copies.DeviceCopies(config.median_size(), 1e-5, 2e-5, 5e10, 5e10, 9e10), file, file)
-    return rates.Rates(copies.HostCopies(copy_in, 5e9, 8e9), file, file)
+        copied = copies.DeviceCopies(config.median_size(), 1e-5, 2e-5, 5e10, 5e10, 9e10)
+        return rates.Rates(copied, file, file, None, below, below)
+    return rates.Rates(copies.HostCopies(copy_in, 5e9, 8e9), file, file, None, below, below)

@@ -7,6 +7,7 @@ import math
 import ebbtide
 import pytest
 from bench_stand_in import COUNT, some_rates, tiny_config
+from ebbtide import sim
 from ebbtide._machine import files
 from ebbtide.bench import rank as ranks_rank
 from ebbtide.bench import rates, shot
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 pytestmark = pytest.mark.usefixtures("measured")
 TINY = ["shot", "--checkpoints", str(COUNT), "--size", "64KiB", "--interval", "1ms"]
 CACHES = ["--device-cache", "256KiB", "--host-cache", "256KiB"]
-TIERS = {"device", "host", "local", None}
+TIERS = {"device", "host", "local", "shared", None}
 
 
 def bench(tmp_path, *arguments, base=(*TINY, *CACHES), code=0):
@@ -82,6 +83,36 @@ def test_intervals_are_slept(tmp_path):
     document = bench(tmp_path, "--interval", "3ms")
     check_schema(document, verify=False)
     assert min(document["slept"]["forward_s"] + document["slept"]["backward_s"]) >= 0.003
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_store_with_a_shared_directory_sends_all_to_both_as_predicted(disk, monkeypatch, ranks):
+    """All versions go down to both, each once, in the run and in virtual time; the directories are left as they were."""
+    (disk / "shared").mkdir()
+    predicted = []
+    really_run = sim.run_ranks
+
+    def run_ranks(*arguments):
+        predicted.append(really_run(*arguments))
+        return predicted[-1]
+
+    monkeypatch.setattr(sim, "run_ranks", run_ranks)
+    given = ["--shared", str(disk / "shared"), "--disk", "512KiB", "--ranks", str(ranks), "--wait", "--verify"]
+    document = bench(disk, *given)
+    check_schema(document, ranks)
+    history = COUNT * (64 << 10)
+    for route in ("host>local", "host>shared"):
+        assert document["total"]["moved_bytes"][route] == ranks * history
+        for one in (each for result in predicted for each in result.ranks):
+            assert {link["name"]: link["bytes"] for link in one["links"]}[route] == history
+    assert document["machine"]["before"]["shared_read"]["bytes_per_s"] > 0
+    assert not any((disk / "shared").iterdir())
+    assert [one.name for one in disk.iterdir() if one.is_dir()] == ["shared"]
+
+
+def test_a_shared_directory_is_below_a_local_one(tmp_path):
+    refused = CliRunner().invoke(app, [*TINY, "--dir", str(tmp_path), "--shared", str(tmp_path), "--disk", "0"])
+    assert refused.exit_code == 2 and "no disk tier above it" in refused.output
 
 
 @pytest.mark.parametrize("coupling", ["tight", "free"])

@@ -100,6 +100,16 @@ def shot(
             "--dir", exists=True, file_okay=False, help="Where the files go (default: $EBBTIDE_DIR, $TMPDIR or /tmp)."
         ),
     ] = None,
+    shared: Annotated[
+        Path | None,
+        typer.Option(
+            "--shared",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="A store that keeps its checkpoints, in --dir and below it in this directory (default: it keeps none).",
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for the flushes between the two passes.")
     ] = False,
@@ -156,7 +166,8 @@ def shot(
     console, log = Console(), Console(stderr=True)
     where = scratch_directory(directory)
     if all(given is None for given in (checkpoints, size, trace, interval, device_cache, host_cache)):
-        checkpoints, size, interval, device_cache, host_cache = _fitted(duration, where, ranks, log)
+        places = [where, shared] if shared else [where]
+        checkpoints, size, interval, device_cache, host_cache = _fitted(duration, places, ranks, log)
     sizes = _sizes(checkpoints, size, trace, ranks)
     config = Config(
         sizes=tuple(sizes),
@@ -176,6 +187,7 @@ def shot(
         lend=lend or 0,
         trace=str(trace) if trace else None,
         device=device,
+        shared=shared,
     )
     _check_room(config)
     _check_lent(config)
@@ -195,7 +207,7 @@ def shot(
         raise typer.Exit(1)
 
 
-def _fitted(seconds: float, directory: Path, ranks: int, log: Any) -> tuple[int, int, float, int, int]:
+def _fitted(seconds: float, directories: list[Path], ranks: int, log: Any) -> tuple[int, int, float, int, int]:
     """The number of checkpoints and so on of a shot that fits this machine."""
     import shutil
 
@@ -203,8 +215,9 @@ def _fitted(seconds: float, directory: Path, ranks: int, log: Any) -> tuple[int,
     from .fit import fit
 
     log.print("[dim]measuring the disk, to see what fits this machine[/dim]")
-    write, read = file_rates(directory)
-    found = fit(seconds, (write, read), shutil.disk_usage(directory).free, ranks)
+    measured = [file_rates(directory) for directory in directories]
+    write, read = (min(rates, key=lambda rate: rate.bytes_per_s) for rates in zip(*measured))
+    found = fit(seconds, (write, read), min(shutil.disk_usage(one).free for one in directories), ranks)
     log.print(
         f"the disk writes {format_rate(write.bytes_per_s)} and reads {format_rate(read.bytes_per_s)}. To repeat this shot:",
         highlight=False,
@@ -238,10 +251,18 @@ def _check_room(config) -> None:
     """Refuses in advance what could not succeed."""
     import shutil
 
-    free = shutil.disk_usage(config.directory).free
-    need = config.disk * config.ranks
-    if need > free:
-        raise wrong("--disk", f"{format_size(need)} for all ranks, but {config.directory} has {format_size(free)} free")
+    from .config import disk_for
+
+    tiers = [("--disk", config.directory, config.disk)]
+    if config.shared and not config.disk:
+        raise wrong("--shared", "there is no disk tier above it (--disk 0)")
+    if config.shared:
+        tiers.append(("--shared", config.shared, disk_for(config.sizes)))
+    for option, directory, one in tiers:
+        free = shutil.disk_usage(directory).free
+        if one * config.ranks > free:
+            need = format_size(one * config.ranks)
+            raise wrong(option, f"{need} for all ranks, but {directory} has {format_size(free)} free")
     if config.wait and not config.disk:
         raise wrong("--wait", "there is no disk tier to wait for (--disk 0)")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -33,6 +35,7 @@ class Config:
     trace: str | None = None
     lend: int = 0  # bytes that another process lends to each rank; 0: none does
     device: str = "cpu"  # or "cuda", "cuda:N": the device of the program's arrays and of the device cache
+    shared: Path | None = None  # below `directory`: the store then keeps its checkpoints in both
 
     @property
     def ranks(self) -> int:
@@ -76,8 +79,30 @@ class Config:
         }
         return options | ({"borrow": self.lend} if self.lend else {})
 
+    @contextlib.contextmanager
+    def own_directories(self) -> Iterator[list[dict]]:
+        """For each rank the keyword arguments that name directories. A store that keeps its checkpoints has its own two,
+        which are made here, and removed again."""
+        if not self.shared:
+            yield [{}] * self.ranks
+            return
+        with contextlib.ExitStack() as made:
+            places = [
+                Path(made.enter_context(tempfile.TemporaryDirectory(prefix="ebbtide-shot-", dir=parent)))
+                for parent in (self.directory, self.shared)
+            ]
+            yield [
+                dict(zip(("directory", "shared"), (str(place / f"rank-{rank}") for place in places)))
+                for rank in range(self.ranks)
+            ]
+
+    def on_one_disk(self) -> bool:
+        """Whether the shared directory is on the local one's disk."""
+        return self.shared is not None and self.shared.stat().st_dev == self.directory.stat().st_dev
+
     def as_json(self) -> dict:
         fields = asdict(self) | {"directory": str(self.directory), "ranks": self.ranks, "checkpoints": self.checkpoints}
+        fields["shared"] = str(self.shared) if self.shared else None
         sizes = fields.pop("sizes")
         alike = len({size for rank in sizes for size in rank}) == 1
         return fields | {
@@ -92,6 +117,6 @@ def scratch_directory(given: Path | None) -> Path:
     return given or Path(os.environ.get("EBBTIDE_DIR") or tempfile.gettempdir())
 
 
-def disk_for(sizes: list[tuple[int, ...]]) -> int:
+def disk_for(sizes: Sequence[tuple[int, ...]]) -> int:
     """A disk tier that holds the whole history of any rank, so that `--wait` can end."""
     return max(sum(-(-size // _PAGE) * _PAGE for size in rank) for rank in sizes) + _SLACK

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ebbtide import sim
 
 from .._units import median
-from .config import Config
+from .config import Config, disk_for
 from .lending import borrowed_of
 from .rank import Outcome
 
@@ -27,11 +27,15 @@ FILE_S = 100e-6  # of a file transfer beside moving its bytes; it passes while t
 def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     """The tiers of one rank, over links with the machine's `bare` rates (bytes/s by name, of `rates.mean`)."""
     links, groups = _gpu_links(bare) if config.on_gpu else _host_links(bare)
-    if config.disk:
-        depth = {"depth": GPU_DISK_DEPTH} if config.on_gpu else {}
-        links["host>local"] = sim.Link(bare["write"], FILE_S, group="disk", **depth)
-        links["local>host"] = sim.Link(bare["read"], FILE_S, group="disk", **depth)
     tiers = {"device": config.device_cache, "peer": 0, "host": config.host_cache, "local": config.disk}
+    disks = {"local": ("", "disk")} if config.disk else {}
+    if config.shared:
+        tiers["shared"] = disk_for(config.sizes)
+        disks["shared"] = ("shared_", "disk" if config.on_one_disk() else "shared disk")
+    for tier, (rate, disk) in disks.items():
+        depth = {"depth": GPU_DISK_DEPTH} if config.on_gpu else {}
+        links[f"host>{tier}"] = sim.Link(bare[rate + "write"], FILE_S, group=disk, **depth)
+        links[f"{tier}>host"] = sim.Link(bare[rate + "read"], FILE_S, group=disk, **depth)
     if config.lend:
         tiers["peer"] = borrowed_of(config.lend)
         links |= _peer_links(config, bare)
@@ -39,10 +43,11 @@ def machine(config: Config, bare: dict[str, float]) -> sim.Machine:
     return sim.Machine(
         [sim.Tier(name, tiers[name], "device" if name == "peer" else None) for name in there],
         {name: link for name, link in links.items() if set(name.split(">")) <= {"app", "host", *there}},
-        {"disk": 0.0} if config.on_gpu else groups | {"disk": 0.0},
+        dict.fromkeys(("disk", "shared disk"), 0.0) | ({} if config.on_gpu else groups),
         eviction=config.policy,
         prefetch=config.prefetch,
         gpu_groups=groups if config.on_gpu else {},
+        ephemeral=config.shared is None,
     )
 
 

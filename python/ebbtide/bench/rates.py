@@ -28,12 +28,15 @@ class Rates:
     write: FileRate | None
     read: FileRate | None
     peer: PeerRate | None = None  # where GPUs lend
+    shared_write: FileRate | None = None  # where there is a shared directory
+    shared_read: FileRate | None = None
 
     def table(self) -> dict[str, float]:
         """Bytes/s by name."""
         rates = self.copies.table()
-        if self.write and self.read:
-            rates |= {"write": self.write.bytes_per_s, "read": self.read.bytes_per_s}
+        for way in ("write", "read", "shared_write", "shared_read"):
+            if rate := getattr(self, way):
+                rates[way] = rate.bytes_per_s
         if self.peer:
             rates |= {"peer_store": self.peer.store_bytes_per_s, "peer_load": self.peer.load_bytes_per_s}
         return rates
@@ -69,8 +72,9 @@ def measure(config: Config) -> Rates:
     else:
         copies = host_copies(size, config.device_cache or config.host_cache or size, config.interval)
     write, read = file_rates(config.directory) if config.disk else (None, None)
+    below = file_rates(config.shared) if config.shared else (None, None)
     peer = peer_rate(device.name, lender_devices(config.device, config.ranks)[0]) if config.lend else None
-    return Rates(copies, write, read, peer)
+    return Rates(copies, write, read, peer, *below)
 
 
 def peer_rate(device: str, lender: str) -> PeerRate | None:

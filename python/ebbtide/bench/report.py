@@ -82,10 +82,11 @@ def _title(config: dict) -> str:
     ranks = f"{config['ranks']} ranks, {config['coupling']}, each " if config["ranks"] > 1 else ""
     caches = f"device {format_size(config['device_cache'])}, host {format_size(config['host_cache'])}"
     lent = f", lent {format_size(config['lend'])}" if config["lend"] else ""
+    shared = f", shared {config['shared']}" if config["shared"] else ""
     device = "" if config["device"] == "cpu" else f"{config['device']}: "
     return (
         f"{device}{ranks}{config['checkpoints']} x {size}, {config['order']}, hints {config['hints']}, "
-        f"{format_time(config['interval'])}, {'wait' if config['wait'] else 'no wait'}, {config['policy']}; {caches}{lent}"
+        f"{format_time(config['interval'])}, {'wait' if config['wait'] else 'no wait'}, {config['policy']}; {caches}{lent}{shared}"
     )
 
 
@@ -100,7 +101,7 @@ def _bare(rates: dict) -> str:
         text += f"H2D {format_rate(rates['h2d_bytes_s'])}, both {format_rate(rates['both_bytes_s'])}"
     else:
         text = f"copy in {format_rate(rates['copy_in'])}, out {format_rate(rates['copy_out'])}"
-    for way in ("write", "read"):
+    for way in ("write", "read", "shared_write", "shared_read"):
         if rates[way]:
-            text += f"; {way} {format_rate(rates[way]['bytes_per_s'])} (depth {rates[way]['depth']})"
+            text += f"; {way.replace('_', ' ')} {format_rate(rates[way]['bytes_per_s'])} (depth {rates[way]['depth']})"
     return text

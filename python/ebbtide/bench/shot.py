@@ -19,8 +19,8 @@ from .ranks import run_all
 DRIFT = 0.10  # a raw rate that changed by more during a run makes the run doubtful
 
 
-def jobs(config: Config, groups: list[str] | None = None) -> list[Job]:
-    """One for each rank; groups: with whom each of them borrows."""
+def jobs(config: Config, groups: list[str] | None = None, places: list[dict] | None = None) -> list[Job]:
+    """One for each rank; groups: with whom each of them borrows; places: of `Config.own_directories`."""
     order = config.restore_order()
     return [
         Job(
@@ -31,7 +31,7 @@ def jobs(config: Config, groups: list[str] | None = None) -> list[Job]:
             config.interval,
             config.wait,
             config.verify,
-            config.store_options(),
+            config.store_options() | (places[rank] if places else {}),
             config.device,
             groups[rank] if groups else "",
         )
@@ -46,8 +46,8 @@ def run(config: Config, say: Callable[[str], None] = lambda text: None, advance:
     before = rates.measure(config)
     for attempt in (1, 2):
         say(f"shot: {config.ranks} x {config.checkpoints} checkpoints, {format_size(config.history())} a rank")
-        with lenders(config.device, config.ranks, config.lend) as groups:
-            outcomes = run_all(jobs(config, groups), config.coupling == "tight", advance)
+        with lenders(config.device, config.ranks, config.lend) as groups, config.own_directories() as places:
+            outcomes = run_all(jobs(config, groups, places), config.coupling == "tight", advance)
         say("measuring the bare machine again")
         after = rates.measure(config)
         worst, steady = drifted(before, after)

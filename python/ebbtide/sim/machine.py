@@ -13,7 +13,7 @@ from ebbtide.errors import InvalidArgument
 Size = int | str
 Medium = Literal["device", "host", "file"]
 
-_MEDIA: dict[str, Medium] = {"device": "device", "host": "host", "local": "file"}
+_MEDIA: dict[str, Medium] = {"device": "device", "host": "host", "local": "file", "shared": "file"}
 
 
 def plain_bytes(key: str, size: Size) -> int:
@@ -41,7 +41,7 @@ class Provision:
 
 @dataclass(frozen=True)
 class Tier:
-    """A level that holds checkpoints. ``medium`` follows from the names ``device``, ``host`` and ``local``.
+    """A level that holds checkpoints. ``medium`` follows from the names ``device``, ``host``, ``local`` and ``shared``.
 
     provision: None gives a tier in memory all of it from the start.
     """
@@ -81,7 +81,8 @@ class Machine:
 
     Links that are not named move 1 GB/s. groups: the rate that a group's links share, each as much as any other unless it
     can use less; 0 lets each of n active links run at a part of its own rate. All ranks share them; of gpu_groups each GPU
-    has its own. Rank r has GPU r. lenders: by rank, the GPU that lends to it, which may have no rank; lender_groups: names
+    has its own. ephemeral: as of a store without a durability, where consumed means discarded; else every version goes down
+    to the files, and stays. Rank r has GPU r. lenders: by rank, the GPU that lends to it, which may have no rank; lender_groups: names
     for links of those of that GPU's gpu_groups.
 
     >>> Machine(tiers, {"peer>host": Link(55e9, group=("its down", "memory"))}, {"memory": 155e9},
@@ -98,6 +99,7 @@ class Machine:
     gpu_groups: Mapping[str, float] = field(default_factory=dict)
     lender_groups: Mapping[str, str] = field(default_factory=dict)
     lenders: Sequence[int] = ()
+    ephemeral: bool = True
 
     @classmethod
     def usual(
@@ -144,6 +146,7 @@ class Machine:
             self.prefetch == "manual",
             plain_bytes("ring_slot", self.ring_slot),
             self.ring_slots,
+            self.ephemeral,
         )
 
     def _make(self) -> _models.SimMachine:

@@ -72,8 +72,9 @@ const char* name_of_kind(Op::Kind kind) {
 using TierTuple = std::tuple<std::string, std::string, std::uint64_t>;  // name, medium, capacity
 
 MachineModel make_machine(const std::vector<TierTuple>& tiers, const std::string& eviction, bool manual_prefetch,
-                          std::uint64_t ring_slot, int ring_slots) {
+                          std::uint64_t ring_slot, int ring_slots, bool ephemeral) {
   planner::Machine planner;
+  planner.ephemeral = ephemeral;
   for (const auto& [name, medium, capacity] : tiers) {
     if (capacity != 0) planner.tiers.push_back({name, named(kMedia, medium, "medium"), capacity});
   }
@@ -303,7 +304,7 @@ class SimulationObject {
 void bind_sim(nb::module_& module) {
   nb::class_<MachineModel>(module, "SimMachine", "Tiers and links, as ``ebbtide.sim.Machine`` makes them.")
       .def_static("make", &make_machine, nb::arg("tiers"), nb::arg("eviction"), nb::arg("manual_prefetch"),
-                  nb::arg("ring_slot"), nb::arg("ring_slots"))
+                  nb::arg("ring_slot"), nb::arg("ring_slots"), nb::arg("ephemeral"))
       .def("set_link", &set_link, nb::arg("name"), nb::arg("bytes_per_s"), nb::arg("latency_ns"), nb::arg("chunk"),
            nb::arg("depth"), nb::arg("shared"), nb::arg("groups"))
       .def(
