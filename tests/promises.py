@@ -58,6 +58,7 @@ GUARDS: dict[str, list[str]] = {
     # --- persistent stores
     "docs/durability.md: A shared directory": [
         "planner/closing_test.cpp",
+        "planner/record_choice_test.cpp",
         "store/fourth_tier_test.cpp",
         "store/shared_pairs_test.cpp",
         "store/shared_parts_test.cpp",

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <utility>
 
+#include "planner/record_choice.hpp"
 #include "store/lifetime.hpp"
 #include "store/persistence.hpp"
 
@@ -47,28 +47,19 @@ void Recovery::register_recovered(const Locked& locked) {
     add(locked, *files_.tiers()[file], std::exchange(found[file], {}), false);
 }
 
-// A version of which the directories differ was dropped and written anew, and the process or the machine ended before
-// all of them had dropped it. The sequences tell what was written last, in either directory, also where that was
-// dropped since: what it replaced stays gone. In a pool, the agent counts by itself, and nothing is in the slower one
-// that is not durable in the faster one.
 void Recovery::drop_outdated(std::vector<std::vector<storage::Found>>& found) {
-  const bool pooled = files_.pool().storage() != nullptr;
+  planner::RecordChoice choice(files_.pool().storage() == nullptr);
   const auto key = [](const storage::Found& one) {
     return std::pair(storage::checksum_of(std::as_bytes(std::span(one.history))), one.version);
   };
-  std::map<std::pair<storage::Checksum, Version>, std::pair<std::uint64_t, storage::Checksum>> newest;
   for (std::size_t file = 0; file < found.size(); ++file)
-    for (const storage::Found& one : found[file]) {
-      auto& last = newest[key(one)];
-      last = std::max(last, {pooled ? found.size() - file : one.sequence, one.body});
-    }
-  for (std::size_t file = 0; file < found.size() && !pooled; ++file)
-    for (const storage::Gone& one : files_.tiers()[file]->persistent()->gone())
-      if (const auto last = newest.find({one.history, one.version}); last != newest.end())
-        last->second = std::max(last->second, {one.sequence, one.body});
+    for (const storage::Found& one : found[file]) choice.add(file, key(one), one.sequence, one.body);
+  for (const auto& tier : files_.tiers())
+    for (const storage::Gone& one : tier->persistent()->gone())
+      choice.add_dropped({one.history, one.version}, one.sequence, one.body);
   for (std::size_t file = 0; file < found.size(); ++file)
     std::erase_if(found[file], [&](const storage::Found& one) {
-      if (newest.at(key(one)).second == one.body) return false;
+      if (choice.counts(key(one), one.body)) return false;
       files_.tiers()[file]->storage().drop(one.object);
       return true;
     });
