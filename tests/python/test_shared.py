@@ -281,6 +281,11 @@ def test_each_rank_of_a_pool_is_found_on_another_node(disk):
     run_ranks(RANK, disk / "local", disk / "shared", "write")
     assert sorted(place.name for place in (disk / "shared").iterdir()) == ["rank-0", "rank-1"]
     run_ranks(RANK, disk / "local", disk / "shared", "read")
+    for command in (["ls"], ["verify"], ["export", "--to", disk / "out"], ["gc"]):
+        code, said = run(*command, disk / "local")
+        assert code == 0, said
+        for rank in range(2):
+            assert str(disk / "shared" / f"rank-{rank}") in said
     shutil.rmtree(disk / "local")
     run_ranks(RANK, disk / "elsewhere", disk / "shared", "read")
 

@@ -51,7 +51,7 @@ def gc(
 
         from .progress import bar
         from . import saves
-        from .ranks import Told, each, no_summary, one_with, stores_in
+        from .ranks import Told, each, no_summary, one_with, stores_in, tell_of_pools
         from .store import Damage
 
         if keep_every is not None and keep_last is None:
@@ -75,6 +75,7 @@ def gc(
             return Told(document, lambda: outcome.say("\n".join(lines)), bool(damages) or failed)
 
         one_with(directory, shared)
+        tell_of_pools(stores_in(directory))
         each(directory, json, one_store, no_summary, shared)
 
 

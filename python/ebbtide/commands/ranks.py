@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,9 +70,22 @@ def shared_of(directory: Path) -> Path | None:
     return shared if theirs is not None and theirs[:1] == [_store_id(directory)] else None
 
 
-def _pair(directory: Path) -> list[str] | None:
+def tell_of_pools(stores: Iterable[Path]) -> None:
+    """Says where else versions may be: of a node's pool, the local directory has those of all ranks, and each rank has a
+    shared directory of its own."""
+    for store in stores:
+        marks = [_pair(store, mark.name) for mark in sorted(store.glob("pair.*")) if mark.suffix != ".new"]
+        below = [mark[1] for mark in marks if mark is not None and mark[2:] == ["local"]]
+        if below:
+            outcome.complain(
+                f"ebbtide: {store} is the local directory of a node's pool. Its ranks have shared directories, which may have "
+                f"more: {', '.join(map(names.shown, below))}. Name them as well"
+            )
+
+
+def _pair(directory: Path, mark: str = "pair") -> list[str] | None:
     try:
-        return (directory / "pair").read_text(encoding="utf-8").splitlines()
+        return (directory / mark).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -91,7 +104,10 @@ def looked_at(directory: Path, shared: Path | None, alone: bool) -> dict[Path, P
         raise outcome.Refused("--alone and --shared exclude each other")
     one_with(directory, shared)
     found = shared is None and not alone
-    return {store: shared_of(store) if found else shared for store in stores_in(directory)}
+    stores = {store: shared_of(store) if found else shared for store in stores_in(directory)}
+    if found:
+        tell_of_pools(stores)
+    return stores
 
 
 def one_with(directory: Path, shared: Path | None) -> None:

@@ -18,6 +18,7 @@ namespace ebb::admin {
 struct Scan {
   std::vector<storage::RecordHead> heads;               // of Listing::checkpoints
   std::size_t local = 0;                                // so many of them, the first, are not in Listing::shared
+  bool paired = false;                                  // as storage::Inspection::paired
   storage::HeadsByHistory pieces;                       // of snapshots
   std::multimap<std::string, std::size_t> piece_index;  // in Listing::checkpoints
 };
@@ -112,7 +113,7 @@ Verdict::Kind kind_of_piece(const Scan& scan, const std::vector<Verdict>& verdic
 void find_lost_pieces(os::Files& files, const Listing& listing, std::vector<Verdict>& verdicts) {
   using Kind = Verdict::Kind;
   // A version that is missing here may be in the other directory.
-  const bool paired = listing.shared.empty() && storage::is_paired(files, listing.directory);
+  const bool paired = listing.shared.empty() && listing.scan->paired;
   for (std::size_t i = 0; i < verdicts.size() && !listing.scan->pieces.empty(); ++i) {
     const Checkpoint& checkpoint = listing.checkpoints.at(i);
     if (checkpoint.superseded || checkpoint.regions != 2 || verdicts[i].kind != Kind::intact) continue;
@@ -155,6 +156,7 @@ Result<Listing> ls(const std::filesystem::path& directory, const std::filesystem
               .scan = {}};
   Scan scan;
   add_records(out, scan, seen->records, out.directory);
+  scan.paired = seen->paired;
   scan.local = scan.heads.size();
   if (!shared.empty()) {
     auto below = storage::inspect(files, shared);
@@ -236,7 +238,7 @@ Result<Collected> gc(const std::filesystem::path& directory, const GcOptions& op
                 .allocated_before = done->allocated_before,
                 .allocated_after = done->allocated_after,
                 .ended = done->ended};
-  if (out.ended || storage::is_paired(files, directory)) return out;  // maps in the other directory may need all of it
+  if (out.ended || done->paired) return out;  // maps in the other directory may need all of it
   auto repacked = storage::repack_snapshots(files, clock, directory, options.dry_run);
   if (!repacked && repacked.error().code == Errc::in_use) return out;
   if (!repacked) return repacked.error();

@@ -51,6 +51,7 @@ class Collector {
     }
     auto store = inspect(files_, directory_, settle);
     if (!store) return store.error();
+    out_.paired = store->paired;
     if (!read_payloads(*store)) {
       out_.ended = true;
       return std::move(out_);
@@ -123,7 +124,7 @@ class Collector {
   // writing them. What is damaged may be the record of a file, or a map, so then nothing is taken for unfinished; nor
   // is anything in one of two directories, where those may be in the other one.
   void find_unfinished(const Inspection& store) {
-    if (is_paired(files_, directory_)) return;
+    if (store.paired) return;
     if (!store.damages.empty() && !options_.damaged) return;
     const auto file_of = [](const std::string& history) {
       return std::string_view(history).substr(0, history.rfind('/') + 1);

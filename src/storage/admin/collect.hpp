@@ -16,7 +16,8 @@ struct Collected {
   std::uint64_t left_over_files = 0;            // index.new, store.new
   /// Bytes on the disk of all segments; after a dry run, `after` is the most that would be left.
   std::uint64_t allocated_before = 0, allocated_after = 0;
-  bool ended = false;  // `progress` stopped it: nothing was changed
+  bool ended = false;   // `progress` stopped it: nothing was changed
+  bool paired = false;  // as Inspection::paired
 };
 
 /// Takes the writer's lock. Then, in this order:

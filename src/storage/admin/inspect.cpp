@@ -217,10 +217,12 @@ class Inspector {
     }
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {
-      if (name == kNewStoreFile || name == kNewIndexFile || name == kNewPairFile) {
+      if (name == kNewStoreFile || name == kNewIndexFile || (is_pair_file(name) && name.ends_with(".new"))) {
         out_.left_over.push_back(name);
+      } else if (is_pair_file(name)) {
+        out_.paired = true;
       } else if (name != kStoreFile && name != kLockFile && name != kIndexFile && name != kOldIndexFile &&
-                 name != kPairFile && !segment_number(name)) {
+                 !segment_number(name)) {
         out_.others.push_back(name);
       }
     }

@@ -35,6 +35,7 @@ struct Inspection {
   std::vector<std::string> left_over;  // store.new, index.new: left by a crash; ignored
   std::vector<std::string> others;     // files that do not belong to the store
   bool index = false;                  // there is a valid one
+  bool paired = false;                 // it is one of two: what is stored in it may need what is in the other one
 };
 
 /// Reads all heads and names, and the index, and compares them; no payload. Errors as of scan_store():

@@ -12,7 +12,11 @@ namespace {
 
 using Path = std::filesystem::path;
 
+constexpr const char* kPairFile = "pair";
 constexpr std::size_t kMostMark = 8192;
+
+// In a local directory, of the mark of one of several shared ones.
+std::string mark_of(const Path& shared) { return std::string(kPairFile) + "." + shared.filename().string(); }
 
 std::string text_of(const Uuid& id) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -40,8 +44,7 @@ Path absolute_path(const Path& directory) {
   return failed ? directory : path;
 }
 
-Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
-  const Path path = directory / kPairFile;
+Result<std::optional<Mark>> read_mark(os::Files& files, const Path& path) {
   const auto opened = files.open(path, os::Open::read, false);
   if (!opened && opened.error == ENOENT) return std::optional<Mark>();
   if (!opened) return file_error(path, "opening it", opened.error);
@@ -61,9 +64,9 @@ Result<std::optional<Mark>> read_mark(os::Files& files, const Path& directory) {
 }
 
 // Under another name first, so that the file is always whole. A rename whose reply was lost has happened.
-Result<void> write_mark(os::Files& files, const Path& directory, const std::string& partner, const Path& where,
+Result<void> write_mark(os::Files& files, const Path& path, const std::string& partner, const Path& where,
                         std::string_view side) {
-  const Path path = directory / kPairFile, beside = directory / kNewPairFile;
+  const Path directory = path.parent_path(), beside = path.string() + ".new";
   os::SysResult opened = files.open(beside, os::Open::create, false);
   if (!opened && opened.error == EEXIST) {
     static_cast<void>(files.remove(beside));
@@ -89,7 +92,7 @@ Result<void> write_mark(os::Files& files, const Path& directory, const std::stri
 // As far as that is possible: a mark that could not be written wholly may be there all the same.
 void put_back(os::Files& files, const Path& directory, const std::optional<Mark>& before) {
   if (before)
-    static_cast<void>(write_mark(files, directory, before->store, before->path, before->side));
+    static_cast<void>(write_mark(files, directory / kPairFile, before->store, before->path, before->side));
   else
     static_cast<void>(files.remove(directory / kPairFile));
 }
@@ -116,7 +119,7 @@ Result<Marks> marks_of(os::Files& files, const Path& local, const Path& shared) 
   const auto ours = id_of(files, local), theirs = id_of(files, shared);
   if (!ours) return ours.error();
   if (!theirs) return theirs.error();
-  auto our_mark = read_mark(files, local), their_mark = read_mark(files, shared);
+  auto our_mark = read_mark(files, local / kPairFile), their_mark = read_mark(files, shared / kPairFile);
   if (!our_mark) return our_mark.error();
   if (!their_mark) return their_mark.error();
   return Marks{*ours, *theirs, std::move(*our_mark), std::move(*their_mark)};
@@ -167,13 +170,16 @@ Result<void> pair_directories(os::Files& files, const PairedDirectory& local, co
   if (auto checked = check(*marks, local, shared, how); !checked || how == Pairing::readonly) return checked;
   const auto mark_shared = [&]() -> Result<void> {
     if (marks->knows_us() && as_it_is(*marks->their_mark, local.path)) return {};
-    auto marked = write_mark(files, shared.path, text_of(marks->ours), local.path, kShared);
+    auto marked = write_mark(files, shared.path / kPairFile, text_of(marks->ours), local.path, kShared);
     if (!marked) put_back(files, shared.path, marks->their_mark);
     return marked;
   };
   const auto mark_local = [&]() -> Result<void> {
-    if (how == Pairing::of_several || (marks->knows_them(how) && as_it_is(*marks->our_mark, shared.path))) return {};
-    return write_mark(files, local.path, text_of(marks->theirs), shared.path, kLocal);
+    const Path path = local.path / (how == Pairing::of_several ? mark_of(shared.path) : kPairFile);
+    const auto mark = how == Pairing::of_several ? read_mark(files, path) : Result(marks->our_mark);
+    const std::string theirs = text_of(marks->theirs);
+    if (mark && *mark && (*mark)->store == theirs && as_it_is(**mark, shared.path)) return {};
+    return write_mark(files, path, theirs, shared.path, kLocal);
   };
   // The one without a checkpoint first: if that is all that happens, the other one is still what it was.
   auto marked = local.empty ? mark_local() : mark_shared();
@@ -181,13 +187,10 @@ Result<void> pair_directories(os::Files& files, const PairedDirectory& local, co
   return marked;
 }
 
-bool is_paired(os::Files& files, const Path& directory) {
-  os::FileStatus there;
-  return static_cast<bool>(files.status(directory / kPairFile, there));
-}
+bool is_pair_file(std::string_view name) { return name == kPairFile || name.starts_with("pair."); }
 
 Result<void> refuse_half_a_pair(os::Files& files, const Path& directory) {
-  const auto mark = read_mark(files, directory);
+  const auto mark = read_mark(files, directory / kPairFile);
   if (!mark) return mark.error();
   if (!*mark) return {};
   const std::string own = "\"" + directory.string() + "\"", other = "\"" + (*mark)->path + "\"";

@@ -2,14 +2,16 @@
 // Two directories of one store: a local one, and a shared one below it that the local one is a cache of.
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 
 #include "ebbtide/error.hpp"
 #include "os/files.hpp"
 
 namespace ebb::storage {
 
-inline constexpr const char* kPairFile = "pair";
-inline constexpr const char* kNewPairFile = "pair.new";
+/// Whether a file of a directory is such a mark: `pair`, or `pair.NAME` of a directory NAME that is one of several; or
+/// what a crash left while one was written, which ends with ".new".
+bool is_pair_file(std::string_view name);
 
 /// A store's directory as its partner sees it, open for writing.
 struct PairedDirectory {
@@ -20,7 +22,8 @@ struct PairedDirectory {
 enum class Pairing : std::uint8_t {
   of_two,
   readonly,    // nothing is marked
-  of_several,  // the local one has those of several shared ones, as the ranks of a node's pool have: it is not marked
+  of_several,  // the local one has those of several shared ones, as the ranks of a node's pool have: its marks, a file
+               // for each, only say where those are
 };
 
 /// Whether the directories may belong together, before they are marked so. Errors as of pair_directories().
@@ -34,9 +37,6 @@ Result<void> check_pair(os::Files& files, const PairedDirectory& local, const Pa
 /// Errors of the files: io_error, no_space, not_permitted, damaged.
 Result<void> pair_directories(os::Files& files, const PairedDirectory& local, const PairedDirectory& shared,
                               Pairing how);
-
-/// Whether a directory is one of two: what is stored in it may need what is in the other one.
-bool is_paired(os::Files& files, const std::filesystem::path& directory);
 
 /// For who writes to a directory alone. Error invalid_argument: it is one of a pair, so what is written would be
 /// missing in the other one, and newer than what that has. Errors of the files: as above.

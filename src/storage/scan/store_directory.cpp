@@ -305,8 +305,7 @@ void StoreDirectory::unmake() const noexcept try {
   static_cast<void>(files_->remove(path_ / kStoreFile));
   static_cast<void>(files_->list(path_, names));
   for (const std::string& name : names)
-    if (name != kLockFile && (is_ours(name) || name == kPairFile || name == kNewPairFile))
-      static_cast<void>(files_->remove(path_ / name));
+    if (name != kLockFile && (is_ours(name) || is_pair_file(name))) static_cast<void>(files_->remove(path_ / name));
   static_cast<void>(files_->remove(path_ / kLockFile));
   if (made_directory_) static_cast<void>(files_->remove(path_));
 } catch (const std::bad_alloc&) {  // it stays, and is empty
