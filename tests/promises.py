@@ -29,7 +29,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/torch.md: A training run that may be killed": [
         "python/test_torch_manager.py", "python/test_torch_state.py", "python/test_torch_lazy.py", "python/test_torch_described.py",
     ],
-    "docs/torch.md: Activations in a store": ["python/test_torch_offload.py"],
+    "docs/torch.md: Activations in a store": ["python/test_torch_offload.py", "python/test_torch_steps.py"],
     "docs/torch.md: torch.distributed.checkpoint": ["python/test_torch_distributed.py"],
     "docs/jax.md: The gradient of many steps": ["python/test_jax_adjoint.py"],
     "docs/jax.md: A run that may be killed": ["python/test_jax_manager.py"],

@@ -1,4 +1,7 @@
 // Reading checkpoints: into arrays of the program, or borrowed from the device cache.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
 #include "arguments.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
@@ -112,15 +115,19 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
 }
 
 // What `_write` wrote, into other memory; it is kept. False: that is not on the store's device, and nothing was read.
-bool read(HistoryObject& self, Version version, std::uintptr_t data, std::size_t bytes, int gpu,
-          std::optional<StreamHandle> stream) {
+bool read(HistoryObject& self, Version version, const std::vector<std::pair<std::uintptr_t, std::size_t>>& regions,
+          int gpu, std::optional<StreamHandle> stream) {
   self.state->admit();
   if (gpu != self.state->gpu()) return false;
   Signals signals;
   auto options = restore_options(true, {}, signals);
   options.stream = stream;
-  const Target target{0, reinterpret_cast<void*>(data), bytes};
-  waiting(*self.state, signals, [&] { return self.history.restore(version, {&target, 1}, options); });
+  std::vector<Target> targets;
+  targets.reserve(regions.size());
+  for (const auto& [data, bytes] : regions) {
+    targets.push_back({static_cast<std::uint32_t>(targets.size()), reinterpret_cast<void*>(data), bytes});
+  }
+  waiting(*self.state, signals, [&] { return self.history.restore(version, targets, options); });
   return true;
 }
 
@@ -159,9 +166,7 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
 }  // namespace
 
 void bind_reading(nb::class_<HistoryObject>& history) {
-  history
-      .def("_read", &read, nb::arg("version"), nb::arg("data"), nb::arg("bytes"), nb::arg("gpu"),
-           nb::arg("stream").none())
+  history.def("_read", &read, nb::arg("version"), nb::arg("regions"), nb::arg("gpu"), nb::arg("stream").none())
       .def("restore", &restore, nb::arg("version").none(), nb::arg("out") = nb::none(), nb::arg("keep") = false,
            nb::arg("timeout") = nb::none(), nb::arg("stream") = nb::none(), nb::arg("have") = nb::none(),
            nb::arg("adopt") = false,

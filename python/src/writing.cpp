@@ -1,5 +1,7 @@
 // Writing checkpoints: from arrays of the program, or computed inside the device cache.
 #include <algorithm>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
 
 #include "arguments.hpp"
 #include "calls.hpp"
@@ -48,17 +50,21 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
   return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
 }
 
-// For ebbtide.torch, whose tensors need no description: bytes in memory that stays theirs until the stream has passed
-// the copy. False: it is not on the store's device, and nothing was written.
-bool write(HistoryObject& self, Version version, std::uintptr_t data, std::size_t bytes, int gpu,
-           std::optional<StreamHandle> stream) {
+// For ebbtide.torch, whose tensors need no description: regions of memory that stay theirs until the stream has passed
+// the copy, by address and bytes. False: they are not on the store's device, and nothing was written.
+bool write(HistoryObject& self, Version version, const std::vector<std::pair<std::uintptr_t, std::size_t>>& regions,
+           int gpu, std::optional<StreamHandle> stream) {
   self.state->admit();
   if (gpu != self.state->gpu()) return false;
   Signals signals;
   auto options = checkpoint_options({}, 0.0, signals);
   options.stream = stream;
-  const Source source{0, reinterpret_cast<const void*>(data), bytes};
-  waiting(*self.state, signals, [&] { return self.history.checkpoint(version, {&source, 1}, options); });
+  std::vector<Source> sources;
+  sources.reserve(regions.size());
+  for (const auto& [data, bytes] : regions) {
+    sources.push_back({static_cast<std::uint32_t>(sources.size()), reinterpret_cast<const void*>(data), bytes});
+  }
+  waiting(*self.state, signals, [&] { return self.history.checkpoint(version, sources, options); });
   return true;
 }
 
@@ -135,8 +141,7 @@ raise.
 >>> f.wait("local")          # until it is in a file
 >>> store.checkpoint(8, activation, adopt=True)     # no copy: ``activation`` is not written to again
 >>> del activation)")
-      .def("_write", &write, nb::arg("version"), nb::arg("data"), nb::arg("bytes"), nb::arg("gpu"),
-           nb::arg("stream").none())
+      .def("_write", &write, nb::arg("version"), nb::arg("regions"), nb::arg("gpu"), nb::arg("stream").none())
       .def("reserve", &reserve, nb::arg("version").none(), nb::arg("shape").none(), nb::arg("dtype") = "float64",
            nb::arg("timeout") = 0.0, nb::arg("stream") = nb::none(), nb::arg("like") = nb::none(),
            nb::sig("def reserve(self, version: int, shape: int | collections.abc.Iterable[int], dtype: typing.Any = "

@@ -11,7 +11,8 @@ import torch
 import ebbtide
 from ebbtide import _arrays, errors
 from ebbtide._core import parse_bytes
-from ebbtide.torch._saved import Packed, Saved, changed, compile_with, unseen
+from ebbtide.torch._compiled import compile_with, unseen
+from ebbtide.torch._saved import Packed, Saved, changed
 
 Skip: TypeAlias = "torch.nn.Module | Callable[[torch.Tensor], bool] | Iterable[torch.Tensor]"
 _Left: TypeAlias = tuple[torch.Tensor, int]
@@ -85,7 +86,7 @@ class offload:
         hooks, self._hooks = self._hooks, None
         hooks.__exit__(*error)
         self._named.clear()
-        self._saved.end()
+        self._saved.end(failed=error[0] is not None)
 
     def _name(self, tensors: Iterable[torch.Tensor]) -> None:
         for tensor in tensors:

@@ -5,62 +5,28 @@ from __future__ import annotations
 import collections
 import ctypes
 import functools
-import sys
-import types
-import warnings
 import weakref
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import torch
 
 import ebbtide
 from ebbtide import errors
 from ebbtide._training.histories import drop, history_of
+from ebbtide.torch._compiled import Compiled
+from ebbtide.torch._steps import Plan, Step, plan
 
 _WASTE = 4  # a storage is stored whole if it has at most so many times the bytes of the tensor
 _TRIM = 64 << 20  # bytes that were let go
-_MOST_ASKED = 4  # restores that are remembered, for each version: a graph may be used again without end
-_Any = TypeVar("_Any", bound=Callable[..., Any])
+_MOST_GROUP = 32 << 20  # bytes: more would save few calls, see `Saved`
+_GROUPS = 32  # that the fastest cache has room for, at the least
 _Key: TypeAlias = tuple[int, int, int, int]
 """Of bytes of a storage: which one, the count of its changes, and where they begin and end."""
 _Layout: TypeAlias = tuple[torch.dtype, int, torch.Size, tuple[int, ...]]
 """Of a tensor over them: its offset in elements from where they begin, its shape and strides."""
-_dynamo = torch._C._dynamo.eval_frame
-compile_with = _dynamo.set_eval_frame
-"""Sets what compiles the functions that this thread calls, None for nothing, and returns what did."""
 _handle_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda gpu: 0)
 """The handle of a GPU's current stream. A PyTorch for processors has no such function."""
-
-
-def unseen(function: _Any) -> _Any:
-    """``function``, which torch.compile does not compile where compiled code calls it, and which nothing wraps."""
-    if hasattr(_dynamo, "set_code_exec_strategy"):
-        skip = _dynamo._FrameAction.SKIP
-        _dynamo.set_code_exec_strategy(
-            function.__code__, _dynamo._FrameExecStrategy(skip, _dynamo._FrameAction.DEFAULT)
-        )
-    else:  # until PyTorch 2.7
-        _dynamo.skip_code(function.__code__)
-    return function
-
-
-class Step:
-    """The versions that one block wrote, from ``first`` on, and the order in which they were restored, some more than once."""
-
-    __slots__ = ("first", "count", "bytes", "asked")
-
-    def __init__(self, first: int) -> None:
-        self.first, self.count, self.bytes = first, 0, 0
-        self.asked: list[int] = []
-
-    def ask(self, version: int) -> None:
-        if len(self.asked) < _MOST_ASKED * self.count:
-            self.asked.append(version - self.first)
-
-    def order(self) -> list[int] | None:
-        """None if some were never restored."""
-        return self.asked if len(set(self.asked)) == self.count else None
 
 
 class Window:
@@ -85,34 +51,37 @@ class Window:
         left = max(0, self._left - (self.most - self._peak))
         self._leaving = max(left - self.most, left // 2)
         self._left, self._peak = 0, self._used
-        self._there = collections.deque(one for one in self._there if (entry := one()) is not None and entry.stays())
+        self._there = collections.deque(one for one in self._there if (entry := one()) is not None and entry.counts)
 
-    def takes(self, size: int) -> bool:
-        """Whether bytes that are saved now, no more than ``most``, may stay; then they are counted."""
+    def takes(self, entry: Entry) -> bool:
+        """Whether it may stay, a whole storage of no more than ``most`` bytes; then it counts."""
         if self._leaving > 0:
-            self._leaving -= size
-            self._left += size
+            self._leaving -= entry.bytes
+            self._left += entry.bytes
             return False
-        self._used += size
+        self._used += entry.bytes
+        entry.counts = True
+        self._there.append(entry.me)
         return True
 
-    def add(self, entry: Entry) -> None:
-        """It stays, and what was saved long before it leaves."""
-        self._there.append(entry.me)
+    def surplus(self) -> Iterator[Entry]:
+        """What was saved long ago, and has to leave before the next is asked for."""
         self._settle()
         while self._used > self.most and len(self._there) > 1:
             oldest = self._there[0]()
-            if oldest is not None and oldest.stays():
-                oldest.leave()
+            if oldest is not None and oldest.counts:
+                yield oldest
                 self._left += oldest.bytes
+                self.remove(oldest)
             del oldest
             self._there.popleft()
             self._settle()
         self._peak = max(self._peak, self._used)
 
-    def remove(self, size: int) -> None:
-        """Bytes no longer stay. Any thread may call this."""
-        self._gone.append(size)
+    def remove(self, entry: Entry) -> None:
+        """It no longer counts. Any thread may call this."""
+        entry.counts = False
+        self._gone.append(entry.bytes)
 
     def _settle(self) -> None:
         while self._gone:
@@ -122,47 +91,57 @@ class Window:
 class Saved:
     """The versions of an offload. Its history is dropped when neither the offload nor a graph needs it any more.
 
-    A block is expected to write as many versions as the one before, and to need them in the same order: they are hinted in
-    one call before the first is written. Otherwise each is hinted ahead of those before it: what was saved last is needed first.
+    A block is expected to store what the one before did, and to need it in the same order. Its versions are hinted in one call
+    before the first is written, and small neighbours are gathered (see :class:`Plan`): a call costs the same for a group as
+    for one of its members, but for the copies. What is not expected is stored alone, and hinted ahead of what was before it:
+    what was saved last is needed first. A group is a small part of the fastest cache, so that what waits for the rest of its group,
+    or came back with it before it is needed, is little beside the cache.
     """
 
     def __init__(self, store: ebbtide.Store, memory: int) -> None:
         self.history = history_of(self, store, "activations")
         self.window = Window(memory)
         self.entries: dict[_Key, weakref.ref[Entry]] = {}
-        self.next = 0
         self.step = Step(0)
-        self._order: list[int] = []  # that is expected
-        self._expected = self._bytes = 0  # versions, and bytes of them all
-        self._compiled = _Compiled()
+        fastest = next(tier["capacity"] for tier in store.stats()["tiers"] if tier["capacity"])
+        self._most = min(_MOST_GROUP, fastest // _GROUPS)
+        self._plan: Plan | None = None
+        self._as_planned = False  # so far
+        self._gathered: list[weakref.ref[Entry]] = []  # they leave with the next
+        self._next = 0
+        self._compiled = Compiled()
 
     def begin(self) -> None:
-        if self.step.count > 0:
-            self._order = self.step.order() or []
-            self._expected = self.step.count if self._order else 0
-            self._bytes = self.step.bytes
-        self.step = Step(self.next)
+        if self.step.kinds:
+            self._plan = plan(self.step, self._most, self._plan)
+        self._as_planned = self._plan is not None
+        self.step = Step(self._next)
         self.window.begin()
 
-    def end(self) -> None:
-        """Withdraws the hints of what was expected, and not written."""
-        first, count = self.step.first, self.step.count
-        if 0 < count < self._expected:
-            self.history.unhint([first + one for one in self._order if one >= count])
-            self.next = first + self._expected
-        if self._expected and self._compiled.looks:
+    def end(self, failed: bool) -> None:
+        """Stores what was gathered, unless the block ``failed``, and withdraws the hints of what was expected, and not written."""
+        if failed:
+            self._gathered.clear()
+        else:
+            self._store_gathered()
+        first, written, expected = self.step.first, self.step.versions, self._plan
+        if expected is None:
+            return
+        if 0 < written < expected.versions:
+            self.history.unhint([first + one for one in expected.order if one >= written])
+            self._next = first + expected.versions
+        if self._compiled.looks:
             self._compiled.end()
 
-    def number(self, size: int) -> int:
-        """Of the version that is written next, with so many bytes. It is hinted."""
-        version, step = self.next, self.step
-        self.next += 1
-        if step.count >= self._expected:
+    def number(self) -> int:
+        """Of the version that is written next. It is hinted."""
+        version, step, expected = self._next, self.step, self._plan
+        self._next += 1
+        if expected is None or step.versions >= expected.versions:
             self.history.hint_front(version)
-        elif step.count == 0:
-            self.history.hint([step.first + one for one in self._order])
-        step.count += 1
-        step.bytes += size
+        elif step.versions == 0:
+            self.history.hint([step.first + one for one in expected.order])
+        step.versions += 1
         return version
 
     def pack(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Packed:
@@ -177,139 +156,119 @@ class Saved:
         key = (storage._cdata, tensor._version, start, end)
         found = self.entries.get(key)
         entry = None if found is None else found()
-        if entry is None or entry.source() is not storage:
+        is_new = entry is None or entry.source() is not storage
+        if is_new:
             entry = Entry(self, key, storage, tensor)
-            if self._expected and self._compiled.looks:
-                self._compiled.look(self, self._bytes)
+        assert entry is not None
         if entry.parts is None:
-            entry.layouts.append(entry.layout(tensor))
-            part = len(entry.layouts)
+            parts: list[Any] = entry.layouts
+            parts.append(entry.layout(tensor))
         else:
-            entry.parts.append(tensor.detach())  # an output itself would hold the graph that holds it
-            part = len(entry.parts)
+            parts = entry.parts
+            parts.append(tensor.detach())  # an output itself would hold the graph that holds it
         base = tensor._base
-        return Packed(entry, part - 1, weakref.ref(tensor if base is None else base))
+        packed = Packed(entry, len(parts) - 1, weakref.ref(tensor if base is None else base))
+        if is_new:
+            window = self.window
+            if entry.is_whole and entry.bytes <= window.most and window.takes(entry):
+                for oldest in window.surplus():
+                    self.leave(oldest)
+            else:
+                self.leave(entry)
+            if self._plan and self._compiled.looks and self._compiled.saves():
+                self._compiled.look(self._stored_and_in_memory(), self._plan.bytes)
+        return packed
 
-
-class _Compiled:
-    """Finds out, in one step, whether one compiled function saves most of it: it saves everything at its end."""
-
-    def __init__(self) -> None:
-        self.looks = True
-        self._found = ""
-
-    def look(self, saved: Saved, expected: int) -> None:
-        """As a tensor of a step that stored ``expected`` bytes is saved."""
-        caller: types.FrameType | None = sys._getframe()
-        for _ in range(4):  # itself, pack, the hook, Function.apply
-            caller = caller and caller.f_back
-        if caller is None or "_functorch" not in caller.f_code.co_filename:
+    def leave(self, entry: Entry) -> None:
+        """Stores an entry that is in memory, at once or with the next."""
+        kind = entry.bytes, entry.gpu, entry.handle, entry.is_whole
+        kinds, expected = self.step.kinds, self._plan
+        place = entry.place = len(kinds)
+        kinds.append(kind)
+        ends = place + 1  # the group of what is not expected
+        if expected is not None and self._as_planned and expected.expects(place, kind):
+            ends = expected.ends[place]
+        else:
+            self._as_planned = False
+            if self._gathered:
+                self._store_gathered()
+        if ends == place + 1 and not self._gathered:
+            store(self, [entry])
             return
-        entries = [entry for found in list(saved.entries.values()) if (entry := found()) and entry.step is saved.step]
-        there = sum(entry.bytes for entry in entries if entry.source() is not None and not entry.stays())
-        if 2 * there > expected:
-            self._found = (
-                f"{there} of {expected} bytes that were stored were in memory at one time: a function that torch.compile made saves "
-                "everything at its end, so offload frees nothing before. Compile the blocks of a model one by one instead "
-                "(for block in model.blocks: block.compile())"
-            )
+        self._gathered.append(entry.me)
+        if ends == place + 1:
+            self._store_gathered()
 
-    def end(self) -> None:
-        self.looks = False
-        if self._found:
-            warnings.warn(self._found, RuntimeWarning, stacklevel=4)
+    def _store_gathered(self) -> None:
+        entries = [entry for one in self._gathered if (entry := one()) is not None]
+        self._gathered.clear()
+        store(self, entries)
+
+    def _stored_and_in_memory(self) -> int:
+        """Bytes of this step."""
+        there = 0
+        for found in list(self.entries.values()):
+            entry = found()
+            if entry and entry.group and entry.group.step is self.step and entry.source() is not None:
+                there += entry.bytes
+        return there
 
 
 class Entry:
-    """Bytes of a storage: in memory as long as they stay in the window, and after that a version of the history.
+    """Bytes of a storage: in memory as long as they stay in the window or wait for their group, after that a part of a version.
 
-    The last tensor that needs them takes both with it.
+    The last tensor that needs them takes them with it.
     """
 
     __slots__ = (
-        "saved",
-        "key",
-        "bytes",
-        "device",
-        "gpu",
-        "handle",
-        "source",
-        "me",
-        "parts",
-        "layouts",
-        "changed",
-        "version",
-        "step",
-        "back",
-        "__weakref__",
-    )
+        "saved", "key", "bytes", "is_whole", "device", "gpu", "handle", "source", "me", "counts", "place", "parts", "layouts",
+        "group", "back", "kept", "left", "__weakref__",
+    )  # fmt: skip
 
     def __init__(self, saved: Saved, key: _Key, storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
         self.key, self.bytes = key, key[3] - key[2]
+        self.is_whole = self.bytes == storage.nbytes()
         self.device, self.gpu = tensor.device, tensor.get_device()  # -1: it is in host memory
         self.handle: int | None = (
             None if self.gpu < 0 else _handle_of(self.gpu)
         )  # of its stream, and then of the one on which it came back
         self.source = weakref.ref(storage)  # PyTorch keeps this object as long as the memory
-        self.parts: list[torch.Tensor] | None = None  # None: they do not stay
-        self.layouts: list[_Layout] = []  # of the tensors over them, once they do not stay
-        self.changed: int | None = None  # the count of changes for which they were not stored
-        self.version: int | None = None
+        self.counts = False  # in the window
+        self.place = -1  # in its step, once it leaves
+        self.parts: list[torch.Tensor] | None = []  # None: they are not in memory
+        self.layouts: list[_Layout] = []  # of the tensors over them, then
+        self.group: Group | None = None
         self.back: weakref.ref[torch.UntypedStorage] | None = None
+        self.kept: torch.UntypedStorage | None = None  # what came back with its group, until all tensors over it had it
+        self.left = 0  # tensors that did not have it yet
         self.me = weakref.ref(self)
         self.saved = saved
         saved.entries[key] = self.me
-        window = saved.window
-        if window.most >= self.bytes == storage.nbytes() and window.takes(self.bytes):
-            self.parts = []
-            window.add(self)
-        else:
-            self._write(tensor, storage)
 
-    def stays(self) -> bool:
-        return self.parts is not None
+    def is_as_saved(self, part: torch.Tensor) -> bool:
+        """Whether bytes that are in memory were neither changed nor resized."""
+        size = part.untyped_storage().nbytes()
+        return bool(part._version == self.key[1]) and (size == self.bytes if self.is_whole else size >= self.key[3])
 
-    def leave(self) -> None:
-        """Stores what has stayed until now, and lets go of it."""
+    def whole(self) -> torch.Tensor:
+        """Its bytes, in memory."""
         assert self.parts is not None
-        first = self.parts[0]
-        storage = first.untyped_storage()
-        if self.is_as_saved(first, storage):
-            self._write(first, storage)
-        else:
-            self.changed = first._version
-        self.layouts = [self.layout(part) for part in self.parts]  # first: another thread may unpack one
-        self.parts = None
-        self.saved.window.remove(self.bytes)
+        storage = self.parts[0].untyped_storage()
+        return torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage, self.key[2], (self.bytes,), (1,))
 
-    def is_as_saved(self, part: torch.Tensor, storage: torch.UntypedStorage) -> bool:
-        """Whether bytes that stay were neither changed nor resized."""
-        return bool(part._version == self.key[1]) and storage.nbytes() == self.bytes
+    def let_go(self, group: Group) -> None:
+        """They are not in memory any more, but in ``group``."""
+        assert self.parts is not None
+        layouts = []
+        for part in self.parts:
+            layouts.append(self.layout(part))
+        self.layouts = layouts  # first: another thread may unpack one
+        self.group = group
+        self.parts = None
 
     def layout(self, tensor: torch.Tensor) -> _Layout:
         offset = tensor.storage_offset() - self.key[2] // tensor.itemsize
         return tensor.dtype, offset, tensor.shape, tensor.stride()
-
-    def _write(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
-        if self.gpu >= 0:  # it may be let go of before the stream of its memory waits for the copy
-            tensor.record_stream(_stream(self.handle, self.device))
-        self.step = self.saved.step
-        self.version = self.saved.number(self.bytes)
-        if self.gpu < 0:
-            free_memory.after(self.bytes)
-        history, start = self.saved.history, self.key[2]
-        current = None if self.gpu < 0 else _handle_of(self.gpu)
-        try:
-            if current == self.handle and history._write(  # type: ignore[attr-defined]
-                self.version, storage.data_ptr() + start, self.bytes, self.gpu, current
-            ):
-                return
-            whole = torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage, start, (self.bytes,), (1,))
-            history.checkpoint(self.version, whole, stream=None if current == self.handle else self.handle)
-        except BaseException:  # an interrupt may come as soon as it is there
-            version, self.version = self.version, None
-            drop(history, version)
-            raise
 
     def __del__(self) -> None:
         saved = getattr(self, "saved", None)
@@ -317,33 +276,24 @@ class Entry:
             return
         if saved.entries.get(self.key) is self.me:
             del saved.entries[self.key]
-        if self.parts is not None:
-            saved.window.remove(self.bytes)
-        if self.version is not None:
-            try:
-                saved.history.drop(self.version)
-            except (errors.Closed, errors.Unsupported):  # Unsupported: in a process that was forked
-                pass
+        if self.counts:
+            saved.window.remove(self)
 
     def storage(self) -> torch.UntypedStorage:
         """Of what is stored, in memory; the same as long as some tensor has it."""
-        back = None if self.back is None else self.back()
-        if back is not None:
-            if self.gpu >= 0:
-                self._follow(back)
-            return back
-        assert self.version is not None
-        self.step.ask(self.version)
-        whole = torch.empty(self.bytes, dtype=torch.uint8, device=self.device)
-        if self.gpu < 0:
-            free_memory.after(self.bytes)
-        else:
-            self.handle = _handle_of(self.gpu)
-        history = self.saved.history
-        if not history._read(self.version, whole.data_ptr(), self.bytes, self.gpu, self.handle):  # type: ignore[attr-defined]
-            history.restore(self.version, whole, keep=True)
-        back = whole.untyped_storage()
-        self.back = weakref.ref(back)
+        group, back = self.group, self.kept
+        assert group is not None
+        if back is None and self.back is not None:
+            back = self.back()
+        if back is None:
+            back = group.fetch(self)
+        elif self.gpu >= 0:
+            self._follow(back)
+        if self.left == len(self.layouts):
+            group.step.ask(self.place)
+        self.left -= 1
+        if self.left <= 0:
+            self.kept = None
         return back
 
     def _follow(self, back: torch.UntypedStorage) -> None:
@@ -353,6 +303,82 @@ class Entry:
         stream = torch.cuda.current_stream(self.device)
         stream.wait_stream(_stream(self.handle, self.device))
         torch.empty(0, dtype=torch.uint8, device=self.device).set_(back).record_stream(stream)
+
+
+def store(saved: Saved, entries: list[Entry]) -> None:
+    """Stores entries of one stream as one version, and lets go of their memory.
+
+    What was changed stays: whoever needs it is told. What was resized may be back when it is needed, as FSDP's parameters are.
+    """
+    entries = [entry for entry in entries if entry.is_as_saved(entry.parts[0])]  # type: ignore[index]
+    if entries:
+        group = Group(saved, entries)
+        for entry in entries:
+            entry.let_go(group)
+
+
+class Group:
+    """A version: the bytes of one entry, or of several of one stream. The last of them takes it along."""
+
+    __slots__ = ("saved", "step", "version", "bytes", "members")
+
+    def __init__(self, saved: Saved, entries: list[Entry]) -> None:
+        self.saved, self.step, self.bytes = saved, saved.step, 0
+        self.members: list[tuple[weakref.ref[Entry], int]] = []
+        one, regions = entries[0], []
+        for entry in entries:
+            part = entry.parts[0]  # type: ignore[index]
+            if one.gpu >= 0:  # it may be let go of before the stream of its memory waits for the copy
+                part.record_stream(_stream(one.handle, one.device))
+            regions.append((part.untyped_storage().data_ptr() + entry.key[2], entry.bytes))
+            self.members.append((entry.me, entry.bytes))
+            self.bytes += entry.bytes
+        if one.gpu < 0:
+            free_memory.after(self.bytes)
+        history = saved.history
+        self.version: int | None = saved.number()
+        try:
+            if not history._write(self.version, regions, one.gpu, one.handle):  # type: ignore[attr-defined]
+                history.checkpoint(self.version, [entry.whole() for entry in entries], stream=one.handle)
+        except BaseException:  # an interrupt may come as soon as it is there
+            version, self.version = self.version, None
+            drop(history, version)
+            raise
+
+    def __del__(self) -> None:
+        if getattr(self, "version", None) is None:  # it was not written
+            return
+        try:
+            self.saved.history.drop(self.version)
+        except (errors.Closed, errors.Unsupported):  # Unsupported: in a process that was forked
+            pass
+
+    def fetch(self, wanted: Entry) -> torch.UntypedStorage:
+        """Brings back all that is needed of it, and returns what is ``wanted``. The others stay until they were asked for."""
+        wholes, regions, handle = [], [], None
+        for _, size in self.members:
+            whole = torch.empty(size, dtype=torch.uint8, device=wanted.device)
+            wholes.append(whole)
+            regions.append((whole.data_ptr(), size))
+        if wanted.gpu < 0:
+            free_memory.after(self.bytes)
+        else:
+            handle = _handle_of(wanted.gpu)
+        history = self.saved.history
+        assert self.version is not None
+        if not history._read(self.version, regions, wanted.gpu, handle):  # type: ignore[attr-defined]
+            history.restore(self.version, wholes, keep=True)
+        for (one, _), whole in zip(self.members, wholes):
+            member = one()
+            if member is None or not (member is wanted or member.back is None or member.back() is None):
+                continue  # nothing needs it any more, or it is back
+            storage = whole.untyped_storage()
+            if member is wanted:
+                found = storage
+            member.handle, member.left = handle, len(member.layouts)
+            member.back = weakref.ref(storage)
+            member.kept = storage if len(wholes) > 1 else None
+        return found
 
 
 @functools.lru_cache(maxsize=64)
@@ -372,14 +398,13 @@ class Packed:
         entry = self.entry
         if (parts := entry.parts) is not None:
             part = parts[self.part]
-            if not entry.is_as_saved(part, part.untyped_storage()):
+            if not entry.is_as_saved(part):
                 raise changed(part.shape, part._version, entry.key[1], "left in memory")
             return part
         dtype, offset, shape, strides = entry.layouts[self.part]
         source = self.source()
-        version = entry.changed if source is None else source._version
-        if version is not None and (version != entry.key[1] or entry.version is None):
-            raise changed(shape, version, entry.key[1], "stored")
+        if source is not None and source._version != entry.key[1]:
+            raise changed(shape, source._version, entry.key[1], "stored")
         return torch.empty(0, dtype=dtype, device=entry.device).set_(entry.storage(), offset, shape, strides)
 
 
