@@ -10,13 +10,20 @@ max(forward, out) + max(rest of the step, in), where out and in are the other by
 measured here. The peak is of PyTorch's allocator; the store's device cache comes on top.
 "Hooks that do nothing" is what PyTorch itself takes for calling Python; the cost of a tensor is beyond that.
 
+With --ranks, as many processes, each with a GPU, shard the model (FSDP2's `fully_shard`, each block and the whole). Each
+has a batch, a store and a budget of its own. The bound is that of each rank, from its own rates while all of them copy.
+
   benches/gpt.py --json benches/results/gpt.json     # on a GPU
+  benches/gpt.py --ranks 2 --only memory,large,middle,small --json sharded.json
   benches/gpt.py --small                             # the same number of small tensors, on processors
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import os
+import socket
 import statistics
 import sys
 import time
@@ -29,6 +36,7 @@ import ebbtide
 import ebbtide.torch
 import harness
 import torch
+import torch.distributed as dist
 from torch.nn import functional
 
 VOCABULARY = 8192
@@ -94,6 +102,12 @@ class Training:
         torch.manual_seed(1)
         self.shape = shape
         self.model = Gpt(shape).to(shape.device)
+        if dist.is_initialized():
+            from torch.distributed.fsdp import fully_shard
+
+            for module in [*self.model.blocks, self.model]:
+                fully_shard(module)
+            torch.manual_seed(2 + dist.get_rank())
         self.opt = torch.optim.AdamW(self.model.parameters(), 1e-5, fused=True)
         self.words = torch.randint(VOCABULARY, (shape.batch, shape.tokens + 1), device=shape.device)
 
@@ -134,13 +148,13 @@ def saved(training: Training) -> dict[str, int]:
     """What autograd saves in a step: tensors, those that are large enough, and the bytes of their memory."""
     found = {"tensors": 0, "stored": 0, "bytes": 0}
     there: dict[tuple[int, int], torch.Tensor] = {}
-    owned = {one.untyped_storage().data_ptr() for one in training.model.parameters()}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         found["tensors"] += 1
         memory = tensor.untyped_storage()
         key = memory.data_ptr(), tensor._version
-        if min(tensor.nbytes, memory.nbytes()) >= training.shape.least and memory.data_ptr() not in owned:
+        is_owned = isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter)
+        if min(tensor.nbytes, memory.nbytes()) >= training.shape.least and not is_owned:
             if key not in there:
                 found["stored"] += 1
                 found["bytes"] += memory.nbytes()
@@ -193,14 +207,21 @@ def ways(
             yield name, nothing if name == "nothing" else contextlib.nullcontext, 0, 0
 
 
+def together() -> None:
+    """Waits for the other ranks."""
+    if dist.is_initialized():
+        dist.barrier()
+
+
 def link_rates() -> tuple[float, float]:
-    """Bytes a second of one pinned copy, to the host and back."""
+    """Bytes a second of one pinned copy, to the host and back, while the other ranks copy too."""
     here, there = torch.empty(1 << 30, dtype=torch.uint8, device="cuda"), torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)  # fmt: skip
     rates = []
     for to, of in ((there, here), (here, there)):
         best = float("inf")
         for _ in range(4):
             torch.cuda.synchronize()
+            together()
             start = time.perf_counter()
             to.copy_(of, non_blocking=True)
             torch.cuda.synchronize()
@@ -221,7 +242,10 @@ def measure(shape: Shape, names: list[str], repeats: int, logs: str) -> dict[str
             training.step(keep)
         if shape.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        rounds = [training.step(keep) for _ in range(repeats)]
+        rounds = []
+        for _ in range(repeats):
+            together()
+            rounds.append(training.step(keep))
         way: dict[str, Any] = {key: [one[key] for one in rounds] for key in rounds[0]}
         if shape.device == "cuda":
             way["peak_bytes"] = torch.cuda.max_memory_allocated()
@@ -250,7 +274,36 @@ def show(found: dict[str, Any], name: str) -> None:
         beyond = middle["host_s"] - statistics.median(base["host_s"])
         way["us_a_tensor"] = 1e6 * beyond / found["saved"]["tensors"]
         line += f", host {way['us_a_tensor']:.1f} us a tensor"
+    if dist.is_initialized():
+        line = f"rank {dist.get_rank()} {line}"
     print(line, file=sys.stderr, flush=True)
+
+
+def measure_all(given: argparse.Namespace) -> Iterator[dict[int, Any]]:
+    """By batch, all that was measured until now."""
+    shape = SMALL if given.small else GPU
+    found: dict[int, Any] = {}
+    for batch in map(int, given.batches.split(",")):
+        found[batch] = measure(shape._replace(batch=batch), given.only.split(","), given.repeats, given.logs)
+        print(f"batch {batch}: {found[batch]['saved']}", file=sys.stderr, flush=True)
+        yield found
+
+
+def run_rank(rank: int, given: argparse.Namespace, described: dict[str, Any], port: int) -> None:
+    address = {"init_method": f"tcp://127.0.0.1:{port}", "rank": rank, "world_size": given.ranks}
+    if given.small:
+        dist.init_process_group("gloo", **address)
+    else:
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", device_id=torch.device("cuda", rank), **address)
+    try:
+        for batches in measure_all(given):
+            found = [None] * given.ranks
+            dist.all_gather_object(found, batches)
+            if rank == 0:
+                harness.leave({"machine": described, "ranks": found}, given.json)
+    finally:
+        dist.destroy_process_group()
 
 
 def main() -> None:
@@ -259,15 +312,19 @@ def main() -> None:
     parser.add_argument("--only", default=WAYS, help="with commas between; default: %(default)s")
     parser.add_argument("--batches", default="8,2", help="with commas between; default: %(default)s")
     parser.add_argument("--logs", default="", help="a folder for the stores' event logs")
+    parser.add_argument("--ranks", type=int, default=1, help="processes that shard the model; default: %(default)s")
     given = parser.parse_args()
-    shape = SMALL if given.small else GPU
-    found: dict[str, Any] = {"machine": harness.machine(given.dir) | {"torch": torch.__version__}, "batches": {}}
-    if shape.device == "cuda":
-        found["machine"]["gpu"] = torch.cuda.get_device_name()
-    for batch in map(int, given.batches.split(",")):
-        found["batches"][batch] = measure(shape._replace(batch=batch), given.only.split(","), given.repeats, given.logs)
-        print(f"batch {batch}: {found['batches'][batch]['saved']}", file=sys.stderr, flush=True)
-        harness.leave(found, given.json)
+    described = harness.machine(given.dir) | {"torch": torch.__version__}
+    if not given.small:
+        described["gpu"] = torch.cuda.get_device_name()
+    if given.ranks == 1:
+        for found in measure_all(given):
+            harness.leave({"machine": described, "batches": found}, given.json)
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    torch.multiprocessing.spawn(run_rank, (given, described, port), given.ranks)
 
 
 if __name__ == "__main__":

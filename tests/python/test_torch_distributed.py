@@ -72,6 +72,10 @@ def test_what_two_ranks_saved_is_loaded_by_two_otherwise_and_by_one(disk: Path) 
         assert state["count"] == {"step": shown}
 
 
+def test_what_two_ranks_offload_of_a_sharded_model_gives_the_same_gradients(disk: Path) -> None:
+    run("shard_and_offload", disk)
+
+
 def test_a_step_that_is_written_anew_is_never_a_mix(disk: Path) -> None:
     """Rank 1 has written its new part when both are killed: the step is the old one still."""
     run("die_anew", disk, ends=-signal.SIGKILL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
 import signal
 import sys
@@ -46,6 +48,33 @@ def save_rows(writer: ebbtide.torch.Writer, step: int, value: int, caching: bool
     planner = dcp.DefaultSavePlanner(enable_plan_caching=caching)
     state = {"rows": sharded(WHOLE + value, Shard(0))}
     dcp.save(state, checkpoint_id=str(step), storage_writer=writer, planner=planner)
+
+
+def shard_and_offload(rank: int, directory: str) -> None:
+    """The gradients of a model that FSDP2 shards are the same bits with its activations in a store, from step to step."""
+    torch.manual_seed(0)
+    widths = [torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64), torch.nn.LayerNorm(64)]
+    model = torch.nn.Sequential(*(torch.nn.Sequential(*copy.deepcopy(widths)) for _ in range(4)))
+    for module in [*model, model]:
+        torch.distributed.fsdp.fully_shard(module)
+    torch.manual_seed(1 + rank)
+    x = torch.randn(128, 64)
+
+    def gradients(keep: Any) -> list[torch.Tensor]:
+        model.zero_grad()
+        with keep:
+            loss = model(x).square().mean()
+        loss.backward()
+        return [parameter.grad.to_local().clone() for parameter in model.parameters()]  # type: ignore[union-attr]
+
+    right = gradients(contextlib.nullcontext())
+    for memory in ("0", "128KiB"):
+        with ebbtide.open(device="cpu", device_cache="8MiB", host_cache="16MiB", disk=0) as store:
+            keep = ebbtide.torch.offload(store, memory=memory, min_bytes="8KiB")
+            for _ in range(4):
+                assert all(map(torch.equal, right, gradients(keep)))
+            step = keep._saved.step
+            assert 1 <= step.versions < len(step.kinds)  # some were gathered
 
 
 class Dies(ebbtide.torch.Writer):
