@@ -83,6 +83,13 @@ class Script {
   Member member_{};
 };
 
+void expect_stores(Rank& rank) {
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  const ObjectId object = rank.write("a", 1, kMiB);
+  rank.await_persisted(object);
+  EXPECT_TRUE(rank.read(object, "a", 1, kMiB));
+}
+
 TEST(NodeAgentEnds, an_open_meets_the_next_agent_though_that_has_another_file) {
   const Place place;
   Script agent(place, 8 * kMiB);
@@ -93,10 +100,7 @@ TEST(NodeAgentEnds, an_open_meets_the_next_agent_though_that_has_another_file) {
   });
   Rank rank(place, 0, 1, 8 * kMiB);
   ends.join();
-  ASSERT_FALSE(rank.error()) << rank.error()->message;
-  const ObjectId object = rank.write("a", 1, kMiB);
-  rank.await_persisted(object);
-  EXPECT_TRUE(rank.read(object, "a", 1, kMiB));
+  expect_stores(rank);
 }
 
 TEST(NodeAgentEnds, an_open_that_is_admitted_to_a_removed_pool_meets_the_agent_of_the_next_one) {
@@ -112,10 +116,7 @@ TEST(NodeAgentEnds, an_open_that_is_admitted_to_a_removed_pool_meets_the_agent_o
   });
   Rank rank(place, 0, 1, 8 * kMiB);
   ends.join();
-  ASSERT_FALSE(rank.error()) << rank.error()->message;
-  const ObjectId object = rank.write("a", 1, kMiB);
-  rank.await_persisted(object);
-  EXPECT_TRUE(rank.read(object, "a", 1, kMiB));
+  expect_stores(rank);
 }
 
 TEST(NodeAgentEnds, an_open_that_it_has_admitted_and_not_told_is_met_by_the_next_agent) {
@@ -130,10 +131,7 @@ TEST(NodeAgentEnds, an_open_that_it_has_admitted_and_not_told_is_met_by_the_next
   });
   Rank rank(place, 0, 1, 8 * kMiB);
   ends.join();
-  ASSERT_FALSE(rank.error()) << rank.error()->message;
-  const ObjectId object = rank.write("a", 1, kMiB);
-  rank.await_persisted(object);
-  EXPECT_TRUE(rank.read(object, "a", 1, kMiB));
+  expect_stores(rank);
 }
 
 class NodeAgentEndsInPieces : public ::testing::Test {

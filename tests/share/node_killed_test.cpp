@@ -37,10 +37,10 @@ class NoSyncs final : public doubles::ForwardFiles<NoSyncs> {
   std::atomic<bool> held_{false};
 };
 
-TEST(NodeStorageKilled, what_a_killed_agent_had_written_and_not_synced_is_there_though_its_memory_was_used_again) {
-  const Place place;
+// The process of rank 0 of 2, of which one object is durable, and nothing will be from now on.
+pid_t agent_without_syncs(const Place& place) {
   int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
+  EXPECT_EQ(::pipe(ready), 0);
   const pid_t agent = in_child([&] {
     os::PosixFiles posix;
     NoSyncs files(posix);
@@ -51,7 +51,13 @@ TEST(NodeStorageKilled, what_a_killed_agent_had_written_and_not_synced_is_there_
     ::pause();
   });
   char byte = 0;
-  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  return agent;
+}
+
+TEST(NodeStorageKilled, what_a_killed_agent_had_written_and_not_synced_is_there_though_its_memory_was_used_again) {
+  const Place place;
+  const pid_t agent = agent_without_syncs(place);
   {
     Rank rank(place, 1, 2, 32 * kMiB);
     ASSERT_FALSE(rank.error()) << rank.error()->message;
@@ -106,19 +112,7 @@ TEST(NodeStorageKilled, all_are_killed_before_a_sync_and_the_next_start_or_a_dra
 
 TEST(NodeStorageKilled, a_read_of_what_is_written_fails_with_the_reason_when_no_agent_can_be_had) {
   const Place place;
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t agent = in_child([&] {
-    os::PosixFiles posix;
-    NoSyncs files(posix);
-    Rank rank(place, 0, 2, 32 * kMiB, "job-test", &files);
-    rank.await_persisted(rank.write("first", 1, kMiB));
-    files.hold();
-    EXPECT_EQ(::write(ready[1], "x", 1), 1);
-    ::pause();
-  });
-  char byte = 0;
-  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  const pid_t agent = agent_without_syncs(place);
   Rank rank(place, 1, 2, 32 * kMiB);
   ASSERT_FALSE(rank.error()) << rank.error()->message;
   const ObjectId object = rank.write("second", 1, kMiB);

@@ -56,6 +56,22 @@ class SegmentStoreKilledTest : public ::testing::Test {
     for (const char* directory : {"/", "/proc", "/proc/sys", "/proc/sys/kernel", "/proc/sys/kernel/random"})
       ASSERT_TRUE(files.sync_directory(directory));
   }
+  /// Of the system 'a': version 1 is durable, and 2 is there by its early head.
+  std::unique_ptr<PersistentStorage> with_an_early_head(MemoryFiles& files) {
+    early_ = true;
+    EXPECT_TRUE(files.make_directory("/above"));
+    boot(files, 'a');
+    auto storage = open(files);
+    if (storage) persist(*storage, 1), put(*storage, 2);
+    return storage;
+  }
+  std::unique_ptr<MemoryFiles> killed_after_an_early_head() {
+    MemoryFiles files;
+    const auto storage = with_an_early_head(files);
+    const PowerLoss run(files.journal());
+    storage->stop();
+    return run.killed(run.size());
+  }
   void put(PersistentStorage& storage, Version version) {
     const ObjectId id = kFirstObject + next_;
     Description description{"adjoint", version, {}};
@@ -294,14 +310,9 @@ TEST_F(SegmentStoreKilledTest, what_was_written_with_an_early_head_outlives_the_
 
 // Nobody who reads sees what is not durable, and gc takes nothing of it away.
 TEST_F(SegmentStoreKilledTest, what_has_an_early_head_is_not_offered_before_it_is_settled) {
-  early_ = true;
   MemoryFiles files;
-  ASSERT_TRUE(files.make_directory("/above"));
-  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
-  const auto storage = open(files);
+  const auto storage = with_an_early_head(files);
   ASSERT_TRUE(storage);
-  persist(*storage, 1);
-  put(*storage, 2);
   const auto reader = open(files, true);
   ASSERT_NO_FATAL_FAILURE(boot(files, 'b'));  // or who cannot tell which system runs
   const auto other = open(files, true);
@@ -352,18 +363,7 @@ TEST_F(SegmentStoreKilledTest, a_small_record_written_twice_leaves_nothing_to_be
 
 // Or what was dropped in the meantime would come back.
 TEST_F(SegmentStoreKilledTest, an_early_head_is_judged_once) {
-  early_ = true;
-  MemoryFiles files;
-  ASSERT_TRUE(files.make_directory("/above"));
-  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
-  const auto storage = open(files);
-  ASSERT_TRUE(storage);
-  persist(*storage, 1);
-  put(*storage, 2);
-  const PowerLoss run(files.journal());
-  storage->stop();
-
-  const auto restarted = run.killed(run.size());
+  const auto restarted = killed_after_an_early_head();
   boot(*restarted, 'b');
   const auto next = open(*restarted);
   ASSERT_TRUE(next);
@@ -380,17 +380,7 @@ TEST_F(SegmentStoreKilledTest, an_early_head_is_judged_once) {
 }
 
 TEST_F(SegmentStoreKilledTest, an_early_head_that_cannot_be_judged_is_no_loss) {
-  early_ = true;
-  MemoryFiles files;
-  ASSERT_TRUE(files.make_directory("/above"));
-  ASSERT_NO_FATAL_FAILURE(boot(files, 'a'));
-  const auto storage = open(files);
-  ASSERT_TRUE(storage);
-  persist(*storage, 1);
-  put(*storage, 2);
-  const PowerLoss run(files.journal());
-  storage->stop();
-  const auto left = run.killed(run.size());
+  const auto left = killed_after_an_early_head();
 
   ASSERT_TRUE(left->remove("/proc/sys/kernel/random/boot_id"));
   const auto refused = try_open(*left, false);
