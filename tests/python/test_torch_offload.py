@@ -917,6 +917,27 @@ def test_what_waits_for_its_group_is_no_more_than_a_group(roomy: ebbtide.Store) 
     assert keep._saved.history.calls["checkpoint"] < 80
 
 
+def test_what_is_needed_while_it_waits_for_its_group_is_learned_too(roomy: ebbtide.Store) -> None:
+    keep = many(roomy, "0", min_bytes=1)
+    calls, x = keep._saved.history.calls, torch.ones(10 << 10, requires_grad=True)
+    for i in range(4):
+        calls.clear()
+        with keep:
+            for _ in range(10):  # each backward pass is in the block, before what is saved next
+                y = x * 1
+                for _ in range(3):
+                    y = y.sin()
+                (slope,) = torch.autograd.grad(y.sum(), x)
+                del y
+        assert calls["hint_front"] == (30 if i == 0 else 0)
+        assert calls["checkpoint"] == (30 if i == 0 else 5)  # of two graphs each; that of the first is gone by then
+    y = x * 1
+    for _ in range(3):
+        y = y.sin()
+    assert torch.equal(slope, torch.autograd.grad(y.sum(), x)[0])
+    assert held(keep) == []
+
+
 @pytest.mark.parametrize("memory", ["0", "200KiB"])
 @pytest.mark.parametrize("seed", range(8))
 def test_steps_that_differ_have_the_same_gradients(store: ebbtide.Store, seed: int, memory: str) -> None:

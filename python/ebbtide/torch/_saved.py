@@ -184,6 +184,7 @@ class Saved:
         kind = entry.bytes, entry.gpu, entry.handle, entry.is_whole
         kinds, expected = self.step.kinds, self._plan
         place = entry.place = len(kinds)
+        entry.step = self.step
         kinds.append(kind)
         ends = place + 1  # the group of what is not expected
         if expected is not None and self._as_planned and expected.expects(place, kind):
@@ -209,7 +210,7 @@ class Saved:
         there = 0
         for found in list(self.entries.values()):
             entry = found()
-            if entry and entry.group and entry.group.step is self.step and entry.source() is not None:
+            if entry and entry.group and entry.step is self.step and entry.source() is not None:
                 there += entry.bytes
         return there
 
@@ -221,7 +222,7 @@ class Entry:
     """
 
     __slots__ = (
-        "saved", "key", "bytes", "is_whole", "device", "gpu", "handle", "source", "me", "counts", "place", "parts", "layouts",
+        "saved", "key", "bytes", "is_whole", "device", "gpu", "handle", "source", "me", "counts", "step", "place", "parts", "layouts",
         "group", "back", "kept", "left", "__weakref__",
     )  # fmt: skip
 
@@ -234,7 +235,8 @@ class Entry:
         )  # of its stream, and then of the one on which it came back
         self.source = weakref.ref(storage)  # PyTorch keeps this object as long as the memory
         self.counts = False  # in the window
-        self.place = -1  # in its step, once it leaves
+        self.step: Step | None = None  # in which it leaves
+        self.place = -1  # there
         self.parts: list[torch.Tensor] | None = []  # None: they are not in memory
         self.layouts: list[_Layout] = []  # of the tensors over them, then
         self.group: Group | None = None
@@ -290,7 +292,7 @@ class Entry:
         elif self.gpu >= 0:
             self._follow(back)
         if self.left == len(self.layouts):
-            group.step.ask(self.place)
+            self.step.ask(self.place)  # type: ignore[union-attr]
         self.left -= 1
         if self.left <= 0:
             self.kept = None
@@ -320,10 +322,10 @@ def store(saved: Saved, entries: list[Entry]) -> None:
 class Group:
     """A version: the bytes of one entry, or of several of one stream. The last of them takes it along."""
 
-    __slots__ = ("saved", "step", "version", "bytes", "members")
+    __slots__ = ("saved", "version", "bytes", "members")
 
     def __init__(self, saved: Saved, entries: list[Entry]) -> None:
-        self.saved, self.step, self.bytes = saved, saved.step, 0
+        self.saved, self.bytes = saved, 0
         self.members: list[tuple[weakref.ref[Entry], int]] = []
         one, regions = entries[0], []
         for entry in entries:
@@ -400,6 +402,8 @@ class Packed:
             part = parts[self.part]
             if not entry.is_as_saved(part):
                 raise changed(part.shape, part._version, entry.key[1], "left in memory")
+            if entry.step is not None:  # it waits for its group
+                entry.step.ask(entry.place)
             return part
         dtype, offset, shape, strides = entry.layouts[self.part]
         source = self.source()
