@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import socket
 import statistics
 import sys
@@ -323,7 +322,6 @@ def main() -> None:
         return
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     torch.multiprocessing.spawn(run_rank, (given, described, port), given.ranks)
 
 
