@@ -80,6 +80,7 @@ void Durability::count(Slot slot, TierIndex tier, bool written) {
 // goes only for one of ours that is newer, or where room is needed. Below another file, newer ones make up also for
 // what has not come, or is not durable.
 std::vector<Durability::Superseded> Durability::superseded(const History& h, TierIndex tier, When when) const {
+  if (context_.retention(tier).keep_last == 0) return {};  // however long the history is
   const bool all = when == When::all_is_durable;
   std::vector<Retained> newest_first;
   std::vector<Slot> slots_of;

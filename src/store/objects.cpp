@@ -56,13 +56,17 @@ void Objects::set_listed(const Locked& locked, storage::ObjectId object, bool li
 
 std::optional<Error> Objects::not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
                                           std::size_t file, bool or_listed) {
-  for (const Record& record : catalog_.records(locked)) {
+  const auto failed = [&](const Record& record) {
     const InFile& there = record.files[file];
-    if (record.used && there.not_durable && record.history == history && (!only || record.version == *only) &&
-        !(or_listed && there.listed) && !record.durable_in(file) && catalog_.live(locked, record)) {
-      return *there.not_durable;
-    }
+    return there.not_durable && !(or_listed && there.listed) && !record.durable_in(file);
+  };
+  if (only) {
+    const Record* const record = catalog_.find(locked, history, *only);
+    return record != nullptr && failed(*record) ? std::optional(*record->files[file].not_durable) : std::nullopt;
   }
+  for (const Record& record : catalog_.records(locked))
+    if (record.used && record.history == history && failed(record) && catalog_.live(locked, record))
+      return *record.files[file].not_durable;
   return {};
 }
 
