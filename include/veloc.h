@@ -88,7 +88,7 @@ int VELOC_Prefetch_start(void);
 /* Whether all of a version is on the fastest tier now. Of all its regions; `id` is one that it has. */
 bool VELOC_Next_prefetched(const char* name, int version, int id);
 /* Writes what went over each link so far, in bytes, as text of less than 1,024 bytes: "{AtoD : 4096, DtoH : 0}". A is
- * the application, D the device cache, H the host cache, L the disk below `scratch`, S `persistent`. */
+ * the application, D the device cache (of a GPU), H the host cache, L the disk below `scratch`, S `persistent`. */
 int VELOC_Get_trf_metrics(char* text);
 /* Bytes of region `id` of a version, outside a restart; (size_t)-1: there is none. */
 size_t VELOC_Recover_ckpt_size(const char* name, int version, int id);

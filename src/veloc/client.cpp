@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "ebbtide/machine.hpp"
 #include "ebbtide/mpi.hpp"
 #include "veloc/say.hpp"
 
@@ -77,6 +78,7 @@ Result<std::unique_ptr<Client>> Client::open(Config config, std::unique_ptr<Coll
   const bool first = group->rank() == 0 || group->count() == 1;
   Options options = config.options;
   if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(group->rank());
+  if (!options.device_cache && machine::gpus().empty()) options.device_cache = 0;  // host memory need not be there twice
   auto opened = Group::open(std::move(group), options);
   if (!opened) return opened.error();
   if (first)
