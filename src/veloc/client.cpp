@@ -583,12 +583,20 @@ Result<std::string> Client::route(const std::filesystem::path& original) {
 bool Client::prefetch_enqueue(const std::string& name, int version) {
   return guarded("Prefetch_enqueue", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
-    return group_->store().history(name).hint({version});
+    History history = group_->store().history(name);
+    if (auto hinted = history.hint({version}); !hinted) return hinted;
+    return enqueued_.insert(name).second && prefetching_ ? history.start_prefetch() : Result<void>();
   });
 }
 
+// What is enqueued later under another name is fetched too.
 bool Client::prefetch_start() {
-  return guarded("Prefetch_start", [&] { return group_->store().start_prefetch(); });
+  return guarded("Prefetch_start", [&]() -> Result<void> {
+    prefetching_ = true;
+    for (const std::string& name : enqueued_)
+      if (auto started = group_->store().history(name).start_prefetch(); !started) return started;
+    return {};
+  });
 }
 
 bool Client::prefetched(const std::string& name, int version, int id) {

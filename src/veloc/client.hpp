@@ -131,6 +131,8 @@ class Client final : public ::veloc::client_t {
   Protected regions_;
   std::map<int, observer_t> observers_;
   std::map<std::string, Name> names_;
+  std::set<std::string> enqueued_;  // names with versions to prefetch
+  bool prefetching_ = false;
   std::set<std::string> unwaited_;  // names with checkpoints since the last wait, the same on all ranks
   std::deque<Unfinished> unfinished_;
   std::vector<Unnamed> unnamed_;

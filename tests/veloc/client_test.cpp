@@ -318,6 +318,29 @@ TEST_F(VelocClient, CachesAndRetentionAreConfigured) {
   EXPECT_EQ(value, 19);
 }
 
+// Of any name, before the start and after it, though the fastest tier has room for a few.
+TEST_F(VelocClient, WhatIsEnqueuedIsFetched) {
+  constexpr int kVersions = 12;
+  write_both("host_cache_size = 0.03\ngpu_cache_size = 0.004\n");
+  const auto client = open();
+  std::vector<char> field(1 << 20);
+  client->mem_protect(0, field.data(), field.size(), 1);
+  for (const char* const name : {"one", "two"})
+    for (int version = 0; version < kVersions; ++version) ASSERT_TRUE(client->checkpoint(name, version));
+  ASSERT_TRUE(client->checkpoint_wait());
+  for (const char* const name : {"one", "two"}) {
+    for (int version = 0; version < kVersions; ++version)
+      ASSERT_EQ(VELOC_Prefetch_enqueue(name, version), VELOC_SUCCESS);
+    if (std::string(name) == "one") {
+      ASSERT_EQ(VELOC_Prefetch_start(), VELOC_SUCCESS);
+    }
+    for (int version = 0; version < kVersions; ++version) {
+      while (!VELOC_Next_prefetched(name, version, 0)) ::usleep(1000);
+      ASSERT_TRUE(client->restart(name, version));
+    }
+  }
+}
+
 TEST_F(VelocClient, WithoutPersistentScratchHasThem) {
   for (const char* const more : {"", "disable_persistence = true\n", "persistent_interval = -1\n"}) {
     write((*more ? place("persistent") : std::string()) + place("scratch") + more);
