@@ -23,7 +23,8 @@
 extern "C" {
 #endif
 
-/* Opens what `cfg_file` describes, for the ranks of `comm`. After MPI_Init. Collective. */
+/* Opens what `cfg_file` describes, for the ranks of `comm`. After MPI_Init. Without effect where it is open.
+ * Collective. */
 int VELOC_Init(MPI_Comm comm, const char* cfg_file);
 /* The same for one process, without MPI; `id` is its own among those that use the same directories. */
 int VELOC_Init_single(unsigned int id, const char* cfg_file);
@@ -43,8 +44,8 @@ int VELOC_Region_unprotect(int id, const char* name);
 int VELOC_Region_clear(const char* name);
 
 /* Between Checkpoint_begin and Checkpoint_end: the file that the program is to write, in place of `original`, and that
- * is the checkpoint then. With a `persistent`, `original` is written as well once it is waited for. Between
- * Restart_begin and Restart_end: a file with those bytes. `routed` has room for VELOC_MAX_NAME bytes. */
+ * is the checkpoint then. With a `persistent`, `original` is written as well once it is waited for, or the next is
+ * begun. Between Restart_begin and Restart_end: a file with those bytes. `routed` has room for VELOC_MAX_NAME bytes. */
 int VELOC_Route_file(const char* original, char* routed);
 /* Forgets the checkpoints called `name` that are in `scratch` alone: all of them where there is no `persistent`, else
  * none. Collective. */

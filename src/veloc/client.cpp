@@ -78,7 +78,8 @@ Result<std::unique_ptr<Client>> Client::open(Config config, std::unique_ptr<Coll
   const bool first = group->rank() == 0 || group->count() == 1;
   Options options = config.options;
   if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(group->rank());
-  if (!options.device_cache && machine::gpus().empty()) options.device_cache = 0;  // host memory need not be there twice
+  if (!options.device_cache && machine::gpus().empty())
+    options.device_cache = 0;  // host memory need not be there twice
   auto opened = Group::open(std::move(group), options);
   if (!opened) return opened.error();
   if (first)
@@ -561,6 +562,7 @@ Result<std::string> Client::route(const std::filesystem::path& original) {
     if (writing_->file) return writing_->file->path().string();
     if (writing_->written)
       return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has its regions already"};
+    if (auto named = write_named(); !named && !failure_) failure_ = named.error();  // so that one file at most waits
     RoutedFile file(routed_path(writing_->name, writing_->version));
     if (auto made = file.prepare(); !made) return made.error();
     return writing_->file.emplace(std::move(file)).path().string();
