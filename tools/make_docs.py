@@ -1,5 +1,5 @@
 """Generates docs/lifecycle.md, docs/zones.md and docs/leases.md (from the planner's own tables), docs/overview.svg, and the
-last chapters of docs/snapshots.md, docs/torch.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
+last chapters of docs/snapshots.md, docs/torch.md, docs/veloc.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
 docs/design/peers.md (from the simulator) and docs/planning.md (from data/ and the models), with docs/planning.svg,
 docs/zone_machine.svg and docs/cluster.svg. `make docs` calls it.
 
@@ -152,6 +152,15 @@ def node_page() -> str:
 
     measured = json.loads((ROOT / "benches/results/pool.json").read_text())
     return last_chapter("docs/node.md", "What was measured", pool_figures.page(measured))
+
+
+def veloc_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import veloc_figures
+
+    measured = json.loads((ROOT / "benches/results/veloc.json").read_text())
+    return last_chapter("docs/veloc.md", "What was measured", veloc_figures.page(measured))
 
 
 def jax_page() -> str:
@@ -438,6 +447,7 @@ PAGES = {
     "docs/torch.md": torch_page,
     "docs/defer-fsync.md": defer_page,
     "docs/node.md": node_page,
+    "docs/veloc.md": veloc_page,
     "docs/jax.md": jax_page,
     "docs/recompute-or-store.md": recompute_page,
     "docs/design/peers.md": peers_page,
