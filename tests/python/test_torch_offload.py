@@ -1129,6 +1129,32 @@ def test_what_several_streams_of_a_gpu_saved_waits_for_its_bytes(offload: Any) -
 
 
 @pytest.mark.gpu
+def test_groups_of_several_streams_of_a_gpu_wait_for_their_bytes(offload: Any) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU for torch")
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    with ebbtide.open(device="cuda", device_cache="64MiB", host_cache="512MiB", disk=0) as store:
+        keep = offload(store)
+        w = torch.ones(1 << 18, device="cuda", requires_grad=True)  # as large as the least that is stored
+        for i in range(20):
+            losses = []
+            with keep:
+                for j in range(24):
+                    stream, other = (main, side) if j % 8 < 4 else (side, main)
+                    stream.wait_stream(other)
+                    with torch.cuda.stream(stream):
+                        losses.append((w * torch.full((1 << 18,), float(i + j), device="cuda")).sum())
+                main.wait_stream(side)
+                loss = torch.stack(losses).sum()
+            (slope,) = torch.autograd.grad(loss, w)
+            assert bool((slope == sum(i + j for j in range(24))).all())
+            step = keep._saved.step
+            assert step.versions == (24 if i == 0 else 6) and len(step.kinds) == 24
+            del loss, losses
+        assert held(keep) == []
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("memory", [0, "40MiB"])
 def test_memory_of_another_stream_than_the_one_it_leaves_on_is_used_again_after_its_copy(memory: int | str) -> None:
     if not torch.cuda.is_available():
