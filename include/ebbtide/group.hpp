@@ -101,7 +101,8 @@ class Group : public GroupHistory {
   /// Opens this member's store: in `options.directory`/rank-N, and rank-N of `options.shared` (with `veloc_rank`, which
   /// is set to each member's rank, VELOC's files of all are in one directory); in a node's pool
   /// (`node_pool`) ranks share the directory of their node. `agreed` is set; without a durability it is "storage", or
-  /// "shared". Errors: as Store::open, and invalid_argument (a group of another size wrote the directory). Collective.
+  /// "shared". Errors: as Store::open, and invalid_argument (a group of another size wrote the
+  /// directory; retention, durability, `shared` or `readonly` are not the same in all members). Collective.
   static Result<Group> open(std::unique_ptr<Collective> collective, Options options);
 
   int rank() const;

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import zlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -164,7 +165,8 @@ def open(comm: Any, directory: str | os.PathLike[str] | None = None, **options: 
     ``"shared"``. ``keep_last`` counts versions that are durable in every rank, so the newest of those is always kept.
 
     Raises as :func:`ebbtide.open` in all ranks; those that did not fail say which rank did. Raises
-    :class:`ebbtide.InvalidArgument` where a group of another size wrote the directory.
+    :class:`ebbtide.InvalidArgument` where a group of another size wrote the directory, or retention, durability, ``shared`` or
+    ``readonly`` are not the same in all ranks.
     """
     ranks = _ranks_of(comm)
     store, error = _tried(lambda: _open_own(ranks, directory, options))
@@ -175,6 +177,11 @@ def open(comm: Any, directory: str | os.PathLike[str] | None = None, **options: 
             store.close()
         raise
     assert store is not None
+    try:
+        _check_alike(ranks, store, options)
+    except errors.Error:
+        store.close()
+        raise
     return Group(
         ranks, store, "shared" if options.get("shared") or os.environ.get("EBBTIDE_SHARED") else store.durability
     )
@@ -214,6 +221,21 @@ def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: d
             text.write_text(f"{ranks.count}\n")
             text.replace(parent / "ranks")
     return store
+
+
+def _check_alike(ranks: Ranks, store: ebbtide.Store, options: dict[str, Any]) -> None:
+    """Ranks that are to keep the same versions, at the same level, are opened alike."""
+    names = ["keep_last", "keep_every", "keep_last_shared", "shared", "veloc_rank", "readonly"]
+    given = {name: options.get(name, os.environ.get(f"EBBTIDE_{name.upper()}")) for name in names}
+    own = {name: str(bool(value) if name == "shared" else value is not None if name == "veloc_rank" else value or 0)
+           for name, value in given.items()} | {"durability": store.durability}  # fmt: skip
+    sums = [zlib.crc32(text.encode()) for text in own.values()]
+    least = _least(ranks, [*sums, *(-each for each in sums)])
+    for at, (name, text) in enumerate(own.items()):
+        if least[at] != -least[at + len(own)]:
+            raise errors.InvalidArgument(
+                f'{name} is "{text}" in rank {ranks.rank}, and not in all: give every rank of a group the same'
+            )
 
 
 def _check_count(directory: Path, ranks: Ranks) -> None:

@@ -218,6 +218,38 @@ Result<void> check_count(const std::filesystem::path& directory, const Collectiv
   return {};
 }
 
+/// Members that are to keep the same versions, at the same level, are opened alike.
+Result<void> check_alike(Rounds& rounds, const Options& options) {
+  struct Common {
+    const char* option;
+    std::uint64_t value;
+  };
+  const Common all[] = {{"keep_last", options.keep_last.value_or(0)},
+                        {"keep_every", options.keep_every.value_or(0)},
+                        {"keep_last_shared", options.keep_last_shared.value_or(options.keep_last.value_or(0))},
+                        {"durability", static_cast<std::uint64_t>(*options.durability)},
+                        {"shared", options.shared.has_value()},
+                        {"veloc_rank", options.veloc_rank.has_value()},
+                        {"readonly", options.readonly.value_or(false)}};
+  std::vector<std::int64_t> values;
+  for (const Common& one : all) {
+    const auto own =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(one.value, std::numeric_limits<std::int64_t>::max()));
+    values.insert(values.end(), {own, -own});
+  }
+  const auto least = rounds.least(values);
+  if (!least) return least.error();
+  for (std::size_t i = 0; i < values.size(); i += 2) {
+    if ((*least)[i] == -(*least)[i + 1]) continue;
+    const std::string option = all[i / 2].option;
+    const std::string here =
+        option == "durability" ? std::string(name_of(*options.durability)) : std::to_string(all[i / 2].value);
+    return Error{Errc::invalid_argument, option + " is \"" + here + "\" in rank " + std::to_string(rounds.rank()) +
+                                             ", and not in all: give every rank of a group the same"};
+  }
+  return {};
+}
+
 Result<Store> open_own(const Collective& collective, Options& options) {
   auto all = with_environment(options);
   if (!all) return all.error();
@@ -369,6 +401,7 @@ Result<Group> Group::open(std::unique_ptr<Collective> collective, Options option
   const Durability level = options.shared ? Durability::shared : *options.durability;
   auto members = std::make_shared<Members>(std::move(collective), std::move(*store), std::string(name_of(level)));
   if (auto all = members->rounds.all({}, "opening"); !all) return all.error();
+  if (auto alike = check_alike(members->rounds, options); !alike) return alike.error();
   return Group(std::move(members), 0);
 }
 

@@ -265,6 +265,28 @@ TEST(Group, OneThatCannotOpenIsToldByAll) {
   });
 }
 
+TEST(Group, OptionsThatDifferAreNamedByAll) {
+  const std::pair<const char*, void (*)(Options&)> all[] = {
+      {"keep_last", [](Options& options) { options.keep_last = 3; }},
+      {"keep_every", [](Options& options) { options.keep_every = 10; }},
+      {"durability", [](Options& options) { options.durability = Durability::storage; }},
+      {"shared", [](Options& options) { options.shared = *options.directory / "shared"; }},
+  };
+  const auto at = directory();
+  for (const auto& [name, change] : all) {
+    Ranks::run(3, [&, name = name, change = change](int rank, auto collective) {
+      auto options = small(at);
+      options.keep_last = 2;
+      if (rank == 1) change(options);
+      const auto opened = Group::open(std::move(collective), options);
+      ASSERT_FALSE(opened);
+      EXPECT_EQ(opened.error().code, Errc::invalid_argument);
+      EXPECT_EQ(opened.error().message.find(name), 0U) << opened.error().message;
+    });
+    std::filesystem::remove_all(at);
+  }
+}
+
 TEST(Group, VersionsAscend) {
   const auto at = directory();
   Ranks::run(1, [&](int rank, auto collective) {

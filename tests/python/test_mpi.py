@@ -160,6 +160,15 @@ def test_one_rank_s_failure_is_told_by_all(disk: Path) -> None:
             ebbtide.mpi.open(ranks, disk, **SMALL)
 
     run(3, of_another_size)
+
+    def unlike(ranks: Thread) -> None:
+        for name, value in (("keep_last", 3), ("durability", "storage"), ("keep_every", 2)):
+            with pytest.raises(ebbtide.InvalidArgument, match=f"^{name} is .* in rank {ranks.rank}, and not in all"):
+                ebbtide.mpi.open(
+                    ranks, disk / name, **SMALL | {"keep_last": 2} | ({name: value} if ranks.rank == 1 else {})
+                )
+
+    run(2, unlike)
     with pytest.raises(ebbtide.InvalidArgument, match="comm is of type 'int'"):
         ebbtide.mpi.open(7, disk)
 
