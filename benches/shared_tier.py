@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 """What a shared directory costs, and how fast it is: a run with one beside a run without, the rate at which versions go
 there beside a bare O_DIRECT stream to the same directory, a restore from it alone beside bare reading, and the most bytes
-that go there in any second under a cap. `--local` and `--dir` (the shared one) should be on different disks."""
+that go there in any second under a cap. `--local` and `--dir` (the shared one) should be on different disks; with `--slow
+RATE`, as root, the shared one is on a disk of its own, of a FUSE file system that writes so many bytes a second."""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import mmap
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import harness
 from harness import MIB, Row, at_least, at_most, over
+from slow_disk import slow_disk
 
 SIZE, COUNT = 16 * MIB, 32
 SMALL = {"device_cache": 4 * SIZE, "host_cache": 8 * SIZE, "disk": 2 * COUNT * SIZE}
@@ -158,7 +163,16 @@ def main() -> int:
     options.add_argument("--local", default="/dev/shm")
     options.add_argument("--interval", type=float, default=0.05)
     options.add_argument("--cap", type=int, default=100_000_000)
+    options.add_argument("--slow", type=float)
     given = options.parse_args()
+    with contextlib.ExitStack() as disks:
+        if given.slow:
+            directory = disks.enter_context(tempfile.TemporaryDirectory(dir=given.dir))
+            given.dir = disks.enter_context(slow_disk(Path(directory), given.slow))
+        return measure(given)
+
+
+def measure(given: argparse.Namespace) -> int:
     local, shared = Path(given.local) / "shared-tier-local", Path(given.dir) / "shared-tier"
     names = (
         "blocked_without_s",

@@ -13,8 +13,8 @@ SLOW_RATE = 60e6  # bytes a second
 
 
 @contextlib.contextmanager
-def slow_disk(directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """ext4 on a loop device over a FUSE file that is written at SLOW_RATE."""
+def slow_disk(directory: pathlib.Path, rate: float = SLOW_RATE) -> Iterator[pathlib.Path]:
+    """ext4 on a loop device over a FUSE file that is written at `rate`, bytes a second."""
     program, below, mounted = directory / "slow_disk", directory / "fuse", directory / "slow"
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=True)
     source = HERE / "slow_disk.cpp"
@@ -23,7 +23,7 @@ def slow_disk(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     backing = directory / "backing"
     with backing.open("wb") as file:
         file.truncate(2 << 30)
-    server = subprocess.Popen([program, backing, str(int(SLOW_RATE)), "-f", below])
+    server = subprocess.Popen([program, backing, str(int(rate)), "-f", below])
     with contextlib.ExitStack() as stack:
         stack.callback(server.wait, timeout=60)
         stack.callback(subprocess.run, ["umount", below])
