@@ -66,7 +66,7 @@ Result<void> Engine::start() {
   parts_.lifetime.set_opened(locked);
   parts_.memory.submit_limits(locked);  // for what has failed by now
   parts_.recovery.register_recovered(locked);
-  parts_.files.send_empty(locked);
+  parts_.files.empty().send(locked);
   locked.unlock();
   parts_.files.tiers().warn_of_damage();
   if (auto started = leases_.start(); !started) return started;

@@ -33,6 +33,7 @@ Result<void> FileTiers::open(const std::function<FileTier::Reports(std::size_t)>
     if (!tier->is_open())
       if (auto opened = open(*tier, reports(tier->number())); !opened) return opened;
     persistent_ = tier->persistent() != nullptr;
+    if (persistent_) next_sequence_ = std::max(next_sequence_, tier->persistent()->next_sequence());
     setup_.settings += ", " + tier->storage().describe();
   }
   return pair(storage::check_pair);
@@ -78,11 +79,16 @@ void FileTiers::close() {
   for (const auto& tier : tiers_) tier->close();
 }
 
-std::uint64_t FileTiers::next_sequence() const {
-  std::uint64_t next = 1;
-  for (const auto& tier : tiers_)
-    if (tier->persistent() != nullptr) next = std::max(next, tier->persistent()->next_sequence());
-  return next;
+bool FileTiers::goes_to(Version version, std::size_t file) const {
+  const std::uint64_t every = port_.machine().tiers[static_cast<std::size_t>(tiers_[file]->index())].every;
+  return file == 0 || every <= 1 || version % static_cast<Version>(every) == 0;
+}
+
+std::shared_ptr<const storage::Description> FileTiers::describe(const Locked& locked, const Catalog& catalog,
+                                                                const Record& record) {
+  if (!persistent_ || !record.info) return nullptr;
+  return std::make_shared<const storage::Description>(storage::Description{
+      catalog.name_of(locked, record.history), record.version, *record.info, take_sequence(locked)});
 }
 
 Result<void> FileTiers::check_names(Locked& locked, std::size_t file) {

@@ -47,8 +47,14 @@ class FileTiers {
   FileTier& at(planner::TierIndex tier) const { return *tiers_.at(port_.file_number(tier)); }
   /// Whether what is in the files outlives the process.
   bool persistent() const { return persistent_; }
-  /// Above the sequences of all records that there are.
-  std::uint64_t next_sequence() const;
+  /// Whether the planner takes such a version as sent to a tier.
+  bool goes_to(Version version, std::size_t file) const;
+  /// The sequence of the next record in any of several tiers, which tells which of two records of one version was
+  /// written last. 0: there is one tier, which counts by itself.
+  std::uint64_t take_sequence(const Locked& /*locked*/) { return tiers_.size() > 1 ? next_sequence_++ : 0; }
+  /// The name and regions of a checkpoint, with such a sequence. Null: the tiers do not outlive the process.
+  std::shared_ptr<const storage::Description> describe(const Locked& locked, const Catalog& catalog,
+                                                       const Record& record);
   /// The error if something that was reported durable on a file tier has no name in its directory any more.
   Result<void> check_names(Locked& locked, std::size_t file);
 
@@ -62,6 +68,7 @@ class FileTiers {
   options::EngineSetup& setup_;                   // constant after open()
   std::vector<std::unique_ptr<FileTier>> tiers_;  // likewise
   bool persistent_ = false;                       // all of them outlive the process
+  std::uint64_t next_sequence_ = 1;               // by the port's mutex; above those of all records that there are
 };
 
 }  // namespace ebb::store

@@ -217,12 +217,12 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
       throw std::logic_error(broken);
     }
     if (added) {
-      order.description = files_.description_of(locked, *record);
+      order.description = files_.tiers().describe(locked, catalog_, *record);
       // What an earlier process left may have been asked for by no call yet.
       if (const auto found = record->info ? std::nullopt : record->recovered_in()) {
         order.described = files_.tiers()[*found].get();
         order.described_as = record->files[*found].recovered;
-        order.sequence = files_.next_sequence(locked);
+        order.sequence = files_.tiers().take_sequence(locked);
       }
       // A record that begins after the drop would count as newer than what was written anew meanwhile.
       if (files_.tiers().size() > 1 && !catalog_.live(locked, *record))

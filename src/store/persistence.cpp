@@ -37,7 +37,6 @@ Result<void> Persistence::open(const Reports& reports) {
         .released = [this] { on_released(); }};
   };
   if (auto opened = tiers_.open(of); !opened) return opened;
-  next_sequence_ = tiers_.next_sequence();
   return {};
 }
 
@@ -91,7 +90,7 @@ std::string Persistence::missing_below(const Locked& locked) {
   std::size_t more = 0;
   for (const Record& record : catalog_.records(locked)) {
     if (!record.used || record.reserved || !catalog_.live(locked, record) || record.durable_in(file)) continue;
-    if (!belongs(record, *tiers_[file])) continue;
+    if (!tiers_.goes_to(record.version, file)) continue;
     first.empty() ? void(first = catalog_.key_text(locked, record.history, record.version)) : void(++more);
   }
   return first + (more > 0 ? " and " + std::to_string(more) + " more" : "");
@@ -139,118 +138,6 @@ void Persistence::report_unreleased(const Locked& locked) {
     if (port_.planner(locked).use(tier->index()).unreleased != bytes)
       port_.submit(locked, 0, planner::event::Unreleased{bytes, tier->index()});
   }
-}
-
-std::shared_ptr<const storage::Description> Persistence::description_of(const Locked& locked, const Record& record) {
-  if (!tiers_.persistent() || !record.info) return nullptr;
-  return std::make_shared<const storage::Description>(storage::Description{
-      catalog_.name_of(locked, record.history), record.version, *record.info, next_sequence(locked)});
-}
-
-void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint) {
-  if (!tiers_.persistent() || !lifetime_.running(locked)) return;
-  for (const auto& tier : tiers_)
-    if (lifetime_.running(locked)) store_empty(locked, checkpoint, *tier);
-}
-
-void Persistence::send_empty(Locked& locked) {
-  if (!tiers_.persistent() || setup_.readonly || tiers_.size() < 2) return;
-  std::vector<planner::CheckpointRef> empty;
-  for (const Record& record : catalog_.records(locked))
-    if (record.used && catalog_.live(locked, record) && port_.planner(locked).bytes_of(record.checkpoint) == 0)
-      empty.push_back(record.checkpoint);
-  for (const planner::CheckpointRef checkpoint : empty) {
-    for (const auto& tier : tiers_ | std::views::drop(1)) {
-      const Record* const record = catalog_.find(locked, checkpoint);
-      if (record != nullptr && !record->durable_in(tier->number())) store_empty(locked, checkpoint, *tier);
-    }
-  }
-}
-
-// Whether the planner takes such a version as sent to the tier.
-bool Persistence::belongs(const Record& record, const FileTier& tier) const {
-  const std::uint64_t every = port_.machine().tiers[static_cast<std::size_t>(tier.index())].every;
-  return tier.number() == 0 || every <= 1 || record.version % static_cast<Version>(every) == 0;
-}
-
-void Persistence::store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier) {
-  const std::size_t file = tier.number();
-  Record* const record = catalog_.find(locked, checkpoint);
-  if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
-  if (!belongs(*record, tier)) return;
-  objects_.name(locked, *record, file);
-  objects_.set_pending(locked, *record, file);
-  const storage::ObjectId object = record->files[file].object.id;
-  if (tier.apart() == nullptr) return begin_empty(locked, checkpoint, tier, object);
-  lifetime_.begin(locked, 1);
-  tier.apart()->post([this, checkpoint, &tier, object] {
-    Locked held = port_.lock();
-    try {
-      if (lifetime_.running(held)) begin_empty(held, checkpoint, tier, object);
-    } catch (const std::exception& error) {
-      port_.poison(held, error);
-    }
-    lifetime_.end(held);
-  });
-}
-
-void Persistence::begin_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier,
-                              storage::ObjectId object) {
-  const std::size_t file = tier.number();
-  Record* const record = catalog_.find(locked, checkpoint);
-  if (record == nullptr || record->files[file].object.id != object) return;
-  if (!catalog_.live(locked, *record)) {  // a record now would count as newer than what was written anew meanwhile
-    objects_.take_pending(locked, object);
-    record->files[file].object = {};
-    return;
-  }
-  auto description = description_of(locked, *record);
-  // What an earlier process left may have been asked for by no call yet.
-  const auto found = description ? std::nullopt : record->recovered_in();
-  const storage::ObjectId described_as = found ? record->files[*found].recovered : 0;
-  const std::uint64_t sequence = found ? next_sequence(locked) : 0;
-  const Result<void> begun = [&]() -> Result<void> {
-    const InFlight beginning(locked, lifetime_);
-    if (found) {
-      const auto read = tiers_[*found]->persistent()->load_description(described_as);
-      if (!read) return read.error();
-      storage::Description same = **read;
-      same.sequence = sequence;
-      description = std::make_shared<const storage::Description>(std::move(same));
-    }
-    return tier.persistent()->begin(object, std::move(description));
-  }();
-  Record* const now = catalog_.find(locked, checkpoint);
-  const bool dropped = now == nullptr || now->files[file].object.id != object;
-  if (begun) {
-    if (dropped) tier.storage().drop(object);  // when the storage did not know it yet
-    return;
-  }
-  objects_.take_pending(locked, object);
-  if (dropped) return;
-  InFile& there = now->files[file];
-  there.object = {};  // which the storage does not know
-  there.durability = InFile::Durability::failed;
-  there.not_durable =
-      std::make_unique<const Error>(Error{begun.error().code, catalog_.key_text(locked, now->history, now->version) +
-                                                                  " could not be written: " + begun.error().message});
-  const auto future = now->future.lock();
-  if (future && file == 0) future->error = *there.not_durable;
-  submit_durable(locked, checkpoint, file, false);
-  port_.ended().notify_all();
-}
-
-// What the storage refused to begin.
-void Persistence::store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version,
-                                    FileTier& tier) {
-  std::vector<planner::CheckpointRef> refused;
-  for (const Record& record : catalog_.records(locked)) {
-    const InFile& there = record.files[tier.number()];
-    if (record.used && there.not_durable && record.history == history && (!version || record.version == *version) &&
-        there.object.id == 0 && catalog_.live(locked, record) && port_.planner(locked).bytes_of(record.checkpoint) == 0)
-      refused.push_back(record.checkpoint);
-  }
-  for (const planner::CheckpointRef checkpoint : refused) store_empty(locked, checkpoint, tier);
 }
 
 // --- durability ----------------------------------------------------------------------------------------------------
@@ -364,7 +251,7 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
     const auto above = await(locked, history, version, level, tiers_[file - 1]->index(), timer, interrupted);
     if (!above && (above.error().code == Errc::timed_out || above.error().code == Errc::closed)) return above;
   }
-  store_empty_again(locked, history, version, *tiers_[file]);
+  empty_.store_again(locked, history, version, *tiers_[file]);
   std::vector<planner::CheckpointRef> waited = objects_.pending(locked, history, version, file);
   if (listed) {  // also what has not been handed over yet
     waited.clear();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "options/defaults.hpp"
+#include "store/empty_checkpoints.hpp"
 #include "store/file_tiers.hpp"
 #include "store/held_back_maps.hpp"
 #include "store/joined_pool.hpp"
@@ -41,7 +42,8 @@ class Persistence {
         objects_(catalog),
         pool_(port, catalog, objects_, setup),
         trouble_(port, lifetime, setup),
-        held_back_(catalog, objects_) {}
+        held_back_(catalog, objects_),
+        empty_(port, lifetime, catalog, objects_, tiers_, setup) {}
   /// Called before any thread is there. Opens the storages of the file tiers, and completes the setup by what they say
   /// of themselves. Error invalid_argument: also where their directories do not belong together.
   Result<void> open(const Reports& reports);
@@ -64,6 +66,8 @@ class Persistence {
   bool persistent() const { return tiers_.persistent(); }
   /// What checkpoints have in the files.
   Objects& objects() { return objects_; }
+  /// Checkpoints of no bytes.
+  EmptyCheckpoints& empty() { return empty_; }
   /// The pool of the node, if the store has joined one.
   JoinedPool& pool() { return pool_; }
   /// What is said of a shared directory that fails or does not answer.
@@ -74,15 +78,6 @@ class Persistence {
   void release(const Locked& locked, const planner::Freed& freed);
   /// Tells the planner what has yet to be given back to the disk, if that is not what it knows.
   void report_unreleased(const Locked& locked);
-  /// The name and regions of a checkpoint, for a persistent store. Empty: the store is not persistent.
-  std::shared_ptr<const storage::Description> description_of(const Locked& locked, const Record& record);
-  /// The sequence of the next record in any of several file tiers, which tells which of two records of one version was
-  /// written last. 0: there is one file tier, which counts by itself.
-  std::uint64_t next_sequence(const Locked& /*locked*/) { return tiers_.size() > 1 ? next_sequence_++ : 0; }
-  /// Stores a checkpoint of no bytes, for which the planner gives no command.
-  void store_empty(Locked& locked, planner::CheckpointRef checkpoint);
-  /// Sends on what an earlier process left of these in a faster file tier alone.
-  void send_empty(Locked& locked);
 
   // --- durability
   /// Room is waited for: what is complete on these tiers (bits) becomes durable now.
@@ -102,9 +97,6 @@ class Persistence {
                      planner::TierIndex tier, const Timer& timer, const Interrupt& interrupted);
 
  private:
-  bool belongs(const Record& record, const FileTier& tier) const;
-  void store_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier);
-  void begin_empty(Locked& locked, planner::CheckpointRef checkpoint, FileTier& tier, storage::ObjectId object);
   void on_released();
   void on_listed(storage::ObjectId object, bool listed);
   void on_delayed(storage::ObjectId object, const Error& error);
@@ -112,7 +104,6 @@ class Persistence {
   void on_durable(std::size_t file, storage::ObjectId object, const Result<void>& result);
   void settle_held_back(std::size_t file, const Result<void>& result);
   void set_durable(std::size_t file, storage::ObjectId object, const Result<void>& result);
-  void store_empty_again(Locked& locked, planner::HistoryId history, std::optional<Version> version, FileTier& tier);
   std::string waited_for(const Locked& locked, planner::HistoryId history, std::optional<Version> version,
                          std::size_t file);
 
@@ -127,8 +118,8 @@ class Persistence {
   JoinedPool pool_;
   SharedTrouble trouble_;
   HeldBackMaps held_back_;
+  EmptyCheckpoints empty_;
   std::function<void(const std::string&)> on_part_durable_;  // by the port's mutex, and set once
-  std::uint64_t next_sequence_ = 1;                          // by the port's mutex
 };
 
 }  // namespace ebb::store

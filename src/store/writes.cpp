@@ -91,7 +91,7 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
   if (!request.answered) entered.detach(shared, waitable);
   count_written(locked, waitable->checkpoint, request.bytes);
   files_.pool().note_checkpoint(locked, request.started);
-  if (request.bytes == 0) files_.store_empty(locked, waitable->checkpoint);
+  if (request.bytes == 0) files_.empty().store(locked, waitable->checkpoint);
   warn_beneath(locked, history, version);
   return Future(std::move(waitable));
 }
@@ -255,7 +255,7 @@ Result<void> Writes::commit(Reservation::State& hold, const HandBack& how) {
   if (handed && !lifetime_.closed(locked)) {
     count_written(locked, hold.checkpoint, hold.info->bytes);
     files_.pool().note_checkpoint(locked, begun);
-    if (hold.info->bytes == 0) files_.store_empty(locked, hold.checkpoint);
+    if (hold.info->bytes == 0) files_.empty().store(locked, hold.checkpoint);
     warn_beneath(locked, hold.history, hold.version);
   }
   return handed;
