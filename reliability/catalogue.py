@@ -12,6 +12,7 @@ from reliability.own import trial as own
 from reliability.results import SUBJECTS
 from reliability.session import Session
 from reliability.subject import Subject
+from reliability.veloc import trial as veloc
 
 CALLS = ("open", "close", "read", "write", "truncate", "preallocate", "punch", "sync", "sync_directory",
          "make_directory", "rename", "remove", "list", "status", "lock", "drop_cached", "next_data", "describe",
@@ -98,6 +99,19 @@ TRIALS = (
         node.MUST,
         ours=node.trial,
         least={"": node.CASES},
+    ),
+    Trial(
+        "veloc",
+        "Jobs with VELOC's calls: kill -9, a lost disk, damaged files, failing calls",
+        "Jobs of four ranks over MPI follow each other in one directory, and each goes on from the newest version that all ranks"
+        " have. At a random moment a rank or all are killed, or all and their node's disk is lost with them; or a file of the newest"
+        " version is deleted, cut or flipped by a bit, of one rank, and the disk is lost; or one change to a file fails in one rank,"
+        " with ENOSPC or EIO. The next job must find what was reported durable, the newest that is complete on all ranks where the"
+        " files alone can say which that is, and its bytes, of one job on all ranks; and no file may have its name before it is"
+        " whole. `python reliability/veloc/trial.py SEED` plays cases again, as far as the moments agree.",
+        veloc.MUST,
+        ours=veloc.trial,
+        least={"": veloc.LEAST * len(veloc.KINDS)} | {kind: veloc.LEAST for kind in veloc.KINDS},
     ),
     Trial(
         "lending",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -294,6 +295,13 @@ def test_a_case_of_it_is_repeated_by_its_seed():
     assert "Traceback" not in ran.stdout + ran.stderr
     told = [line for line in ran.stdout.splitlines() if line.startswith("checkpoint")]
     assert told and told[: len(told) // 2] == told[len(told) // 2 :]
+
+
+def test_jobs_with_velocs_calls_are_killed_in_short(disk):
+    if shutil.which("mpirun") is None or not (ROOT / "build/release/src/veloc/libveloc-client.so").exists():
+        pytest.skip("MPI, or build/release's libveloc-client.so, is not there")
+    in_short("veloc", disk)
+    assert [path.name for path in disk.iterdir()] == ["out"], "nothing is left behind"
 
 
 def test_lenders_and_borrowers_are_killed_in_short(disk):

@@ -1,0 +1,280 @@
+"""Jobs of four ranks that write with VELOC's calls: a rank, all of them or their node's disk is lost, a file is deleted, cut
+or flipped, or a change to a file fails. The next job must go on from the newest version that is complete on all ranks.
+`python reliability/veloc/trial.py SEED` makes the moments of a seed again, as far as the machine's pace agrees.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from reliability.outcomes import CRASH, EXACT, HANG, SILENT_WRONG, Count
+from reliability.session import ROOT, Missing, Session
+
+MUST = (EXACT,)
+RANKS, STEPS, ANSWER_S = 4, 30, 120.0
+KINDS = ("a rank killed", "all ranks killed", "all killed, scratch lost", "a file deleted", "a file cut", "a file flipped",
+         "ENOSPC", "EIO")  # fmt: skip
+MOMENTS, LEAST, SHORT = 200, 20, 1  # of each kind
+TEN, AT_ONCE = 10, 3  # moments in one directory; directories at a time: a job mostly waits
+MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+}
+
+
+class Breach(Exception):
+    """An outcome that must not be, and what happened."""
+
+
+def built(area: Path) -> tuple[Path, Path]:
+    """The job's program, and what makes its calls fail."""
+    libraries = [ROOT / "build/release/src/veloc/libveloc-client.so", ROOT / "build/release/src/capi/libebbtide.so"]
+    if not all(library.exists() for library in libraries):
+        raise Missing("build/release has no libveloc-client.so")
+    if shutil.which("mpicc") is None or shutil.which("mpirun") is None:
+        raise Missing("MPI is not installed")
+    here, program, shim = Path(__file__).parent, area / "job", area / "fail.so"
+    places = [str(library.parent) for library in libraries]
+    link = [f"-L{places[0]}", "-lveloc-client", f"-Wl,-rpath,{':'.join(places)}", f"-Wl,-rpath-link,{places[1]}"]
+    subprocess.run(["mpicc", "-O1", f"-I{ROOT / 'include'}", here / "job.c", "-o", program, *link], check=True)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", here / "fail.c", "-o", shim, "-ldl"], check=True)
+    return program, shim
+
+
+def regions(file: Path) -> dict[int, bytes]:
+    """A file of VELOC's format; ValueError: it is none."""
+    data = file.read_bytes()
+    count = struct.unpack_from("<Q", data)[0] if len(data) >= 8 else -1
+    if not 0 <= count < 10 or len(data) < 8 + 12 * count:
+        raise ValueError("its table is not whole")
+    found, at = {}, 8 + 12 * count
+    for name, size in (struct.unpack_from("<iQ", data, 8 + 12 * i) for i in range(count)):
+        found[name] = data[at : at + size]
+        at += size
+    if at != len(data):
+        raise ValueError("it is cut, or longer than its table says")
+    return found
+
+
+def is_right(file: Path) -> bool:
+    """Whether it has what the job wrote into it."""
+    _, rank, version = file.stem.rsplit("-", 2)
+    try:
+        found = regions(file)
+        state, words = np.frombuffer(found[0], np.int64), np.frombuffer(found[1], np.int64)
+    except (ValueError, KeyError, struct.error):
+        return False
+    first = state[0] * 1000003 + state[1] * 15485863 + int(rank) * 7919
+    return int(version) == state[0] and bool((words == first + np.arange(len(words))).all())
+
+
+@dataclass
+class Case:
+    """One directory, and the jobs that follow each other in it."""
+
+    area: Path
+    program: Path
+    shim: Path
+    chance: random.Random
+    generation: int = 0
+    least: int = -1  # the next job finds this version, or a newer one
+    exactly: int | None = None  # it finds this one
+    harmed: set[Path] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for each in ("scratch", "persistent"):
+            (self.area / each).mkdir()
+        lines = [f"{name} = {self.area / name}" for name in ("scratch", "persistent")]
+        lines += [f"mode = {self.chance.choice(['sync', 'async'])}", "max_versions = 3"]
+        (self.area / "veloc.cfg").write_text("\n".join([*lines, ""]))
+
+    def start(self, steps: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        self.generation += 1
+        log = self.area / f"log-{self.generation}"
+        exports = [word for name in environment for word in ("-x", name)]
+        words = ["mpirun", "-n", str(RANKS), *exports, self.program, self.area / "veloc.cfg", log, str(self.generation)]
+        with open(self.area / "said", "ab") as said:
+            return subprocess.Popen([*map(str, words), str(steps)], env=os.environ | MPI | environment, stdout=said,
+                                    stderr=said, start_new_session=True)  # fmt: skip
+
+    def said(self) -> list[tuple[str, int, int]]:
+        """What the last job told."""
+        log = self.area / f"log-{self.generation}"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [(what, int(version), int(more)) for what, version, more in map(str.split, lines)]
+
+    def ended(self, job: subprocess.Popen[bytes], killed: bool) -> None:
+        try:
+            status = job.wait(ANSWER_S)
+        except subprocess.TimeoutExpired:
+            ranks = self.ranks()
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+            if ranks:
+                raise Breach(HANG, "a job did not end") from None
+            killed = True  # the launcher alone: mpirun of Open MPI 4.1.4 may wait for itself in its own end
+        if status and not killed:
+            text = (self.area / "said").read_text(errors="replace")[-600:]
+            raise Breach(CRASH, f"a job ended with {status}: {text}")
+
+    def judge(self) -> None:
+        """What the last job found and told, and what lies in `persistent` now."""
+        for what, version, wrong in self.said():
+            if what == "restarted":
+                if wrong:
+                    raise Breach(SILENT_WRONG, f"version {version} has wrong bytes")
+                if version < self.least or self.exactly not in (None, version):
+                    raise Breach(SILENT_WRONG, f"version {version}, and not {self.exactly or self.least}")
+                self.least, self.exactly = version, None
+            if what == "durable":
+                self.least = max(self.least, version)
+        for file in (self.area / "persistent").glob("heat-*.dat"):
+            if file not in self.harmed and not is_right(file):
+                raise Breach(SILENT_WRONG, f"{file.name} has its name, and not what was written")
+
+    def kill(self, job: subprocess.Popen[bytes], everyone: bool) -> None:
+        """At a random moment of the job, once it has restarted."""
+        until = time.monotonic() + ANSWER_S
+        while not self.said() and job.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(self.chance.uniform(0, 0.6))
+        ranks = self.ranks()
+        for process in ranks if everyone else self.chance.sample(ranks, min(1, len(ranks))):
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def ranks(self) -> list[int]:
+        """The processes of the job."""
+        return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/exe") if self.is_rank(path)]
+
+    def is_rank(self, path: Path) -> bool:
+        try:
+            command = (path.parent / "cmdline").read_bytes()
+            return os.readlink(path) == str(self.program) and str(self.area).encode() in command
+        except OSError:
+            return False
+
+    def lose_scratch(self) -> None:
+        shutil.rmtree(self.area / "scratch")
+        (self.area / "scratch").mkdir()
+
+    def common(self) -> list[int]:
+        """Versions of which all ranks have a file that is whole, ascending."""
+        ranks: dict[int, int] = {}
+        for file in (self.area / "persistent").glob("heat-*.dat"):
+            version = int(file.stem.rsplit("-", 1)[1])
+            ranks[version] = ranks.get(version, 0) + is_right(file)
+        return sorted(version for version, count in ranks.items() if count == RANKS)
+
+    def harm(self, kind: str) -> None:
+        """To the newest version's file of one rank, where there is an older one."""
+        self.lose_scratch()
+        there = self.common()
+        if len(there) < 2:
+            return
+        file = self.area / "persistent" / f"heat-{self.chance.randrange(RANKS)}-{there[-1]}.dat"
+        was, data = file.stat(), bytearray(file.read_bytes())
+        if kind == "a file deleted":
+            file.unlink()
+        elif kind == "a file cut":
+            file.write_bytes(data[: self.chance.randrange(len(data))])
+        else:
+            data[self.chance.randrange(len(data))] ^= 1 << self.chance.randrange(8)
+            file.write_bytes(data)
+            os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))  # as a disk does it
+        self.harmed.add(file)
+        self.least = self.exactly = there[-2]
+
+    def moment(self, kind: str) -> None:
+        """A job, what befalls it, and what it left."""
+        environment, killed = {}, "killed" in kind
+        if kind in ("ENOSPC", "EIO"):
+            environment = {
+                "LD_PRELOAD": str(self.shim),
+                "FAIL_RANK": str(self.chance.randrange(RANKS)),
+                "FAIL_AT": str(self.chance.randint(1, 120)),
+                "FAIL_ERRNO": str(getattr(errno, kind)),
+                "FAIL_IN": str(self.area / self.chance.choice(["persistent", "scratch"])),
+            }
+        job = self.start(200 if killed else self.chance.randint(4, STEPS), environment)
+        if killed:
+            self.kill(job, kind != "a rank killed")
+        self.ended(job, killed or bool(environment))  # a job may refuse to open what it cannot write
+        self.judge()
+        if kind == "all killed, scratch lost":
+            self.lose_scratch()
+            self.exactly = max(self.common(), default=-1)
+        elif kind.startswith("a file"):
+            self.harm(kind)
+
+    def last(self) -> None:
+        """One more job, which nothing befalls."""
+        self.ended(self.start(3, {}), False)
+        self.judge()
+
+
+def play(seed: int, kind: str, moments: int, area: Path, programs: tuple[Path, Path]) -> tuple[int, str, str]:
+    """So many moments one after the other: how many were as they must be, and what came of the last."""
+    case = Case(area, *programs, random.Random(seed))
+    for done in range(moments):
+        try:
+            case.moment(kind)
+            if done + 1 == moments:
+                case.last()
+        except Breach as breach:
+            outcome, told = breach.args
+            return done, outcome, f"{kind}, seed {seed}, moment {done}: {told}"
+    return moments, EXACT, ""
+
+
+def trial(session: Session) -> Count:
+    """Each kind, ten moments to a directory."""
+    count, drawn = Count(session.seed), session.random("veloc")
+    moments = session.count("veloc", MOMENTS, SHORT)
+    cases = [(kind, drawn.getrandbits(31), min(TEN, moments - at)) for kind in KINDS for at in range(0, moments, TEN)]
+    with session.directory("veloc-programs") as area:
+        programs = built(area)
+
+        def one(kind: str, seed: int, few: int) -> tuple[str, tuple[int, str, str]]:
+            with session.directory("veloc") as case:
+                return kind, play(seed, kind, few, case, programs)
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for kind, (done, outcome, told) in pool.map(lambda case: one(*case), cases):
+                for _ in range(done):
+                    count.add(EXACT, kind)
+                if outcome != EXACT:
+                    count.add(outcome, kind, told)
+                    count.hold(MUST, outcome, told)
+    return count
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:
+        made = built(Path(scratch))
+        for given in map(int, sys.argv[1:]):
+            for number, which in enumerate(KINDS):
+                place = Path(scratch) / f"{given}-{number}"
+                place.mkdir()
+                print(which, json.dumps(play(given, which, 3, place, made)), flush=True)
