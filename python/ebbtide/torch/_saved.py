@@ -19,8 +19,8 @@ from ebbtide.torch._steps import Plan, Step, plan
 
 _WASTE = 4  # a storage is stored whole if it has at most so many times the bytes of the tensor
 _TRIM = 64 << 20  # bytes that were let go
-_MOST_GROUP = 32 << 20  # bytes: more would save few calls, see `Saved`
-_GROUPS = 32  # that the fastest cache has room for, at the least
+_MOST_GROUP = 128 << 20  # bytes
+_GROUPS = 16  # that the fastest cache has room for, at the least
 _Key: TypeAlias = tuple[int, int, int, int]
 """Of bytes of a storage: which one, the count of its changes, and where they begin and end."""
 _Layout: TypeAlias = tuple[torch.dtype, int, torch.Size, tuple[int, ...]]
