@@ -1,4 +1,5 @@
 // VELOC's client from C++, in one process: its configuration, and what C has no calls for.
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -335,7 +336,11 @@ TEST_F(VelocClient, WhatIsEnqueuedIsFetched) {
       ASSERT_EQ(VELOC_Prefetch_start(), VELOC_SUCCESS);
     }
     for (int version = 0; version < kVersions; ++version) {
-      while (!VELOC_Next_prefetched(name, version, 0)) ::usleep(1000);
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      bool there = false;
+      while (!(there = VELOC_Next_prefetched(name, version, 0)) && std::chrono::steady_clock::now() < until)
+        ::usleep(1000);
+      ASSERT_TRUE(there) << "version " << version << " of \"" << name << "\" is not on the fastest tier";
       ASSERT_TRUE(client->restart(name, version));
     }
   }
