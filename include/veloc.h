@@ -44,8 +44,9 @@ int VELOC_Region_unprotect(int id, const char* name);
 int VELOC_Region_clear(const char* name);
 
 /* Between Checkpoint_begin and Checkpoint_end: the file that the program is to write, in place of `original`, and that
- * is the checkpoint then. With a `persistent`, `original` is written as well once it is waited for, or the next is
- * begun. Between Restart_begin and Restart_end: a file with those bytes. `routed` has room for VELOC_MAX_NAME bytes. */
+ * is the checkpoint then. With a `persistent`, `original` is written as well: once it is waited for, or the next file
+ * is routed, or in Finalize. Between Restart_begin and Restart_end: a file with those bytes. `routed` has room for
+ * VELOC_MAX_NAME bytes. */
 int VELOC_Route_file(const char* original, char* routed);
 /* Forgets the checkpoints called `name` that are in `scratch` alone: all of them where there is no `persistent`, else
  * none. Collective. */

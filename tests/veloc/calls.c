@@ -265,7 +265,7 @@ static void files(const char* directory) {
   CHECK(strcmp(text, again) == 0);
   CHECK(access(routed, F_OK) != 0);
 
-  for (int version = 11; version < 13; ++version) { /* without a wait, the first has its name when the next begins */
+  for (int version = 11; version < 13; ++version) { /* without a wait, the first has its name when the next is routed */
     snprintf(original, sizeof original, "%.900s/version-%d-%d", directory, version, rank);
     OK(VELOC_Checkpoint_begin("routed", version));
     OK(VELOC_Route_file(original, routed));
