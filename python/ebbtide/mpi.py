@@ -178,13 +178,11 @@ def open(comm: Any, directory: str | os.PathLike[str] | None = None, **options: 
         raise
     assert store is not None
     try:
-        _check_alike(ranks, store, options)
+        _check_alike(ranks, options)
     except errors.Error:
         store.close()
         raise
-    return Group(
-        ranks, store, "shared" if options.get("shared") or os.environ.get("EBBTIDE_SHARED") else store.durability
-    )
+    return Group(ranks, store, "shared" if _given(options, "shared") else _durability(options))
 
 
 def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: dict[str, Any]) -> ebbtide.Store:
@@ -210,11 +208,10 @@ def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: d
         for key, place in places.items()
         if place
     }
-    kept = "shared" if "shared" in own else "storage"
-    given = options.get("durability") or os.environ.get("EBBTIDE_DURABILITY") or kept
-    if given == "ephemeral":
+    durability = _durability(options)
+    if durability == "ephemeral":
         raise errors.InvalidArgument('durability="ephemeral" is not valid for a group: give "storage", or leave it out')
-    store = ebbtide.open(**(options | own | {"durability": given, "agreed": True}))
+    store = ebbtide.open(**(options | own | {"durability": durability, "agreed": True}))
     if not pool:
         for parent in parents:
             text = parent / f"ranks.{ranks.rank}"
@@ -223,18 +220,37 @@ def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: d
     return store
 
 
-def _check_alike(ranks: Ranks, store: ebbtide.Store, options: dict[str, Any]) -> None:
-    """Ranks that are to keep the same versions, at the same level, are opened alike."""
-    names = ["keep_last", "keep_every", "keep_last_shared", "shared", "veloc_rank", "readonly"]
-    given = {name: options.get(name, os.environ.get(f"EBBTIDE_{name.upper()}")) for name in names}
-    own = {name: str(bool(value) if name == "shared" else value is not None if name == "veloc_rank" else value or 0)
-           for name, value in given.items()} | {"durability": store.durability}  # fmt: skip
-    sums = [zlib.crc32(text.encode()) for text in own.values()]
+def _given(options: dict[str, Any], name: str) -> Any:
+    """An option, or its text in the environment where it is left out."""
+    value = options.get(name)
+    return os.environ.get(f"EBBTIDE_{name.upper()}") if value is None else value
+
+
+def _durability(options: dict[str, Any]) -> str:
+    """Also of a read-only store, which has one, though it says "readonly"."""
+    kept = "shared" if _given(options, "shared") else "storage"
+    return str(_given(options, "durability") or kept).strip().lower()
+
+
+def _check_alike(ranks: Ranks, options: dict[str, Any]) -> None:
+    """Ranks that are to keep the same versions, at the same level, are opened alike. Stores have accepted the values."""
+    keep_last = int(_given(options, "keep_last") or 0)
+    keep_last_shared = _given(options, "keep_last_shared")
+    own = {
+        "keep_last": keep_last,
+        "keep_every": int(_given(options, "keep_every") or 0),
+        "keep_last_shared": keep_last if keep_last_shared is None else int(keep_last_shared),
+        "durability": _durability(options),
+        "shared": int(bool(_given(options, "shared"))),
+        "veloc_rank": int(_given(options, "veloc_rank") is not None),
+        "readonly": int(str(_given(options, "readonly")).strip().lower() in ("true", "1", "on", "yes")),
+    }
+    sums = [zlib.crc32(str(value).encode()) for value in own.values()]
     least = _least(ranks, [*sums, *(-each for each in sums)])
-    for at, (name, text) in enumerate(own.items()):
+    for at, (name, value) in enumerate(own.items()):
         if least[at] != -least[at + len(own)]:
             raise errors.InvalidArgument(
-                f'{name} is "{text}" in rank {ranks.rank}, and not in all: give every rank of a group the same'
+                f'{name} is "{value}" in rank {ranks.rank}, and not in all: give every rank of a group the same'
             )
 
 
