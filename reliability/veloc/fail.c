@@ -1,8 +1,9 @@
 /* Loaded before a job of reliability/veloc/trial.py: the N-th change that one rank makes to files in a directory fails.
- * FAIL_RANK, FAIL_AT, FAIL_ERRNO, FAIL_IN (a part of the path). */
+ * FAIL_RANK, FAIL_AT, FAIL_ERRNO, FAIL_IN (a part of the path); FAIL_TOLD: the file that gets a line when it has. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +13,19 @@
 
 static atomic_int calls;
 
+static void tell(const char* path) {
+  const char* const told = getenv("FAIL_TOLD");
+  const int file = told ? open(told, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
+  if (file < 0 || dprintf(file, "%s\n", path) < 0) abort();
+  close(file);
+}
+
 static int in_turn(const char* path) {
   const char *const rank = getenv("OMPI_COMM_WORLD_RANK"), *const chosen = getenv("FAIL_RANK");
   const char *const at = getenv("FAIL_AT"), *const in = getenv("FAIL_IN"), *const code = getenv("FAIL_ERRNO");
   if (!rank || !chosen || !at || !in || !code || strcmp(rank, chosen) != 0 || !strstr(path, in)) return 0;
   if (atomic_fetch_add(&calls, 1) + 1 != atoi(at)) return 0;
+  tell(path);
   errno = atoi(code);
   return 1;
 }

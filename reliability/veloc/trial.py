@@ -32,6 +32,7 @@ KINDS = ("a rank killed", "all ranks killed", "all killed, scratch lost", "a fil
          "ENOSPC", "EIO")  # fmt: skip
 MOMENTS, LEAST, SHORT = 200, 20, 1  # of each kind
 TEN, AT_ONCE = 10, 3  # moments in one directory; directories at a time: a job mostly waits
+DRAWS = 5  # for one moment, at most, on average
 MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -122,17 +123,21 @@ class Case:
         lines = log.read_text().splitlines() if log.exists() else []
         return [(what, int(version), int(more)) for what, version, more in map(str.split, lines)]
 
-    def ended(self, job: subprocess.Popen[bytes], killed: bool) -> None:
+    def end(self, job: subprocess.Popen[bytes]) -> int:
+        """Its status."""
         try:
-            status = job.wait(ANSWER_S)
+            return job.wait(ANSWER_S)
         except subprocess.TimeoutExpired:
             ranks = self.ranks()
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
             if ranks:
                 raise Breach(HANG, "a job did not end") from None
-            killed = True  # the launcher alone: mpirun of Open MPI 4.1.4 may wait for itself in its own end
-        if status and not killed:
+            return 0  # the launcher alone: mpirun of Open MPI 4.1.4 may wait for itself in its own end
+
+    def accept(self, status: int) -> None:
+        """Of a job that nothing befell."""
+        if status:
             text = (self.area / "said").read_text(errors="replace")[-600:]
             raise Breach(CRASH, f"a job ended with {status}: {text}")
 
@@ -151,18 +156,20 @@ class Case:
             if file not in self.harmed and not is_right(file):
                 raise Breach(SILENT_WRONG, f"{file.name} has its name, and not what was written")
 
-    def kill(self, job: subprocess.Popen[bytes], everyone: bool) -> None:
-        """At a random moment of the job, once it has restarted."""
+    def kill(self, job: subprocess.Popen[bytes], everyone: bool) -> bool:
+        """At a random moment of the job, once it has restarted. Whether there was a rank to kill."""
         until = time.monotonic() + ANSWER_S
         while not self.said() and job.poll() is None and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(self.chance.uniform(0, 0.6))
-        ranks = self.ranks()
+        ranks, killed = self.ranks(), 0
         for process in ranks if everyone else self.chance.sample(ranks, min(1, len(ranks))):
             try:
                 os.kill(process, signal.SIGKILL)
+                killed += 1
             except ProcessLookupError:
                 pass
+        return killed > 0
 
     def ranks(self) -> list[int]:
         """The processes of the job."""
@@ -187,12 +194,12 @@ class Case:
             ranks[version] = ranks.get(version, 0) + is_right(file)
         return sorted(version for version, count in ranks.items() if count == RANKS)
 
-    def harm(self, kind: str) -> None:
-        """To the newest version's file of one rank, where there is an older one."""
-        self.lose_scratch()
+    def harm(self, kind: str) -> bool:
+        """To the newest version's file of one rank. False: there is no older one, and nothing is done."""
         there = self.common()
         if len(there) < 2:
-            return
+            return False
+        self.lose_scratch()
         file = self.area / "persistent" / f"heat-{self.chance.randrange(RANKS)}-{there[-1]}.dat"
         was, data = file.stat(), bytearray(file.read_bytes())
         if kind == "a file deleted":
@@ -205,10 +212,12 @@ class Case:
             os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))  # as a disk does it
         self.harmed.add(file)
         self.least = self.exactly = there[-2]
+        return True
 
-    def moment(self, kind: str) -> None:
-        """A job, what befalls it, and what it left."""
-        environment, killed = {}, "killed" in kind
+    def moment(self, kind: str) -> bool:
+        """A job, what befalls it, and what it left. False: nothing befell it, because it had ended, or changed too little."""
+        environment, killed, told = {}, "killed" in kind, self.area / "told"
+        told.unlink(missing_ok=True)
         if kind in ("ENOSPC", "EIO"):
             environment = {
                 "LD_PRELOAD": str(self.shim),
@@ -216,36 +225,45 @@ class Case:
                 "FAIL_AT": str(self.chance.randint(1, 120)),
                 "FAIL_ERRNO": str(getattr(errno, kind)),
                 "FAIL_IN": str(self.area / self.chance.choice(["persistent", "scratch"])),
+                "FAIL_TOLD": str(told),
+                "EBBTIDE_TUNING": "io=threads",  # io_uring makes no call that could fail
             }
         job = self.start(200 if killed else self.chance.randint(4, STEPS), environment)
-        if killed:
-            self.kill(job, kind != "a rank killed")
-        self.ended(job, killed or bool(environment))  # a job may refuse to open what it cannot write
+        befell = killed and self.kill(job, kind != "a rank killed")
+        status = self.end(job)
+        befell = befell or told.exists()
+        if not befell:  # else it may refuse to open what it cannot write
+            self.accept(status)
         self.judge()
-        if kind == "all killed, scratch lost":
+        if kind.startswith("a file"):
+            return self.harm(kind)
+        if befell and kind == "all killed, scratch lost":
             self.lose_scratch()
             self.exactly = max(self.common(), default=-1)
-        elif kind.startswith("a file"):
-            self.harm(kind)
+        return befell
 
     def last(self) -> None:
         """One more job, which nothing befalls."""
-        self.ended(self.start(3, {}), False)
+        self.accept(self.end(self.start(3, {})))
         self.judge()
 
 
 def play(seed: int, kind: str, moments: int, area: Path, programs: tuple[Path, Path]) -> tuple[int, str, str]:
-    """So many moments one after the other: how many were as they must be, and what came of the last."""
-    case = Case(area, *programs, random.Random(seed))
-    for done in range(moments):
-        try:
-            case.moment(kind)
-            if done + 1 == moments:
-                case.last()
-        except Breach as breach:
-            outcome, told = breach.args
-            return done, outcome, f"{kind}, seed {seed}, moment {done}: {told}"
-    return moments, EXACT, ""
+    """So many moments one after the other: how many were as they must be, and what came of the last.
+
+    One in which nothing befell the job is drawn again, and does not count; after so many draws fewer moments count.
+    """
+    case, done = Case(area, *programs, random.Random(seed)), 0
+    try:
+        for _ in range(DRAWS * moments):
+            done += case.moment(kind)
+            if done == moments:
+                break
+        case.last()
+    except Breach as breach:
+        outcome, told = breach.args
+        return done, outcome, f"{kind}, seed {seed}, job {case.generation}: {told}"
+    return done, EXACT, ""
 
 
 def trial(session: Session) -> Count:
