@@ -288,6 +288,7 @@ class Calls {
 options::EngineSetup cache_of(std::size_t bytes) {
   options::EngineSetup setup;
   setup.machine.tiers.push_back({"device", planner::Medium::device, bytes, 4096});
+  setup.machine.tiers.back().grain = planner::kGrain;
   planner::connect(setup.machine, 4);
   setup.io = Io::threads;
   setup.device_arena = DeviceArena::direct;

@@ -61,6 +61,7 @@ Result<std::unique_ptr<Subject>> open_store_subject(std::shared_ptr<os::Files> f
   auto& tiers = setup.machine.tiers;
   tiers.push_back({"device", planner::Medium::device, kCache, 4096});
   tiers.push_back({"host", planner::Medium::host, kCache, 4096});
+  for (auto& tier : tiers) tier.grain = planner::kGrain;
   tiers.push_back({"local", planner::Medium::file, options.capacity, 4096});
   if (!options.shared.empty()) {
     tiers.push_back({"shared", planner::Medium::file, kShared, 4096});

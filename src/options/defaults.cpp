@@ -452,7 +452,11 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
     if (on.host_memory()) device = 0;
   }
   const auto add = [&](const char* name, planner::Medium medium, std::uint64_t bytes) {
-    if (bytes > 0) machine.tiers.push_back({name, medium, bytes, kGranule});
+    if (bytes == 0) return;
+    machine.tiers.push_back({name, medium, bytes, kGranule});
+    // An agent writes a pool's memory to files as it is there.
+    const bool in_pool = setup.pool && medium == planner::Medium::host;
+    if (medium != planner::Medium::file && !in_pool) machine.tiers.back().grain = planner::kGrain;
   };
   if (auto refused = choose_leases(options, device, setup); !refused) return refused.error();
   const std::uint64_t adopted = options.adopted.value_or(0);
@@ -461,7 +465,10 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
   }
   add("device", planner::Medium::device, device);
   if (adopted > 0) machine.tiers.front().adopted = adopted / kGranule * kGranule;
-  if (setup.borrow > 0) machine.tiers.push_back({std::string(kPeerTier), planner::Medium::device, 0, kGranule});
+  if (setup.borrow > 0) {
+    machine.tiers.push_back({std::string(kPeerTier), planner::Medium::device, 0, kGranule});
+    machine.tiers.back().grain = planner::kGrain;
+  }
   add("host", planner::Medium::host, host);
   add("local", planner::Medium::file, disk);
   if (options.shared) {

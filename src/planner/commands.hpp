@@ -14,9 +14,10 @@ struct Place {
   Bytes offset = 0;
 };
 
-// Moves `length` bytes of `checkpoint`, beginning at its byte `offset`. Lengths are exact: memory and file places have
-// room up to the granule, so that a driver may round up. One command of a link after the other, in the order given.
-// Every command ends with exactly one `finished` or `failed` event; until then neither place is used for anything else.
+// Moves `length` bytes of `checkpoint`, beginning at its byte `offset`. Lengths are exact. Rings and file places have
+// room up to the granule, so that a driver may round up; a place in memory has room up to its footprint. One command of
+// a link after the other, in the order given. Every command ends with exactly one `finished` or `failed` event; until
+// then neither place is used for anything else.
 struct Command {
   CommandId id = 0;
   int link = 0;

@@ -50,7 +50,7 @@ struct Cost {
 
 }  // namespace
 
-std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, Bytes size) {
+std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, Bytes size, Bytes granule) {
   const bool fifo = policy_ == EvictionPolicy::fifo;
   SlidingMax waits(waits_, [&](std::uint32_t i) { return f[i].wait; });
   SlidingMax recents(recents_, [&](std::uint32_t i) { return f[i].gap ? 0 : fifo ? f[i].written : f[i].touched; });
@@ -78,6 +78,11 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
     recents.clear();
     nearest.clear();
   };
+  const auto holds = [&](std::size_t last) {
+    if (held < size || size % granule != 0) return held >= size;
+    const Bytes ragged = (f[first].offset + granule - 1) / granule * granule - f[first].offset;
+    return held >= size + ragged + (f[last].offset + f[last].size) % granule;
+  };
   for (std::size_t last = 0; last < f.size(); ++last) {
     if (f[last].border) begin_at(last, last);
     if (f[last].never) {
@@ -88,7 +93,7 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
     waits.enter(static_cast<std::uint32_t>(last));
     recents.enter(static_cast<std::uint32_t>(last));
     nearest.enter(static_cast<std::uint32_t>(last));
-    while (held >= size) {
+    while (holds(last)) {
       const Time wait = waits.max();
       Cost cost{.wait = 0, .worth = 0, .recency = recents.max()};
       if (policy_ == EvictionPolicy::score) {

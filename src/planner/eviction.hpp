@@ -17,7 +17,7 @@ namespace ebb::planner {
 
 struct FragmentScore {
   static constexpr std::int64_t kUnhinted = INT64_MAX;
-  Bytes size = 0;
+  Bytes size = 0, offset = 0;
   bool border = false;  // a segment begins here: no window spans two
   bool never = false;   // in use for as long as the application likes, or not ours to take
   bool gap = false;
@@ -35,8 +35,9 @@ struct Window {
 class WindowChooser {
  public:
   explicit WindowChooser(EvictionPolicy policy) : policy_(policy) {}
-  // The best window of at least `size` bytes; none: there is none. Reuses its own memory.
-  std::optional<Window> choose(std::span<const FragmentScore> fragments, Bytes size);
+  // The best window of at least `size` bytes; none: there is none. A size of whole granules must start on a
+  // granule boundary. Reuses its own memory.
+  std::optional<Window> choose(std::span<const FragmentScore> fragments, Bytes size, Bytes granule = 1);
 
  private:
   EvictionPolicy policy_;

@@ -25,7 +25,10 @@ class FlushQueue {
   };
 
   explicit FlushQueue(const Machine& machine) : grouped_(!machine.ephemeral) {
-    for (const TierSpec& t : machine.tiers) unit_ = std::gcd(unit_, t.granule);
+    for (const TierSpec& t : machine.tiers) {
+      granule_ = std::gcd(granule_, t.granule);
+      grain_ = std::gcd(grain_, t.grain ? t.grain : t.granule);
+    }
   }
 
   bool empty(TierIndex t, bool forced) const { return lists_[t][forced].all.empty(); }
@@ -56,7 +59,7 @@ class FlushQueue {
 
   // The checkpoint is to leave `tier` (kNoTier: none).
   void put(Checkpoint& c, TierIndex tier, bool forced, const FlushKey& key, FlushKind kind) {
-    const FlushGroup group{kind, grouped_ ? (c.bytes + unit_ - 1) / unit_ * unit_ : 0};
+    const FlushGroup group{kind, grouped_ ? footprint(c.bytes) : 0};
     if (tier == c.listed_on && forced == c.listed_forced && (tier == kNoTier || (key == c.key && group == c.group)))
       return;
     if (c.listed_on != kNoTier) {
@@ -89,8 +92,14 @@ class FlushQueue {
     if (at->second.empty()) list.groups.erase(at);
   }
 
-  const bool grouped_;  // an ephemeral store ends with the first that is refused
-  Bytes unit_ = 0;      // of every tier's granule
+  // The same for what no tier tells apart.
+  Bytes footprint(Bytes bytes) const {
+    const Bytes unit = bytes + grain_ > granule_ ? granule_ : grain_;
+    return (bytes + unit - 1) / unit * unit;
+  }
+
+  const bool grouped_;             // an ephemeral store ends with the first that is refused
+  Bytes granule_ = 0, grain_ = 0;  // of every tier
   PerTier<std::array<List, 2>> lists_;
 };
 

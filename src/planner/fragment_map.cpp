@@ -37,7 +37,7 @@ void FragmentMap::set_end(Segment& segment, Bytes bytes) {
       stay.push_back(f->second);
       continue;
     }
-    gaps_.erase({f->second.size, f->first});
+    erase_gap(f->second);
     free_ -= f->second.size;
   }
   fragments_.erase(begin, end);
@@ -45,8 +45,9 @@ void FragmentMap::set_end(Segment& segment, Bytes bytes) {
   const auto gap_before = [&](Bytes offset) {
     const Bytes until = std::min(offset, segment.end);
     if (until <= at) return;
-    fragments_.emplace(at, Fragment{at, until - at, kGap});
-    gaps_.insert({until - at, at});
+    const Fragment gap{at, until - at, kGap};
+    fragments_.emplace(at, gap);
+    insert_gap(gap);
     free_ += until - at;
   };
   for (const Fragment& f : stay) {
@@ -57,24 +58,57 @@ void FragmentMap::set_end(Segment& segment, Bytes bytes) {
   gap_before(segment.end);
 }
 
-Bytes FragmentMap::footprint(Bytes bytes) const {
-  return std::max<Bytes>(granule_, (bytes + granule_ - 1) / granule_ * granule_);
+void FragmentMap::insert_gap(const Fragment& f) {
+  const Bytes whole = whole_granules(f);
+  (whole > 0 ? gaps_ : narrow_).insert({whole > 0 ? whole : f.size, f.offset});
+}
+
+void FragmentMap::erase_gap(const Fragment& f) {
+  const Bytes whole = whole_granules(f);
+  (whole > 0 ? gaps_ : narrow_).erase({whole > 0 ? whole : f.size, f.offset});
+}
+
+Bytes FragmentMap::largest_narrow() const {
+  return narrow_.empty() ? 0 : std::min(narrow_.rbegin()->first, granule_ - grain_);
 }
 
 std::optional<Bytes> FragmentMap::place(std::uint32_t owner, Bytes size) {
-  const auto gap = gaps_.lower_bound({size, 0});
-  if (gap == gaps_.end()) return std::nullopt;
-  const Bytes offset = gap->second;
-  gaps_.erase(gap);
-  Fragment& f = fragments_.at(offset);
-  const Fragment rest{offset + size, f.size - size, kGap};
-  f.size = size;
-  f.owner = owner;
+  if (size < granule_) return place_small(owner, size);
+  const auto found = gaps_.lower_bound({size, 0});
+  if (found == gaps_.end()) return std::nullopt;
+  const Bytes gap = found->second;
+  return put(owner, size, small_ == 0 ? gap : round_up(gap), fragments_.at(gap));
+}
+
+std::optional<Bytes> FragmentMap::place_small(std::uint32_t owner, Bytes size) {
+  const auto found = narrow_.lower_bound({size, 0});
+  if (found == narrow_.end() && gaps_.empty()) return std::nullopt;
+  ++small_;
+  if (found != narrow_.end()) return put(owner, size, found->second, fragments_.at(found->second));
+  const auto [whole, offset] = *gaps_.begin();
+  Fragment& gap = fragments_.at(offset);
+  const Bytes first = round_up(offset), tail = offset + gap.size - (first + whole);
+  if (first - offset >= size) return put(owner, size, offset, gap);
+  return put(owner, size, tail >= size ? first + whole : first, gap);
+}
+
+// Puts a fragment into a gap, which keeps what is before `offset`.
+Bytes FragmentMap::put(std::uint32_t owner, Bytes size, Bytes offset, Fragment& gap) {
+  erase_gap(gap);
+  const Fragment rest{offset + size, gap.offset + gap.size - (offset + size), kGap};
+  if (offset > gap.offset) {
+    gap.size = offset - gap.offset;
+    insert_gap(gap);
+    fragments_.emplace(offset, Fragment{offset, size, owner});
+  } else {
+    gap.size = size;
+    gap.owner = owner;
+  }
   used_ += size;
   free_ -= size;
   if (rest.size > 0) {
     fragments_.emplace(rest.offset, rest);
-    gaps_.insert({rest.size, rest.offset});
+    insert_gap(rest);
   }
   return offset;
 }
@@ -83,9 +117,11 @@ void FragmentMap::erase(Bytes offset) {
   auto at = fragments_.find(offset);
   if (at == fragments_.end() || at->second.owner == kGap) throw std::logic_error("fragment map: erased a gap");
   used_ -= at->second.size;
+  const bool small = at->second.size < granule_;
   at->second.size = usable(at->second);
   if (at->second.size == 0) {
     fragments_.erase(at);
+    small_ -= small ? 1 : 0;
     return;
   }
   free_ += at->second.size;
@@ -93,18 +129,19 @@ void FragmentMap::erase(Bytes offset) {
   const SegmentId segment = segment_of(offset);
   const auto joins = [&](const Fragment& f) { return f.owner == kGap && segment_of(f.offset) == segment; };
   if (const auto after = std::next(at); after != fragments_.end() && joins(after->second)) {
-    gaps_.erase({after->second.size, after->first});
+    erase_gap(after->second);
     at->second.size += after->second.size;
     fragments_.erase(after);
   }
   if (at != fragments_.begin() && joins(std::prev(at)->second)) {
     const auto before = std::prev(at);
-    gaps_.erase({before->second.size, before->first});
+    erase_gap(before->second);
     before->second.size += at->second.size;
     fragments_.erase(at);
     at = before;
   }
-  gaps_.insert({at->second.size, at->first});
+  insert_gap(at->second);
+  small_ -= small ? 1 : 0;
 }
 
 SegmentId FragmentMap::find_segment(Bytes offset) const {
@@ -171,7 +208,7 @@ std::uint32_t FragmentMap::next_owner(Bytes& at, Bytes end) const {
 
 void FragmentMap::check() const {
   Bytes used = 0, free = 0, lent = 0;
-  std::size_t counted = 0, gaps = 0, shortened = 0;
+  std::size_t counted = 0, gaps = 0, shortened = 0, small = 0;
   for (const Segment& s : segments_) {
     const auto [begin, end] = fragments_of(s);
     Bytes at = s.first;
@@ -186,9 +223,14 @@ void FragmentMap::check() const {
         throw std::logic_error("fragment map: a fragment spans two segments");
       if (gap && f->offset + f->size > s.end) throw std::logic_error("fragment map: a gap beyond the end");
       if (gap && gap_before) throw std::logic_error("fragment map: two gaps side by side");
-      if (gap && !gaps_.contains({f->size, f->offset})) throw std::logic_error("fragment map: a gap is not indexed");
+      const Bytes whole = whole_granules(f->offset, f->offset + f->size);
+      if (gap && !(whole > 0 ? gaps_ : narrow_).contains({whole > 0 ? whole : f->size, f->offset}))
+        throw std::logic_error("fragment map: a gap is not indexed");
+      if (!gap && f->offset % (f->size < granule_ ? grain_ : granule_) != 0)
+        throw std::logic_error("fragment map: a fragment begins within a granule");
       gap_before = gap;
       gaps += gap;
+      small += !gap && f->size < granule_;
       at = f->offset + f->size;
       (gap ? free : used) += f->size;
     }
@@ -197,8 +239,9 @@ void FragmentMap::check() const {
     shortened += s.shortened() ? 1 : 0;
   }
   if (shortened != shortened_) throw std::logic_error("fragment map: segments that end early are counted wrong");
+  if (small != small_) throw std::logic_error("fragment map: small fragments are counted wrong");
   if (counted != fragments_.size()) throw std::logic_error("fragment map: a fragment is in no segment");
-  if (gaps != gaps_.size()) throw std::logic_error("fragment map: the index of gaps is stale");
+  if (gaps != gaps_.size() + narrow_.size()) throw std::logic_error("fragment map: the index of gaps is stale");
   if (used != used_ || free != free_ || lent != lent_) throw std::logic_error("fragment map: bytes do not add up");
 }
 

@@ -93,7 +93,7 @@ Time RoomFinder::flush_wait(const Checkpoint& c, TierIndex tier) const {
 FragmentScore RoomFinder::score(const FragmentMap::Fragment& f, TierIndex tier, const Rights& rights) const {
   FragmentScore s;
   const FragmentMap& map = space_.map(tier);
-  s.size = map.usable(f);
+  s.size = map.usable(f), s.offset = f.offset;
   s.border = f.offset == map.first_of(map.segment_of(f.offset));
   s.never = s.size == 0;  // beyond the end of its segment
   if (s.never) return s;
@@ -167,9 +167,11 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
   return flush == kNever ? kNever : busy + flush;
 }
 
-// The bytes that are free once a replica has left.
-Bytes RoomFinder::room_of(const Checkpoint& c, TierIndex tier) const {
-  return space_.map(tier).usable({c.at[tier].offset, space_.footprint(tier, c.bytes), 0});
+// Whether `size` has a place where a replica is, once that has left.
+bool RoomFinder::would_hold(const Checkpoint& c, TierIndex tier, Bytes size) const {
+  const FragmentMap& map = space_.map(tier);
+  const Bytes offset = c.at[tier].offset;
+  return map.holds(offset, map.usable({offset, space_.footprint(tier, c.bytes), 0}), size);
 }
 
 // Whether the order of spare replicas is that in which `score` prefers them.
@@ -195,7 +197,7 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
       if (rights.who == Rights::prefetch && !rights.costly && table_.distance(c) <= rights.distance) return Room{};
       break;
     }
-    if (room_of(c, tier) < size) return std::nullopt;
+    if (!would_hold(c, tier, size)) return std::nullopt;
     return Room{.possible = true, .begin = r.offset, .end = r.offset + 1};
   }
   if (rights.who != Rights::demand || !space_.spares(tier).empty()) return std::nullopt;
@@ -206,7 +208,7 @@ std::optional<Room> RoomFinder::look_first(TierIndex tier, Bytes size, const Rig
       const Move& m = transfers_[i];
       if (m.kind != MoveKind::flush || m.from != tier || m.cancelled) continue;
       const Checkpoint& c = table_[m.checkpoint];
-      if (c.at[tier].uses != 1 || adopted(c.at[tier]) || room_of(c, tier) < size) continue;
+      if (c.at[tier].uses != 1 || adopted(c.at[tier]) || !would_hold(c, tier, size)) continue;
       const Time wait = transfers_.time_left(m);
       if (wait < soonest) soonest = wait, slot = m.checkpoint;
     }
@@ -242,14 +244,14 @@ std::optional<Room> RoomFinder::join_spares(TierIndex tier, Bytes size, const Ri
              may_take(other, other.at[tier], rights);
     };
     const Run run = run_around(tier, map.find(offset), kNever, joins);
-    if (run.bytes < size) continue;
+    if (run.bytes == 0 || !map.holds(run.begin->first, run.bytes, size)) continue;
     worst = &key;
     best = run;
   }
   if (worst == nullptr) return std::nullopt;
   scores_.clear(), places_.clear();
   put(best, tier, rights);
-  return best_of_put(size);
+  return best_of_put(tier, size);
 }
 
 // Of what has to be flushed: a window beside a flush under way, or beside what leaves next. Only of many fragments, of
@@ -267,8 +269,8 @@ std::optional<Room> RoomFinder::near_flushes(TierIndex tier, Bytes size, const R
     const auto has = [&](const auto& run) { return run.first <= at->first && at->first < run.second; };
     if (scores_.size() >= kSearched || std::ranges::any_of(runs, has)) return;
     const auto joins = [&](const FragmentMap::Fragment& f) { return !score(f, tier, rights).never; };
-    const Run run = run_around(tier, at, size, joins);
-    if (run.bytes < size) return;
+    const Run run = run_around(tier, at, size + 2 * (map.granule() - map.grain()), joins);
+    if (run.bytes == 0 || !map.holds(run.begin->first, run.bytes, size)) return;
     runs.emplace_back(run.begin->first, std::prev(run.end)->first + 1);
     put(run, tier, rights);
   };
@@ -281,14 +283,14 @@ std::optional<Room> RoomFinder::near_flushes(TierIndex tier, Bytes size, const R
   const FlushKey* key = queue_.next(tier, false, nullptr, {});
   for (left = kOfEach; key != nullptr && left > 0; --left, key = queue_.next(tier, false, key, {}))
     look_around(key->slot);
-  return best_of_put(size);
+  return best_of_put(tier, size);
 }
 
 std::optional<Room> RoomFinder::search(TierIndex tier, Bytes size, const Rights& rights) {
   scores_.clear(), places_.clear();
   const FragmentMap::Fragments& all = space_.map(tier).fragments();
   put({all.begin(), all.end()}, tier, rights);
-  return best_of_put(size);
+  return best_of_put(tier, size);
 }
 
 // The fragment with those at its sides that join it: on each side no more than hold `enough`.
@@ -326,8 +328,8 @@ void RoomFinder::put(const Run& run, TierIndex tier, const Rights& rights) {
 }
 
 // The best window of all that was put.
-std::optional<Room> RoomFinder::best_of_put(Bytes size) {
-  const auto window = chooser_.choose(scores_, size);
+std::optional<Room> RoomFinder::best_of_put(TierIndex tier, Bytes size) {
+  const auto window = chooser_.choose(scores_, size, space_.map(tier).granule());
   if (!window) return std::nullopt;
   return Room{.possible = true,
               .wait = window->wait,

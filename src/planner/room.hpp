@@ -49,7 +49,7 @@ class RoomFinder : Part {
   FragmentScore score(const FragmentMap::Fragment& f, TierIndex tier, const Rights& rights) const;
   bool may_take(const Checkpoint& c, const Replica& r, const Rights& rights) const;
   Time demand_wait(const Checkpoint& c, const Replica& r, TierIndex tier) const;
-  Bytes room_of(const Checkpoint& c, TierIndex tier) const;
+  bool would_hold(const Checkpoint& c, TierIndex tier, Bytes size) const;
   bool spares_in_order() const;
   std::optional<Room> look_first(TierIndex tier, Bytes size, const Rights& rights) const;
   std::optional<Room> join_spares(TierIndex tier, Bytes size, const Rights& rights);
@@ -63,7 +63,7 @@ class RoomFinder : Part {
   template <class Joins>
   Run run_around(TierIndex tier, Place at, Bytes enough, const Joins& joins) const;
   void put(const Run& run, TierIndex tier, const Rights& rights);
-  std::optional<Room> best_of_put(Bytes size);
+  std::optional<Room> best_of_put(TierIndex tier, Bytes size);
   std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
 
   WindowChooser chooser_;

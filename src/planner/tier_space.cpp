@@ -10,7 +10,9 @@ TierSpace::TierSpace(Context& context, const StagingRings& rings) : context_(con
   for (const TierSpec& t : context_.machine.tiers) {
     const bool nothing = t.capacity == 0 && t.medium == Medium::file;  // memory may all be lent by others
     if (nothing || t.granule == 0) throw std::logic_error("tier " + t.name + " has no capacity or no granule");
-    Tier& tier = tiers_.emplace_back(t.granule);
+    if (t.grain != 0 && (t.medium == Medium::file || t.granule % t.grain != 0))
+      throw std::logic_error("tier " + t.name + " has a grain of which its granule is no multiple, or is a file");
+    Tier& tier = tiers_.emplace_back(t);
     tier.map.lend(0, t.capacity);
     tier.leases[0].usable = t.capacity;
   }

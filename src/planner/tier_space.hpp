@@ -81,7 +81,7 @@ class TierSpace {
     Bytes aside = 0;   // behind that
   };
   struct Tier {
-    explicit Tier(Bytes granule) : map(granule), leases(1) {}
+    explicit Tier(const TierSpec& spec) : map(spec.granule, spec.grain ? spec.grain : spec.granule), leases(1) {}
     FragmentMap map;
     std::vector<Lease> leases;  // of its segments
     Bytes file_used = 0, unreleased = 0;

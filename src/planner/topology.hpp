@@ -31,17 +31,22 @@ struct Retention {
 
 inline constexpr std::uint64_t kNothingComes = UINT64_MAX;
 
+inline constexpr Bytes kGrain = 256;  // the alignment of what cudaMalloc gives
+
 struct TierSpec {
   std::string name;  // "device", "peer" (memory of other GPUs, which they lend), "host", "local"
   Medium medium = Medium::host;
   Bytes capacity = 0;    // 0: all of its memory comes as segments that others lend
-  Bytes granule = 4096;  // sizes and offsets are rounded up to it
+  Bytes granule = 4096;  // sizes and offsets are rounded up to it, but for the grain's
   NodeIndex node = -1;
   // Of file tiers that keep (Machine::ephemeral): what stays in this one, if not what Machine::retention says. And, of
   // those below another: which versions come here, the multiples of `every`. 0 and 1: all; kNothingComes: none.
   std::optional<Retention> retention = {};
   std::uint64_t every = 0;
   Bytes adopted = 0;  // of the program's own memory, so much may be replicas here (the fastest tier, in memory)
+  // Of a memory tier: a checkpoint smaller than a granule is rounded up to the grain, and shares granules. 0: it has a
+  // granule of its own.
+  Bytes grain = 0;
 };
 
 // A file tier below another one that has something to end, and has ended nothing for so long, does not answer.

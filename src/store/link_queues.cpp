@@ -1,9 +1,11 @@
 #include "store/link_queues.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <stdexcept>
 
+#include "storage/file_io.hpp"
 #include "store/cache_memory.hpp"
 #include "store/call_table.hpp"
 #include "store/catalog.hpp"
@@ -202,6 +204,12 @@ bool LinkQueues::in_file(const planner::Place& place) const {
   return place.at.kind == planner::Endpoint::tier && !port_.in_memory(place.at.index);
 }
 
+// Storages read and write whole blocks of memory.
+bool LinkQueues::needs_bounce(const planner::Place& place, const planner::Command& command) const {
+  return place.at.kind == planner::Endpoint::tier && command.total < os::kBlock &&
+         port_.machine().tiers[static_cast<std::size_t>(place.at.index)].grain != 0;
+}
+
 LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane, const planner::Command& command) {
   Handover order;
   order.command = command;
@@ -232,6 +240,13 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
     const FileObject& object = record->files[file].object;
     order.object = object.id;
     if (object.refused) order.refused = *object.refused;
+    if (needs_bounce(order.put ? command.from : command.to, command)) {
+      if (auto block = storage::AlignedBytes::make(os::kBlock))
+        order.bounce = std::make_shared<storage::AlignedBytes>(std::move(*block));
+      else
+        order.refused =
+            Error{Errc::out_of_memory, "no memory for a block of 4096 bytes on its way to a file or from it"};
+    }
   }
   // Before anything of it is used, and once more when the last of it has been read.
   if (command.offset == 0 || command.offset + command.length == command.total) {
@@ -240,7 +255,7 @@ LinkQueues::Handover LinkQueues::prepare(const Locked& locked, const Lane& lane,
     }
   }
   choose_engine(locked, lane, order);
-  begin_move(locked, command, lane.engine != nullptr, order.comparison);
+  begin_move(locked, command, lane.engine != nullptr, order.comparison, order.bounce);
   return order;
 }
 
@@ -297,25 +312,28 @@ Result<void> LinkQueues::hand_over_to_file(const Handover& order) {
   const Tiers& tiers = memory_.tiers();
   const planner::Command& command = order.command;
   if (order.refused) return *order.refused;
-  if (!order.put) {
-    return order.file->storage().get(command.id, order.object, command.from.offset, tiers.at(command.to),
-                                     command.length);
+  std::byte* memory = tiers.at(order.put ? command.from : command.to);
+  if (order.bounce && order.put) {
+    std::memcpy(order.bounce->data(), memory, command.length);
+    std::memset(order.bounce->data() + command.length, 0, order.bounce->size() - command.length);
   }
+  if (order.bounce) memory = order.bounce->data();
+  if (!order.put)
+    return order.file->storage().get(command.id, order.object, command.from.offset, memory, command.length);
   if (order.comparison) {  // from ordinary memory
     if (auto same = verifier_.compare(*order.comparison->check, device::kInlineStream); !same) return same;
   }
   if (order.description) {
     if (auto begun = order.file->persistent()->begin(order.object, order.description); !begun) return begun;
   }
-  return order.file->storage().put(command.id, order.object, command.total, command.to.offset, tiers.at(command.from),
-                                   command.length);
+  return order.file->storage().put(command.id, order.object, command.total, command.to.offset, memory, command.length);
 }
 
 // --- completion ----------------------------------------------------------------------------------------------------
 
 void LinkQueues::begin_move(const Locked& /*locked*/, const planner::Command& command, bool copies,
-                            std::shared_ptr<Comparison> comparison) {
-  moving_.try_emplace(command.id, Moving{command, copies, std::move(comparison)});
+                            std::shared_ptr<Comparison> comparison, std::shared_ptr<storage::AlignedBytes> bounce) {
+  moving_.try_emplace(command.id, Moving{command, copies, std::move(comparison), std::move(bounce)});
   if (copies) memory_.tiers().begin_copy(command);
 }
 
@@ -326,6 +344,8 @@ void LinkQueues::complete(const Locked& locked, planner::CommandId command, cons
   if (!result) failed.cause = cause_of(locked, found == moving_.end() ? nullptr : &found->second, result.error());
   if (found != moving_.end()) {
     const Moving& moving = found->second;
+    if (result && moving.bounce && in_file(moving.command.from))
+      std::memcpy(memory_.tiers().at(moving.command.to), moving.bounce->data(), moving.command.length);
     if (moving.copies) memory_.tiers().end_copy(moving.command);
     moving_.erase(found);
   }

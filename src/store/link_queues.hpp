@@ -15,6 +15,7 @@
 #include "transfer/copy_engine.hpp"
 
 namespace ebb::storage {
+class AlignedBytes;
 class ChecksumWorkers;
 struct Description;
 }  // namespace ebb::storage
@@ -63,7 +64,7 @@ class LinkQueues {
   /// A command has begun, between memories (`copies`) or with a file. Its source is to be compared with what was
   /// committed, if there is a comparison.
   void begin_move(const Locked& locked, const planner::Command& command, bool copies,
-                  std::shared_ptr<Comparison> comparison);
+                  std::shared_ptr<Comparison> comparison, std::shared_ptr<storage::AlignedBytes> bounce = nullptr);
   /// A command's end, for the planner.
   void complete(const Locked& locked, planner::CommandId command, const Result<void>& result);
   /// On an engine's thread.
@@ -78,6 +79,7 @@ class LinkQueues {
     planner::Command command;
     bool copies = false;
     std::shared_ptr<Comparison> comparison;
+    std::shared_ptr<storage::AlignedBytes> bounce;
   };
   struct Handover {
     planner::Command command;
@@ -86,7 +88,9 @@ class LinkQueues {
     FileTier* file = nullptr;
     storage::ObjectId object = 0;  // of a file's transfer
     bool put = false;
-    std::shared_ptr<Comparison> comparison;                   // that of its Moving
+    std::shared_ptr<Comparison> comparison;  // that of its Moving
+    // In place of memory that has no whole block of its own; its Moving's.
+    std::shared_ptr<storage::AlignedBytes> bounce;
     std::optional<Error> refused;                             // the storage does not take the object
     std::shared_ptr<const storage::Description> description;  // of a persistent object whose first put this is
     const FileTier* described = nullptr;                      // else: where it is read, as the next
@@ -120,6 +124,7 @@ class LinkQueues {
   Result<void> hand_over_to_file(const Handover& order);
   planner::event::Failed::Cause cause_of(const Locked& locked, const Moving* moving, const Error& error);
   bool in_file(const planner::Place& place) const;
+  bool needs_bounce(const planner::Place& place, const planner::Command& command) const;
   void choose_engine(const Locked& locked, const Lane& lane, Handover& order) const;
 
   PlannerPort& port_;

@@ -132,8 +132,10 @@ Result<bool> read_machine(Machine& machine, std::string_view line, std::size_t n
       words >> tier.every >> own >> retention.keep_last >> retention.keep_every;
       if (own) tier.retention = retention;
       if (!words.done()) words >> tier.adopted;
+      if (!words.done()) words >> tier.grain;
     }
-    if (tier.granule == 0 || !node(tier.node)) return bad(number, line);
+    const bool divides = tier.grain == 0 || (tier.medium != Medium::file && tier.granule % tier.grain == 0);
+    if (tier.granule == 0 || !divides || !node(tier.node)) return bad(number, line);
     machine.tiers.push_back(std::move(tier));
   } else if (tag == "resource") {
     ResourceSpec resource;
@@ -194,10 +196,11 @@ void append_text(std::string& out, const Machine& machine) {
   for (const TierSpec& tier : machine.tiers) {
     Line line(out, "tier");
     line << tier.name << static_cast<int>(tier.medium) << tier.capacity << tier.granule << int{tier.node};
-    if (!tier.retention && tier.every == 0 && tier.adopted == 0) continue;
+    if (!tier.retention && tier.every == 0 && tier.adopted == 0 && tier.grain == 0) continue;
     const Retention retention = tier.retention.value_or(Retention{});
     line << tier.every << tier.retention.has_value() << retention.keep_last << retention.keep_every;
-    if (tier.adopted > 0) line << tier.adopted;
+    if (tier.adopted > 0 || tier.grain > 0) line << tier.adopted;
+    if (tier.grain > 0) line << tier.grain;
   }
   for (const ResourceSpec& resource : machine.resources)
     Line(out, "resource") << resource.name << resource.urgent_first;

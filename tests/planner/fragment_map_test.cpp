@@ -12,22 +12,23 @@ namespace {
 
 constexpr Bytes kGranule = 16;
 
-// The naive map: who owns each granule, and up to where each segment can be used.
+// The naive map: who owns each grain, and up to where each segment can be used, in grains.
 class NaiveMap {
  public:
-  void lend(std::size_t segment, std::size_t granules) {
+  explicit NaiveMap(std::size_t granule) : granule_(granule) {}
+  void lend(std::size_t segment, std::size_t grains) {
     if (segment == segments_.size()) {
-      segments_.push_back({owner_.size(), granules, 0});
-      owner_.resize(owner_.size() + granules, FragmentMap::kGap);
+      segments_.push_back({owner_.size(), grains, 0});
+      owner_.resize(owner_.size() + grains, FragmentMap::kGap);
     }
-    segments_[segment].usable = granules;
+    segments_[segment].usable = grains;
   }
-  void recall(std::size_t segment, std::size_t granules) { segments_[segment].usable = granules; }
+  void recall(std::size_t segment, std::size_t grains) { segments_[segment].usable = grains; }
   std::size_t segments() const { return segments_.size(); }
   std::size_t extent(std::size_t segment) const { return segments_[segment].extent; }
   std::size_t usable(std::size_t segment) const { return segments_[segment].usable; }
 
-  // Of each run of free granules, where it begins and how long it is.
+  // Of each run of free grains, where it begins and how long it is.
   std::map<std::size_t, std::size_t> gaps() const {
     std::map<std::size_t, std::size_t> found;
     for (const Segment& s : segments_)
@@ -39,10 +40,18 @@ class NaiveMap {
       }
     return found;
   }
-  std::size_t smallest_gap(std::size_t size) const {
+  // The grains of the whole granules from `at` on.
+  std::size_t whole(std::size_t at, std::size_t length) const {
+    const std::size_t first = (at + granule_ - 1) / granule_ * granule_, end = (at + length) / granule_ * granule_;
+    return first < end ? end - first : 0;
+  }
+  // How much the gap should hold that takes so many grains: whole granules, or (less than one) else what none fits in.
+  std::size_t best_gap(std::size_t size, bool narrow) const {
     std::size_t best = SIZE_MAX;
-    for (const auto& [at, length] : gaps())
-      if (length >= size) best = std::min(best, length);
+    for (const auto& [at, length] : gaps()) {
+      const std::size_t holds = narrow ? (whole(at, length) == 0 ? length : 0) : whole(at, length);
+      if (holds >= (narrow ? size : std::max(size, granule_))) best = std::min(best, holds);
+    }
     return best;
   }
   bool beyond(std::size_t at, std::size_t size) const {
@@ -58,6 +67,7 @@ class NaiveMap {
   struct Segment {
     std::size_t first, extent, usable;
   };
+  std::size_t granule_;
   std::vector<std::uint32_t> owner_;
   std::vector<Segment> segments_;
 };
@@ -65,58 +75,79 @@ class NaiveMap {
 TEST(FragmentMap, AgreesWithANaiveOneOverRandomOperations) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     std::mt19937_64 random(seed);
-    FragmentMap map(kGranule);
-    NaiveMap naive;
+    const Bytes grain = seed % 2 == 0 ? kGranule : kGranule / 4;
+    const std::size_t in_granule = kGranule / grain;
+    FragmentMap map(kGranule, grain);
+    NaiveMap naive(in_granule);
     const auto lend = [&](std::size_t segment, std::size_t granules) {
       map.lend(static_cast<SegmentId>(segment), granules * kGranule);
-      naive.lend(segment, granules);
+      naive.lend(segment, granules * in_granule);
     };
     lend(0, 16 + random() % 64);
     std::map<std::uint32_t, std::pair<std::size_t, std::size_t>> placed;
     std::uint32_t next = 0;
     for (int step = 0; step < 2000; ++step) {
       if (placed.empty() || random() % 5 < 3) {
-        const Bytes bytes = random() % (12 * kGranule);
+        const Bytes bytes = random() % (random() % 2 == 0 ? kGranule : 12 * kGranule);
         const Bytes size = map.footprint(bytes);
-        ASSERT_EQ(size % kGranule, 0u);
+        const bool small = size < kGranule;
+        ASSERT_EQ(size % (small ? grain : kGranule), 0u);
         ASSERT_GE(size, std::max<Bytes>(bytes, 1));
+        ASSERT_LT(size, std::max<Bytes>(bytes, 1) + (bytes <= kGranule - grain ? grain : kGranule));
         const auto gaps = naive.gaps();
-        const std::size_t smallest = naive.smallest_gap(size / kGranule);
+        const std::size_t grains = size / grain;
+        const std::size_t narrow = small ? naive.best_gap(grains, true) : SIZE_MAX;
+        const std::size_t best = narrow != SIZE_MAX ? narrow : naive.best_gap(grains, false);
         const auto offset = map.place(next, size);
-        ASSERT_EQ(offset.has_value(), smallest != SIZE_MAX) << "seed " << seed << " step " << step;
+        ASSERT_EQ(offset.has_value(), best != SIZE_MAX) << "seed " << seed << " step " << step;
         if (offset) {
-          ASSERT_TRUE(gaps.contains(*offset / kGranule)) << "at the start of a gap";
-          ASSERT_EQ(gaps.at(*offset / kGranule), smallest) << "best fit";
-          naive.set(*offset / kGranule, size / kGranule, next);
-          placed[next++] = {*offset / kGranule, size / kGranule};
+          const std::size_t at = *offset / grain;
+          const auto [first, length] = *std::prev(gaps.upper_bound(at));
+          ASSERT_LE(at + grains, first + length) << "in a gap";
+          const std::size_t whole = naive.whole(first, length);
+          ASSERT_EQ(narrow != SIZE_MAX ? length : whole, best) << "best fit";
+          ASSERT_TRUE(narrow == SIZE_MAX || whole == 0) << "granules stay whole";
+          ASSERT_TRUE(small || *offset % kGranule == 0);
+          const std::size_t left =
+              naive.whole(first, at - first) + naive.whole(at + grains, first + length - (at + grains));
+          const std::size_t head = (in_granule - first % in_granule) % in_granule, tail = (first + length) % in_granule;
+          const bool beside = whole == 0 || (small && std::max(head, tail) >= grains);
+          ASSERT_EQ(left, beside ? whole : whole - (small ? in_granule : grains));
+          naive.set(at, grains, next);
+          placed[next++] = {at, grains};
         }
       } else {
         auto it = placed.begin();
         std::advance(it, static_cast<long>(random() % placed.size()));
-        map.erase(it->second.first * kGranule);
+        map.erase(it->second.first * grain);
         naive.set(it->second.first, it->second.second, FragmentMap::kGap);
         placed.erase(it);
       }
       if (seed > 10 && random() % 100 == 0) {
-        const std::size_t s = random() % naive.segments(), left = random() % (naive.usable(s) + 1);
-        map.recall(static_cast<SegmentId>(s), left * kGranule + (left < naive.usable(s) ? random() % kGranule : 0));
-        naive.recall(s, left);
+        const std::size_t s = random() % naive.segments(), usable = naive.usable(s) / in_granule;
+        const std::size_t left = random() % (usable + 1);
+        map.recall(static_cast<SegmentId>(s), left * kGranule + (left < usable ? random() % kGranule : 0));
+        naive.recall(s, left * in_granule);
       }
       if (seed > 20 && random() % 100 == 0) {
         const std::size_t s = random() % naive.segments();
-        const std::size_t more = (naive.extent(s) - naive.usable(s)) * (random() % 3) / 2;
-        if (more > 0) lend(s, naive.usable(s) + more);
+        const std::size_t usable = naive.usable(s) / in_granule;
+        const std::size_t more = (naive.extent(s) / in_granule - usable) * (random() % 3) / 2;
+        if (more > 0) lend(s, usable + more);
       }
       if (seed > 20 && naive.segments() < 5 && random() % 300 == 0) lend(naive.segments(), 1 + random() % 40);
       map.check();
       const auto gaps = naive.gaps();
-      std::size_t free = 0, largest = 0, beyond = 0, most = 0;
-      for (const auto& [at, length] : gaps) free += length, largest = std::max(largest, length);
+      std::size_t free = 0, largest = 0, narrow = 0, beyond = 0, most = 0;
+      for (const auto& [at, length] : gaps) {
+        free += length, largest = std::max(largest, naive.whole(at, length));
+        narrow = std::max(narrow, std::min(length, in_granule - 1));
+      }
       for (const auto& [owner, place] : placed) beyond += naive.beyond(place.first, place.second);
       for (std::size_t s = 0; s < naive.segments(); ++s) most = std::max(most, naive.usable(s));
-      ASSERT_EQ(map.free(), free * kGranule);
-      ASSERT_EQ(map.largest_gap(), largest * kGranule);
-      ASSERT_EQ(map.largest_segment(), most * kGranule);
+      ASSERT_EQ(map.free(), free * grain);
+      ASSERT_EQ(map.largest_gap(), (largest > 0 ? largest : narrow) * grain);
+      ASSERT_EQ(map.largest_segment(), most * grain);
       ASSERT_EQ(map.owners_beyond().size(), beyond);
     }
   }

@@ -12,11 +12,12 @@ namespace {
 
 constexpr Bytes kPage = 4096;
 
-Machine machine_for_rooms(bool ephemeral) {
+Machine machine_for_rooms(bool ephemeral, bool small) {
   Machine machine;
   machine.tiers = {{"device", Medium::device, 48 * kPage, kPage},
                    {"host", Medium::host, 64 * kPage, kPage},
                    {"local", Medium::file, 4096 * kPage, kPage}};
+  if (small) machine.tiers[0].grain = kPage / 16, machine.tiers[1].grain = kPage / 4;
   machine.ephemeral = ephemeral;
   connect(machine);
   return machine;
@@ -25,7 +26,8 @@ Machine machine_for_rooms(bool ephemeral) {
 /// Memory tiers with replicas of all sizes and kinds, and gaps, as they may be at any moment.
 class Filled {
  public:
-  Filled(std::uint64_t seed, bool lent) : random_(seed), state_(machine_for_rooms(random_() % 2)) {
+  Filled(std::uint64_t seed, bool lent, bool small)
+      : random_(seed), small_(small), state_(machine_for_rooms(random_() % 2, small)) {
     state_.context.out = &out_;
     state_.context.now = 1;
     if (lent) state_.space.lend(1, 1, 24 * kPage);
@@ -44,7 +46,10 @@ class Filled {
     r.costly = random_() % 2;
     return r;
   }
-  Bytes size() { return 1 + random_() % (random_() % 3 ? 4 : 24) * kPage; }
+  Bytes size() {
+    if (small_ && random_() % 2) return 1 + random_() % kPage;
+    return 1 + random_() % (random_() % 3 ? 4 : 24) * kPage;
+  }
 
  private:
   void add(Version v) {
@@ -88,6 +93,7 @@ class Filled {
   }
 
   std::mt19937_64 random_;
+  const bool small_;  // some are smaller than a granule
   Output out_;
   State state_;
 };
@@ -112,11 +118,13 @@ Price price_of(const State& state, TierIndex t, const Room& room) {
   return cost;
 }
 
-TEST(Room, IsThatOfTheSearchOfAllFragments) {
+class Rooms : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Rooms, AreThoseOfTheSearchOfAllFragments) {
   std::set<std::size_t> members;
   int refused = 0, waited = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-    Filled filled(seed, seed % 3 == 0);
+    Filled filled(seed, seed % 3 == 0, GetParam());
     State& state = filled.state();
     RoomFinder rooms(state);
     for (int i = 0; i < 60; ++i) {
@@ -143,6 +151,7 @@ TEST(Room, IsThatOfTheSearchOfAllFragments) {
   EXPECT_GT(refused, 100);
   EXPECT_GT(waited, 100);
 }
+INSTANTIATE_TEST_SUITE_P(Small, Rooms, ::testing::Bool());
 
 }  // namespace
 }  // namespace ebb::planner

@@ -465,6 +465,20 @@ void adopt_some(RandomCase& c, std::uint64_t seed) {
   }
 }
 
+void share_granules(RandomCase& c, std::uint64_t seed) {
+  Random random(seed ^ 0x96a1);
+  Bytes least = UINT64_MAX;
+  for (planner::TierSpec& t : c.machine.planner.tiers) {
+    least = std::min(least, t.granule);
+    if (t.medium != Medium::file) t.grain = t.granule >> random.below(5);
+  }
+  const bool all = random.chance(0.3);
+  for (Program& p : c.programs)
+    for (Op& o : p.ops)
+      if ((o.kind == Op::Kind::checkpoint || o.kind == Op::Kind::reserve) && (all || random.chance(0.6)))
+        o.bytes = random.below(least);
+}
+
 std::string describe(const RandomCase& c) {
   std::string out;
   for (const planner::TierSpec& t : c.machine.planner.tiers)

@@ -20,10 +20,12 @@ constexpr std::uint64_t kEvents = 20'000;
 constexpr std::uint64_t kEvents = 250'000;
 #endif
 
+using Change = void (*)(RandomCase&, std::uint64_t seed);
+
 void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false, Outcome* sums = nullptr,
-                bool adopts = false) {
+                Change change = nullptr) {
   RandomCase c = random_case(seed, peers);
-  if (adopts) adopt_some(c, seed);
+  if (change != nullptr) change(c, seed);
   try {
     const Outcome out = run_checked(c, std::getenv("EBB_TRACE") != nullptr);
     events += out.events;
@@ -75,7 +77,15 @@ TEST(RandomAdoptions, KeepEveryPromise) {
   const std::uint64_t most = long_form() ? 1'000'000 : kEvents;
   std::uint64_t events = 0;
   for (std::uint64_t seed = 700'001; events < most && !HasFatalFailure(); ++seed)
-    check_seed(seed, events, seed % 4 == 0, nullptr, true);
+    check_seed(seed, events, seed % 4 == 0, nullptr, adopt_some);
+}
+
+// Programs whose checkpoints are mostly smaller than a granule.
+TEST(RandomSmall, KeepEveryPromise) {
+  const std::uint64_t most = long_form() ? 1'000'000 : kEvents;
+  std::uint64_t events = 0;
+  for (std::uint64_t seed = 800'001; events < most && !HasFatalFailure(); ++seed)
+    check_seed(seed, events, seed % 4 == 0, nullptr, share_granules);
 }
 
 TEST(RandomProgramsFresh, KeepEveryPromise) {

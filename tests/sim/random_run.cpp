@@ -364,7 +364,8 @@ class Judge {
     const Bytes need = padded(t, c.bytes), capacity = tiers_[t].capacity;
     if (capacity < live) return false;
     const Bytes free = capacity - live;
-    return tiers_[t].medium == planner::Medium::file ? need <= free : need + tiers_[t].granule <= free / (count + 1);
+    const Bytes ragged = tiers_[t].grain != 0 ? 2 * tiers_[t].granule : tiers_[t].granule;
+    return tiers_[t].medium == planner::Medium::file ? need <= free : need + ragged <= free / (count + 1);
   }
 
   static std::uint64_t key(planner::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }

@@ -26,6 +26,8 @@ RandomCase random_case(std::uint64_t seed, bool peers = false);
 /// Some checkpoints and reservations of it become replicas in memory of the program, of which the fastest tier takes
 /// some.
 void adopt_some(RandomCase& c, std::uint64_t seed);
+/// Checkpoints smaller than a granule share granules in memory, and most are so small.
+void share_granules(RandomCase& c, std::uint64_t seed);
 std::string describe(const RandomCase& c);
 
 struct Outcome {

@@ -51,6 +51,7 @@ class Rig {
     if (sizes.device > 0) tiers.push_back({"device", planner::Medium::device, sizes.device, 4096});
     if (sizes.host > 0) tiers.push_back({"host", planner::Medium::host, sizes.host, 4096});
     if (sizes.disk > 0) tiers.push_back({"local", planner::Medium::file, sizes.disk, 4096});
+    for (auto& tier : tiers) tier.grain = tier.medium == planner::Medium::file ? 0 : planner::kGrain;
     planner::connect(setup_.machine, 4);
     for (auto& link : setup_.machine.links) link.chunk = sizes.chunk;
     setup_.machine.ring_slot = sizes.chunk;

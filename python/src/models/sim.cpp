@@ -76,7 +76,9 @@ MachineModel make_machine(const std::vector<TierTuple>& tiers, const std::string
   planner::Machine planner;
   planner.ephemeral = ephemeral;
   for (const auto& [name, medium, capacity] : tiers) {
-    if (capacity != 0) planner.tiers.push_back({name, named(kMedia, medium, "medium"), capacity});
+    if (capacity == 0) continue;
+    planner.tiers.push_back({name, named(kMedia, medium, "medium"), capacity});
+    if (planner.tiers.back().medium != planner::Medium::file) planner.tiers.back().grain = planner::kGrain;
   }
   if (planner.tiers.empty())
     raise(Errc::invalid_argument, "all tiers have capacity 0: expected at least one with room");
