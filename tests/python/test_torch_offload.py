@@ -1018,6 +1018,54 @@ def test_a_member_of_a_group_that_was_changed_is_refused_and_the_others_are_not(
     assert held(keep) == []
 
 
+@pytest.mark.parametrize("most", [0, 256 << 10])
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.inference_mode])
+def test_a_node_that_writes_to_what_it_saved_is_refused_to_the_next_as_pytorch_does(
+    roomy: ebbtide.Store, mode: Any, most: int
+) -> None:
+    class Times(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, writes: bool) -> Any:
+            ctx.save_for_backward(x)
+            ctx.writes = writes
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, slope: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            alive.append(x)
+            slope = slope * x
+            if ctx.writes:
+                x.mul_(2)
+            return slope, None
+
+    def step(within: Any, writes: bool) -> Any:
+        x = w * 1
+        with within:
+            for i in range(6):
+                x = Times.apply(x, False) + Times.apply(x, writes and i == 5)  # the last is needed first
+        loss = x.sum()
+        with mode():
+            (slope,) = torch.autograd.grad(loss, w)
+        alive.clear()
+        return slope
+
+    alive: list[Any] = []
+    w = torch.linspace(0, 0.1, 10 << 10, requires_grad=True)
+    keep = many(roomy, "0", min_bytes=1)
+    keep._saved._most = most
+    plain = step(contextlib.nullcontext(), False)
+    for within in (keep, keep, keep):
+        assert torch.equal(step(within, False), plain)
+    assert keep._saved.step.versions == (1 if most else 6)
+    for within in (contextlib.nullcontext(), keep):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            step(within, True)
+    alive.clear()
+    assert torch.equal(step(keep, False), plain)
+    assert held(keep) == []
+
+
 def test_memory_that_is_away_while_it_waits_for_its_group_may_be_back_when_it_is_needed(roomy: ebbtide.Store) -> None:
     """As FSDP does with parameters."""
 

@@ -356,7 +356,10 @@ class Group:
             pass
 
     def fetch(self, wanted: Entry) -> torch.UntypedStorage:
-        """Brings back all that is needed of it, and returns what is ``wanted``. The others stay until they were asked for."""
+        """Brings back all that is needed of it, and returns what is ``wanted``. The others stay until they were asked for.
+
+        Each storage has a tensor of no bytes, ``changes``, which counts the changes of all tensors over it.
+        """
         wholes, regions, handle = [], [], None
         for _, size in self.members:
             whole = torch.empty(size, dtype=torch.uint8, device=wanted.device)
@@ -377,6 +380,7 @@ class Group:
             storage = whole.untyped_storage()
             if member is wanted:
                 found = storage
+            storage.changes = torch.empty(0, dtype=torch.uint8, device=wanted.device)  # type: ignore[attr-defined]
             member.handle, member.left = handle, len(member.layouts)
             member.back = weakref.ref(storage)
             member.kept = storage if len(wholes) > 1 else None
@@ -397,6 +401,9 @@ class Packed:
         self.entry, self.part, self.source = entry, part, source  # source: shares the count of changes
 
     def unpack(self) -> torch.Tensor:
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):  # in it, a new tensor counts no changes
+                return self.unpack()
         entry = self.entry
         if (parts := entry.parts) is not None:
             part = parts[self.part]
@@ -409,7 +416,13 @@ class Packed:
         source = self.source()
         if source is not None and source._version != entry.key[1]:
             raise changed(shape, source._version, entry.key[1], "stored")
-        return torch.empty(0, dtype=dtype, device=entry.device).set_(entry.storage(), offset, shape, strides)
+        storage = entry.storage()
+        changes: torch.Tensor = storage.changes  # type: ignore[attr-defined]
+        if changes._version:  # by a backward pass, of a tensor that was handed out
+            raise changed(shape, entry.key[1] + changes._version, entry.key[1], "brought back")
+        tensor = changes.detach()  # counts changes with it
+        tensor.data = torch.empty(0, dtype=dtype, device=entry.device).set_(storage, offset, shape, strides)
+        return tensor
 
 
 class _FreeMemory:
