@@ -1066,6 +1066,66 @@ def test_a_node_that_writes_to_what_it_saved_is_refused_to_the_next_as_pytorch_d
     assert held(keep) == []
 
 
+class Watched(Counted):
+    """A history that remembers which versions are hinted, and which were read."""
+
+    def __init__(self, history: ebbtide.History) -> None:
+        super().__init__(history)
+        self.hinted: list[int] = []
+        self.read: list[int] = []
+
+    def hint(self, versions: list[int]) -> None:
+        self.history.hint(versions)
+        self.hinted += versions
+
+    def hint_front(self, version: int) -> None:
+        self.history.hint_front(version)
+        self.hinted.insert(0, version)
+
+    def unhint(self, versions: list[int]) -> None:
+        self.history.unhint(versions)
+        for version in versions:
+            self.hinted.remove(version)
+
+    def _read(self, version: int, *given: Any) -> Any:
+        self.read.append(version)
+        return self.history._read(version, *given)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("most", "times"), [(0, 1), (0, 2), (80 << 10, 1)])
+def test_hints_name_what_is_read_though_some_of_what_was_expected_is_not_written(
+    roomy: ebbtide.Store, most: int, times: int
+) -> None:
+    def step(away: tuple[int, ...] = ()) -> None:
+        watched.hinted.clear()
+        watched.read.clear()
+        givens, products = [torch.full((10 << 10,), float(i)) for i in range(12)], []
+        with keep:
+            for i, given in enumerate(givens):
+                products.append((w * given).sum())
+                if i == 7:  # all from the fifth on are in the window
+                    for one in away:
+                        givens[one].untyped_storage().resize_(0)
+        for one in away:
+            givens[one].untyped_storage().resize_(40 << 10)
+            with torch.autograd._unsafe_preserve_version_counter(givens[one]):
+                givens[one].fill_(one)
+        for i in (6, 0, 1, 5, 4, 3, 2, 11, 10, 9, 8, 7):
+            for _ in range(times):
+                (slope,) = torch.autograd.grad(products[i], w, retain_graph=True)
+                assert bool((slope == i).all())
+        if keep._saved._as_planned:
+            assert watched.hinted == watched.read and len(watched.read) > 2
+
+    w = torch.ones(10 << 10, requires_grad=True)
+    keep = many(roomy, "200KiB", min_bytes=1)
+    keep._saved._most = most
+    watched = keep._saved.history = Watched(keep._saved.history)
+    for away in ((), (), (4, 5), (4, 5), ()):
+        step(away)
+    assert held(keep) == []
+
+
 def test_memory_that_is_away_while_it_waits_for_its_group_may_be_back_when_it_is_needed(roomy: ebbtide.Store) -> None:
     """As FSDP does with parameters."""
 

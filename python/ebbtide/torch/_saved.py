@@ -122,7 +122,7 @@ class Saved:
         """Stores what was gathered, unless the block ``failed``, and withdraws the hints of what was expected, and not written."""
         if failed:
             self._gathered.clear()
-        else:
+        elif self._gathered:
             self._store_gathered()
         first, written, expected = self.step.first, self.step.versions, self._plan
         if expected is None:
@@ -143,6 +143,13 @@ class Saved:
             self.history.hint([step.first + one for one in expected.order])
         step.versions += 1
         return version
+
+    def omit(self) -> None:
+        """Nothing is written as the version that was expected next, so those behind it keep the numbers that were hinted."""
+        step, expected = self.step, self._plan
+        if expected is not None and step.versions < expected.versions:
+            hinted = expected.order.count(step.versions)
+            self.history.unhint([self.number()] * hinted)
 
     def pack(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Packed:
         start, end, own = 0, storage.nbytes(), tensor.nbytes
@@ -317,6 +324,8 @@ def store(saved: Saved, entries: list[Entry]) -> None:
         group = Group(saved, entries)
         for entry in entries:
             entry.let_go(group)
+    else:
+        saved.omit()
 
 
 class Group:
