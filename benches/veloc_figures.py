@@ -1,9 +1,10 @@
-"""The last chapter of docs/veloc.md, made of benches/results/veloc.json, and the rows with their bars."""
+"""The last chapter of docs/veloc.md, made of benches/results/veloc.json and gpu_veloc.json, and the rows with their bars."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import gpu_veloc
 import harness
 from harness import Row, at_least, at_most, over, told
 
@@ -63,8 +64,13 @@ def rows(found: dict[str, Any]) -> list[Row]:
     return table
 
 
-def page(document: dict[str, Any]) -> str:
-    """The chapter of docs/veloc.md."""
+def line(row: Row) -> str:
+    figure, bar, median, spread, _ = row.cells()
+    return f"| {figure} | {bar} | {median} | {spread} | {harness.verdict(row)} |"
+
+
+def page(document: dict[str, Any], on_gpu: dict[str, Any]) -> str:
+    """The chapter of docs/veloc.md. `on_gpu`: what benches/gpu_veloc.py measured."""
     machine = document["machine"]
     lines = [
         "`benches/veloc.py` measures, with four ranks of 128 MiB unless a row says otherwise, and times of the slowest rank. "
@@ -76,6 +82,16 @@ def page(document: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows(document["measured"]):
-        figure, bar, median, spread, _ = row.cells()
-        lines.append(f"| {figure} | {bar} | {median} | {spread} | {harness.verdict(row)} |")
+        lines.append(line(row))
+    caches = [f"{on_gpu[name] / harness.GIB:g}" for name in ("device_cache", "host_cache")]
+    lines += [
+        "",
+        f"On one GPU, `benches/gpu_veloc.py`: Listing 1 of the paper's program ({on_gpu['checkpoints']} checkpoints of "
+        f"{on_gpu['size'] / harness.MIB:g} MiB, caches of {' and '.join(caches)} GiB) beside `ebbtide bench shot`, which keeps nothing "
+        "in files that outlive it, and beside a shot of a persistent store, as that of VELOC's calls is.",
+        "",
+        "| what | bar | median | spread | |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [line(row) for row in gpu_veloc.rows(on_gpu) if row.holds or row.figure.endswith(("wall", "blocked"))]
     return "\n".join(lines) + "\n"

@@ -160,7 +160,8 @@ def veloc_page() -> str:
     import veloc_figures
 
     measured = json.loads((ROOT / "benches/results/veloc.json").read_text())
-    return last_chapter("docs/veloc.md", "What was measured", veloc_figures.page(measured))
+    on_gpu = json.loads((ROOT / "benches/results/gpu_veloc.json").read_text())
+    return last_chapter("docs/veloc.md", "What was measured", veloc_figures.page(measured, on_gpu))
 
 
 def jax_page() -> str:
