@@ -331,8 +331,10 @@ def test_gradients_of_a_wrapped_model_are_the_same_bits(store: ebbtide.Store, wa
         if way == "DDP":
             wrapped = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
         elif way == "FSDP2":
+            from torch.distributed.fsdp import fully_shard
+
             for block in [*model, model]:
-                torch.distributed.fsdp.fully_shard(block)
+                fully_shard(block)
         plain, keep = step(contextlib.nullcontext()), offload(store, min_bytes="16KiB")
         for _ in range(3):
             assert all(map(torch.equal, plain, step(keep)))
