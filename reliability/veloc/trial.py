@@ -142,7 +142,7 @@ class Case:
             raise Breach(CRASH, f"a job ended with {status}: {text}")
 
     def judge(self) -> None:
-        """What the last job found and told, and what lies in `persistent` now."""
+        """What the last job found and told, and what `persistent` holds now."""
         for what, version, wrong in self.said():
             if what == "restarted":
                 if wrong:

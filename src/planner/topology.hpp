@@ -37,7 +37,7 @@ struct TierSpec {
   std::string name;  // "device", "peer" (memory of other GPUs, which they lend), "host", "local"
   Medium medium = Medium::host;
   Bytes capacity = 0;    // 0: all of its memory comes as segments that others lend
-  Bytes granule = 4096;  // sizes and offsets are rounded up to it, but for the grain's
+  Bytes granule = 4096;  // sizes and offsets are rounded up to it, smaller sizes to the grain
   NodeIndex node = -1;
   // Of file tiers that keep (Machine::ephemeral): what stays in this one, if not what Machine::retention says. And, of
   // those below another: which versions come here, the multiples of `every`. 0 and 1: all; kNothingComes: none.

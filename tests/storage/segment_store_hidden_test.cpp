@@ -96,7 +96,7 @@ TEST_F(SegmentStoreHiddenTest, though_all_of_its_segment_was_dropped) {
   EXPECT_THAT(offered(), ElementsAre(std::pair(8, 1'000'000)));
 }
 
-// Where its block is damaged, nobody knows how far a dropped record went: its neighbour is no part of it.
+// Where its block is damaged, how far a dropped record went is unknown: its neighbour is no part of it.
 TEST_F(SegmentStoreHiddenTest, a_listed_drop_hides_no_damage_of_its_neighbour) {
   for (const bool unreadable : {true, false}) {
     SCOPED_TRACE(unreadable);

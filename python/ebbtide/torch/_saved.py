@@ -317,7 +317,7 @@ class Entry:
 def store(saved: Saved, entries: list[Entry]) -> None:
     """Stores entries of one stream as one version, and lets go of their memory.
 
-    What was changed stays: whoever needs it is told. What was resized may be back when it is needed, as FSDP's parameters are.
+    What was changed stays in memory, and its next use raises. What was resized may be back when it is needed, as FSDP's parameters are.
     """
     entries = [entry for entry in entries if entry.is_as_saved(entry.parts[0])]  # type: ignore[index]
     if entries:
