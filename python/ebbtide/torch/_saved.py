@@ -386,10 +386,10 @@ class Group:
             member = one()
             if member is None or not (member is wanted or member.back is None or member.back() is None):
                 continue  # nothing needs it any more, or it is back
-            storage = whole.untyped_storage()
+            storage: Any = whole.untyped_storage()  # with the count of changes beside its bytes
             if member is wanted:
                 found = storage
-            storage.changes = torch.empty(0, dtype=torch.uint8, device=wanted.device)  # type: ignore[attr-defined]
+            storage.changes = torch.empty(0, dtype=torch.uint8, device=wanted.device)
             member.handle, member.left = handle, len(member.layouts)
             member.back = weakref.ref(storage)
             member.kept = storage if len(wholes) > 1 else None
@@ -425,8 +425,8 @@ class Packed:
         source = self.source()
         if source is not None and source._version != entry.key[1]:
             raise changed(shape, source._version, entry.key[1], "stored")
-        storage = entry.storage()
-        changes: torch.Tensor = storage.changes  # type: ignore[attr-defined]
+        storage: Any = entry.storage()
+        changes: torch.Tensor = storage.changes
         if changes._version:  # by a backward pass, of a tensor that was handed out
             raise changed(shape, entry.key[1] + changes._version, entry.key[1], "brought back")
         tensor = changes.detach()  # counts changes with it
