@@ -18,6 +18,7 @@ from .progress import Advance, nothing
 from .stats import since
 
 BARE_EVERY = 16  # iterations from one bare copy to the next
+UNTOUCHED_S = 3.0  # without a new page in any cache
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,21 @@ def fill(store: Any, history: Any, job: Job, arrays: Arrays) -> float:
         history.checkpoint(version, arrays.contents.of(version, size))
         arrays.device.synchronize()
     history.wait([tier["name"] for tier in store.stats()["tiers"]][:2][-1])
+    _wait_until_touched(store, sum(job.sizes))
     return time.perf_counter() - start
+
+
+def _wait_until_touched(store: Any, written: int) -> None:
+    """Cache memory is touched by threads in the background, which a busy machine holds up. What has not grown for
+    `UNTOUCHED_S` will not come: there is no more memory, or so much was never needed at once."""
+    touched, since = -1, time.perf_counter()
+    while time.perf_counter() - since < UNTOUCHED_S:
+        arenas = [tier["arena"] for tier in store.stats()["tiers"] if "arena" in tier]
+        if all(arena["touched"] >= min(arena["limit"], written) for arena in arenas):
+            return
+        if (now := sum(arena["touched"] for arena in arenas)) > touched:
+            touched, since = now, time.perf_counter()
+        time.sleep(0.001)
 
 
 def play(
