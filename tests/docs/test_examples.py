@@ -92,7 +92,7 @@ def require_command(text: str):
 def compiled(source: pathlib.Path, library, environment, scratch) -> pathlib.Path:
     text = source.read_text()
     veloc = library.parent / "veloc"
-    of_veloc = "#include <veloc.h" in text
+    of_veloc = "#include <veloc" in text
     if of_veloc and not (veloc / "libveloc-client.so").exists():
         pytest.skip("libveloc-client is not built: MPI or inih is not installed")
     c, cxx = ("mpicc", "mpicxx") if of_veloc or "ebbtide/mpi.h" in text else ("gcc", "g++")

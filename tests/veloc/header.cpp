@@ -1,6 +1,7 @@
 // The headers of C++ as C++17.
 #include <veloc.h>
 #include <veloc.hpp>
+#include <veloc/cache.hpp>
 #if __has_include(<boost/archive/binary_oarchive.hpp>)
 #include <veloc/boost.hpp>
 #endif
