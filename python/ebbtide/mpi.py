@@ -182,7 +182,10 @@ def open(comm: Any, directory: str | os.PathLike[str] | None = None, **options: 
     except errors.Error:
         store.close()
         raise
-    return Group(ranks, store, "shared" if _given(options, "shared") else _durability(options))
+    level = "shared" if _given(options, "shared") else _durability(options)
+    if level == "shared" and store.durability == "readonly":
+        level = "storage"  # a store that only reads refuses to wait for what it does not send
+    return Group(ranks, store, level)
 
 
 def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: dict[str, Any]) -> ebbtide.Store:

@@ -398,7 +398,9 @@ Result<Group> Group::open(std::unique_ptr<Collective> collective, Options option
     Rounds alone(std::move(collective));
     return alone.all(store.error(), "opening").error();
   }
-  const Durability level = options.shared ? Durability::shared : *options.durability;
+  Durability level = options.shared ? Durability::shared : *options.durability;
+  if (level == Durability::shared && options.readonly.value_or(false))
+    level = Durability::storage;  // a store that only reads refuses to wait for what it does not send
   auto members = std::make_shared<Members>(std::move(collective), std::move(*store), std::string(name_of(level)));
   if (auto all = members->rounds.all({}, "opening"); !all) return all.error();
   if (auto alike = check_alike(members->rounds, options); !alike) return alike.error();

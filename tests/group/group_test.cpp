@@ -242,6 +242,26 @@ TEST(Group, HistoriesAreAgreedOnOneByOne) {
   });
 }
 
+TEST(Group, OneThatOnlyReadsEndsAtOnce) {
+  for (const bool shared : {false, true}) {
+    const auto at = directory();
+    auto options = small(at / "local");
+    if (shared) options.shared = at / "shared", options.durability = Durability::shared;
+    Ranks::run(2, [&](int rank, auto collective) {
+      auto group = Group::open(std::move(collective), options).value();
+      write(group, rank, 1).value();
+      group.close().value();
+    });
+    options.readonly = true;
+    Ranks::run(2, [&](int rank, auto collective) {
+      auto group = Group::open(std::move(collective), options).value();
+      EXPECT_EQ(group.latest().value(), 1);
+      expect(group, rank, 1);
+      group.close().value();
+    });
+  }
+}
+
 TEST(Group, AGroupOfAnotherSizeIsTold) {
   const auto at = directory();
   Ranks::run(2, [&](int, auto collective) { Group::open(std::move(collective), small(at)).value().close().value(); });

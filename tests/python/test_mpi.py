@@ -176,14 +176,15 @@ def test_one_rank_s_failure_is_told_by_all(disk: Path) -> None:
 def test_what_is_equal_by_definition_may_be_given_in_two_ways(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def writes(ranks: Thread) -> None:
         kept = {"keep_last": 2} | ({"keep_last_shared": 2} if ranks.rank else {})
-        with ebbtide.mpi.open(ranks, disk / "sends", **SMALL | kept | {"shared": disk / "shared"}):
-            pass
+        with ebbtide.mpi.open(ranks, disk / "sends", **SMALL | kept | {"shared": disk / "shared"}) as group:
+            group.checkpoint(0, content(ranks.rank, 0))
         with ebbtide.mpi.open(ranks, disk / "alone", **SMALL | {"durability": "storage"}) as group:
             group.checkpoint(0, content(ranks.rank, 0))
 
     def reads(ranks: Thread) -> None:
-        with ebbtide.mpi.open(ranks, disk / "alone", **({} if ranks.rank else {"readonly": True})) as group:
-            assert group.versions() == [0]
+        for place, more in (("alone", {}), ("sends", {"shared": disk / "shared"})):
+            with ebbtide.mpi.open(ranks, disk / place, **more | ({} if ranks.rank else {"readonly": True})) as group:
+                assert group.versions() == [0]
 
     run(2, writes)
     for text in ("1", "True", " on"):
