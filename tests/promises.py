@@ -126,6 +126,7 @@ GUARDS: dict[str, list[str]] = {
         "store/wait*_test.cpp", "store/no_threads_test.cpp", "store/*process_test.cpp", "store/pitfalls_test.cpp",
     ],
     "docs/lifecycle.md: The life cycle of a replica": ["planner/lifecycle_test.cpp", "docs/test_generated.py"],
+    "docs/lifecycle.md: The checkpoint itself": ["planner/checkpoint_state_test.cpp", "docs/test_generated.py"],
     "docs/zones.md: The life of a zone": ["planner/zones_test.cpp", "docs/test_generated.py"],
     "docs/leases.md: The life of a lease": ["planner/lease_ledger_test.cpp", "docs/test_generated.py"],
     "docs/design/snapshots.md: A cut": ["planner/snapshot_plan_test.cpp", "planner/snapshot_plan_random_test.cpp"],

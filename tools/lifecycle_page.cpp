@@ -1,9 +1,11 @@
 // Prints docs/lifecycle.md, or with the argument `zones` or `leases` docs/zones.md or docs/leases.md, from the
 // planner's own tables, so that the pages and the planner cannot differ.
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "planner/checkpoint_state.hpp"
 #include "planner/lease.hpp"
 #include "planner/lifecycle.hpp"
 #include "planner/zones.hpp"
@@ -23,6 +25,23 @@ constexpr const char* kReplica =
     "replica can\n"
     "be evicted once it is complete, unused and not wanted, and is also safe, discarded, or consumed in an ephemeral "
     "store.\n\n";
+
+constexpr const char* kWrite =
+    "\n## The checkpoint itself\n\n"
+    "<!-- From src/planner/checkpoint_state.cpp. -->\n\n"
+    "Beside its replicas, a checkpoint has three states, each with a table of its own: what of it is written, what "
+    "holds its\n"
+    "name, and what is known of its copy in each file. What is written:\n\n";
+
+constexpr const char* kName =
+    "\nWhat holds its name. A version whose write was given up, or that was dropped, can be written again at once: "
+    "that is\n"
+    "another checkpoint, and this one goes as soon as nothing uses it.\n\n";
+
+constexpr const char* kFile =
+    "\nWhat is known of its copy in the file of a tier, in a store with retention. What an earlier process left may be "
+    "damaged\n"
+    "until all of it was read.\n\n";
 
 constexpr const char* kZone =
     "# The life of a zone\n\n"
@@ -44,14 +63,10 @@ constexpr const char* kLease =
     "[a neighbour's memory](design/peers.md#leases)\n"
     "who decides what.\n\n";
 
-// The diagram's own name for the state in which there is nothing.
+// `nothing`: the state in which there is nothing, for which the diagram has a name of its own.
 template <class State>
-std::string node(State state) {
-  return state == State::gone ? "[*]" : name_of(state);
-}
-
-template <class Table>
-void print(const char* head, const Table& table) {
+void print(const char* head, std::span<const ebb::planner::TransitionOf<State>> table, State nothing) {
+  const auto node = [&](State state) { return std::string(state == nothing ? "[*]" : name_of(state)); };
   std::printf("%s```mermaid\nstateDiagram-v2\n", head);
   for (const auto& t : table) std::printf("  %s --> %s: %s\n", node(t.from).c_str(), node(t.to).c_str(), t.cause);
   std::puts("```\n");
@@ -63,13 +78,17 @@ void print(const char* head, const Table& table) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  using namespace ebb::planner;
   const std::string_view page = argc > 1 ? argv[1] : "";
   if (page == "zones") {
-    print(kZone, ebb::planner::zone_transitions());
+    print(kZone, zone_transitions(), ZoneState::gone);
   } else if (page == "leases") {
-    print(kLease, ebb::planner::lease_transitions());
+    print(kLease, lease_transitions(), LeaseState::gone);
   } else {
-    print(kReplica, ebb::planner::transitions());
+    print(kReplica, transitions(), ReplicaState::gone);
+    print(kWrite, write_transitions(), WriteState::unwritten);
+    print(kName, name_transitions(), NameState::free);
+    print(kFile, file_transitions(), FileState::pending);
   }
   return std::ferror(stdout) ? 1 : 0;
 }

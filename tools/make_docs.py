@@ -25,7 +25,7 @@ def lifecycle_page(*which: str) -> str:
         tool = pathlib.Path(scratch) / "lifecycle_page"
         sources = [
             ROOT / "tools/lifecycle_page.cpp",
-            *(ROOT / "src/planner" / f"{table}.cpp" for table in ("lifecycle", "zones", "lease")),
+            *(ROOT / "src/planner" / f"{table}.cpp" for table in ("lifecycle", "checkpoint_state", "zones", "lease")),
         ]
         subprocess.run(
             [os.environ.get("CXX", "g++"), "-std=c++20", f"-I{ROOT / 'src'}", *sources, "-o", tool], check=True

@@ -29,7 +29,7 @@ void Calls::refuse_missing(RequestId id, HistoryId client, Version version) cons
     return context_.answer(id, Reason::lost, name + " is lost: " + lost->second);
   if (h.consumed.contains(version))
     return context_.answer(id, Reason::consumed, name + " was restored already and no hint asked to keep it");
-  const bool reserved = slot != kNoSlot && table_[slot].reserving;
+  const bool reserved = slot != kNoSlot && table_[slot].write == WriteState::reserved;
   context_.answer(id, Reason::unknown_version,
                   name + (reserved ? " is reserved and not committed yet" : " was never written"));
 }

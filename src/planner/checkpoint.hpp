@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/checkpoint_state.hpp"
 #include "planner/ids.hpp"
 #include "planner/lifecycle.hpp"
 #include "planner/recycled.hpp"
@@ -50,14 +51,25 @@ inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 
 // What is known of a checkpoint in the file of one tier (durability.hpp), of a store with retention.
 struct Filed {
-  enum class Durable : std::uint8_t { pending, yes, failed };
-  Durable durable : 2 = Durable::pending;
-  bool recovered : 1 = false;  // an earlier process wrote it
-  bool intact : 1 = false;     // this process wrote it, or all of it was read
-  bool waived : 1 = false;     // (below another file tier) it does not come here: newer ones made up for it
-  bool exempt : 1 = false;     // a multiple of keep_every that newer ones made up for: it stays, and counts no more
-  bool owed : 1 = false, passing : 1 = false, lined : 1 = false, safe : 1 = false, syncing : 1 = false,
-              filling : 1 = false, unfiled : 1 = false;  // how it is counted
+  // How retention counts it: each is also what stands before it.
+  enum class Standing : std::uint8_t { none, owed, lined, safe };  // the file has to hold it; in its line; durable
+  // Where it is on its way into the file.
+  enum class Stage : std::uint8_t {
+    none,
+    unfiled,
+    filling,
+    syncing
+  };  // it waits its turn; on its way; not durable yet
+  FileState state : 3 = FileState::pending;
+  Standing standing : 2 = Standing::none;
+  Stage stage : 2 = Stage::none;
+  bool passing : 1 = false;  // it is owed, and goes on down
+  bool waived : 1 = false;   // (below another file tier) it does not come here: newer ones made up for it
+  bool exempt : 1 = false;   // a multiple of keep_every that newer ones made up for: it stays, and counts no more
+  void become(FileState to) { state = transition(state, to); }
+  void note_read() {  // all of it
+    if (state == FileState::recovered) become(FileState::intact);
+  }
 };
 static_assert(sizeof(Filed) == 2);
 
@@ -93,16 +105,9 @@ struct Checkpoint {
   HistoryId history = 0;
   Version version = 0;
   Bytes bytes = 0;
-  bool live = false;                // the slot is in use
-  bool exists = false;              // written or being written (else only hinted)
-  bool stored = false;              // the application's bytes are all here
-  bool reserving = false;           // the application computes into it (or waits for room to)
-  bool hinted = false;              // by being written (History::reverse): the hint goes if it is not written after all
-  bool submitted = false;           // it did so in stream order: `commit` follows
-  bool write_failed = false;        // no tier could take it
-  bool pending_delete = false;      // consumed or dropped: goes as soon as nothing uses it
-  bool deleted_by_restore = false;  // a restore consumed it
-  bool consumed = false;            // (persistent stores) restored, and no hint names it
+  NameState name = NameState::free;
+  WriteState write = WriteState::unwritten;
+  bool hinted = false;  // by being written (History::reverse): the hint goes if it is not written after all
   bool listed_forced = false;
   TierIndex listed_on = kNoTier;  // in the flush queue under `key`
   TierIndex flush_to = kNoTier;   // a `wait` asks for it there
@@ -119,6 +124,15 @@ struct Checkpoint {
   SpareKey spare_key;           // where it is spare, but for a copy of what is wanted above
   Time flush_retry = 0;         // after a failure: not before then
   std::uint64_t stored_at = 0;  // the order in which checkpoints became complete
+
+  bool live() const { return name != NameState::free; }
+  bool nameless() const { return planner::nameless(name); }
+  bool exists() const { return planner::exists(write); }
+  bool stored() const { return write == WriteState::stored; }
+  // By the application, which computes into it.
+  bool held() const { return write == WriteState::reserved || write == WriteState::submitted; }
+  void become(NameState to) { name = transition(name, to); }
+  void become(WriteState to) { write = transition(write, to); }
 };
 
 // Under which a spare replica of the checkpoint is in its tier's order.

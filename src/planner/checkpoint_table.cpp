@@ -53,7 +53,7 @@ Slot CheckpointTable::obtain(HistoryId history, Version version) {
   c.generation = generation;
   c.history = history;
   c.version = version;
-  c.live = true;
+  c.become(NameState::named);
   ++histories_[history].live_checkpoints;
   it->second = slot;
   return slot;
@@ -69,7 +69,7 @@ void CheckpointTable::unname(Slot slot) {
 // checkpoint, which takes its place in the restore order.
 void CheckpointTable::detach(Slot slot) {
   Checkpoint& c = checkpoints_[slot];
-  c.pending_delete = true;
+  c.become(NameState::dropped);
   history_of(c).slots.erase(c.version);
   if (c.hint == RestoreOrder::kNone) return;
   const Slot heir = obtain(c.history, c.version);
@@ -81,12 +81,13 @@ void CheckpointTable::detach(Slot slot) {
 void CheckpointTable::release(Slot slot) {
   Checkpoint& c = checkpoints_[slot];
   --history_of(c).live_checkpoints;
-  c.live = c.exists = c.stored = false;
+  c.become(NameState::free);
+  if (c.write != WriteState::unwritten) c.become(WriteState::unwritten);
   free_slots_.push_back(slot);
 }
 
 TierIndex CheckpointTable::fastest(const Checkpoint& c) const {
-  if (c.bytes == 0 && c.stored) return 0;
+  if (c.bytes == 0 && c.stored()) return 0;
   for (TierIndex t = 0; t < context_.tiers(); ++t)
     if (good(c.at[t])) return t;
   return kNoTier;
@@ -134,7 +135,7 @@ TierIndex CheckpointTable::next_below(const Checkpoint& c, TierIndex t) const {
 
 bool CheckpointTable::awaited_below(const Checkpoint& c, TierIndex t) const {
   for (TierIndex to = context_.below(t); to != kNoTier; to = context_.below(to))
-    if (belongs(c, to) && c.filed[to].durable != Filed::Durable::yes) return true;
+    if (belongs(c, to) && !durable(c.filed[to].state)) return true;
   return false;
 }
 
@@ -150,7 +151,7 @@ void CheckpointTable::set_state(Slot slot, TierIndex tier, ReplicaState to) {
 }
 
 void CheckpointTable::set_stored(Checkpoint& c) {
-  c.stored = true;
+  c.become(WriteState::stored);
   c.hinted = false;
   c.stored_at = next_sequence();
 }
@@ -168,9 +169,9 @@ bool CheckpointTable::remove_first_hint(Slot slot) {
   c.hint = h.order.first(slot);
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     Cursor& served = h.served[t];
-    if (was < served.next && c.stored) served.ahead -= space_.footprint(0, c.bytes);
+    if (was < served.next && c.stored()) served.ahead -= space_.footprint(0, c.bytes);
   }
-  if (was < h.ready.next && c.exists) --h.ready.count;
+  if (was < h.ready.next && c.exists()) --h.ready.count;
   recount(slot);  // a further hint of it may be where it was passed over
   return true;
 }
@@ -189,9 +190,9 @@ std::uint32_t CheckpointTable::ready_successors(History& h) const {
   ready.next = std::max(ready.next, h.order.head());
   for (; ready.next < h.order.tail(); ++ready.next) {
     const Slot slot = h.order.at(ready.next);
-    if (slot == RestoreOrder::kWithdrawn || !checkpoints_[slot].exists) continue;
+    if (slot == RestoreOrder::kWithdrawn || !checkpoints_[slot].exists()) continue;
     const Checkpoint& c = checkpoints_[slot];
-    if (!c.stored || (c.bytes > 0 && !good(c.at[0]))) break;
+    if (!c.stored() || (c.bytes > 0 && !good(c.at[0]))) break;
     ++ready.count;
   }
   return ready.count;

@@ -33,7 +33,7 @@ class CheckpointTable {
   Slot lookup(HistoryId history, Version version) const;  // kNoSlot: none
   // Whether the version is written, or being written by a checkpoint call.
   bool readable(Slot slot) const {
-    return slot != kNoSlot && checkpoints_[slot].exists && !checkpoints_[slot].reserving;
+    return slot != kNoSlot && checkpoints_[slot].exists() && checkpoints_[slot].write != WriteState::reserved;
   }
   Slot obtain(HistoryId history, Version version);
   void unname(Slot slot);

@@ -5,7 +5,17 @@
 
 namespace ebb::planner {
 
+using Stage = Filed::Stage;
+using Standing = Filed::Standing;
+
 namespace {
+
+// `written`: the file has to hold it.
+Standing standing_of(const Filed& filed, bool written) {
+  if (!written) return Standing::none;
+  if (filed.exempt) return Standing::owed;
+  return durable(filed.state) ? Standing::safe : Standing::lined;
+}
 
 // Brings a checkpoint's place in a row to `is`. Another of its version may have taken the place.
 void place(RecycledMap<Version, Slot>& row, Version version, Slot slot, bool is) {
@@ -20,59 +30,56 @@ void place(RecycledMap<Version, Slot>& row, Version version, Slot slot, bool is)
 void Durability::count(Slot slot) {
   if (!context_.counts_files()) return;
   const Checkpoint& c = table_[slot];
-  bool written = c.stored;
+  bool written = c.stored();
   for (MoveIndex i : c.moves) written |= !transfers_[i].cancelled && transfers_[i].kind == MoveKind::write;
-  written &= c.exists && !c.pending_delete && !c.reserving;
+  written &= c.exists() && !c.nameless() && c.write != WriteState::reserved;
   for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) count(slot, t, written);
 }
 
 // `written`: it exists, and its bytes are here or being written. What does not belong in the file counts as if not.
 void Durability::count(Slot slot, TierIndex tier, bool written) {
   Checkpoint& c = table_[slot];
-  const Replica& r = c.at[tier];
   Filed& filed = c.filed[tier];
   Level& level = of(tier);
   const Bytes size = space_.footprint(tier, c.bytes);
   written = written && (!context_.several_keep() || table_.belongs(c, tier));
-  if (filed.owed != written) {
-    filed.owed = written;
-    level.owed += written ? size : -size;
+  if (const Standing is = standing_of(filed, written); is != filed.standing) {
+    const Standing was = filed.standing;
+    filed.standing = is;
+    if ((was == Standing::none) != (is == Standing::none)) level.owed += written ? size : -size;
+    if ((was >= Standing::lined) != (is >= Standing::lined))
+      place(table_.history_of(c).line[tier], c.version, slot, is >= Standing::lined);
+    if ((was == Standing::safe) != (is == Standing::safe))
+      place(table_.history_of(c).safe[tier], c.version, slot, is == Standing::safe);
   }
   if (const bool is = written && context_.several_keep() && table_.goes_below(c, tier); filed.passing != is) {
     filed.passing = is;
     level.passing += is ? size : -size;
   }
-  if (const bool is = written && !filed.exempt; filed.lined != is) {
-    filed.lined = is;
-    place(table_.history_of(c).line[tier], c.version, slot, is);
-  }
-  if (const bool is = filed.lined && filed.durable == Filed::Durable::yes; filed.safe != is) {
-    filed.safe = is;
-    place(table_.history_of(c).safe[tier], c.version, slot, is);
-  }
-  if (const bool is = written && c.stored && good(r) && filed.durable == Filed::Durable::pending; filed.syncing != is) {
-    filed.syncing = is;
-    is ? ++level.syncing : --level.syncing;
-    level.uncommitted = is ? level.uncommitted + 1 : std::min(level.uncommitted, level.syncing);
-  }
-  if (const bool is = r.filler != kNoMove; filed.filling != is) {
-    filed.filling = is;
-    is ? ++level.filling : --level.filling;
-  }
+  const Stage is = stage_of(c, tier, written, size);
+  if (is == filed.stage) return;
+  const Stage was = filed.stage;
+  filed.stage = is;
+  if (was == Stage::filling) --level.filling;
+  if (was == Stage::syncing) level.uncommitted = std::min(level.uncommitted, --level.syncing);
+  if (was == Stage::unfiled) level.unfiled.erase({c.stored_at, slot});
+  if (is == Stage::filling) ++level.filling;
+  if (is == Stage::syncing) ++level.syncing, ++level.uncommitted;
+  if (is == Stage::unfiled) level.unfiled.emplace(c.stored_at, slot);
+}
+
+Stage Durability::stage_of(const Checkpoint& c, TierIndex tier, bool written, Bytes size) const {
+  const Replica& r = c.at[tier];
+  if (r.filler != kNoMove) return Stage::filling;
+  if (!written || !c.stored()) return Stage::none;
+  if (good(r)) return c.filed[tier].state == FileState::pending ? Stage::syncing : Stage::none;
   const TierIndex bottom = table_.lowest(c);
   const bool may_go =
       (c.flush_failures == 0 || c.flush_retry <= context_.now) && size <= space_.map(tier).largest_segment();
   const bool from_here =
       bottom != kNoTier && (context_.memory(bottom) ? tier == context_.first_keeping : context_.lower(tier)) &&
       r.state == ReplicaState::gone && (!context_.lower(tier) || table_.next_below(c, bottom) == tier);
-  const bool to_go = written && c.stored && c.bytes > 0 && from_here && may_go;
-  if (filed.unfiled != to_go) {
-    filed.unfiled = to_go;
-    if (to_go)
-      level.unfiled.emplace(c.stored_at, slot);
-    else
-      level.unfiled.erase({c.stored_at, slot});
-  }
+  return c.bytes > 0 && from_here && may_go ? Stage::unfiled : Stage::none;
 }
 
 // Which of a history's versions newer ones make up for: of those that are durable, or of all, once they are.
@@ -90,14 +97,14 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Tie
   for (auto at = row.rbegin(); at != row.rend(); ++at) {
     const Checkpoint& c = table_[at->second];
     const Filed& filed = c.filed[tier];
-    if (filed.durable == Filed::Durable::failed) continue;
-    const bool safe = all || filed.durable == Filed::Durable::yes;
-    const std::uint64_t order = c.stored ? c.stored_at : UINT64_MAX / 2 + c.written;
-    const bool stays = filed.recovered ? when == When::now && !ours : last_write <= order;
+    if (filed.state == FileState::failed) continue;
+    const bool safe = all || durable(filed.state), recovered = of_earlier_process(filed.state);
+    const std::uint64_t order = c.stored() ? c.stored_at : UINT64_MAX / 2 + c.written;
+    const bool stays = recovered ? when == When::now && !ours : last_write <= order;
     const bool agreed = !context_.machine.retention.agreed || c.version <= h.agreed;
-    newest_first.push_back({c.version, agreed && safe && (all || filed.intact || ours), stays});
+    newest_first.push_back({c.version, agreed && safe && (all || filed.state != FileState::recovered || ours), stays});
     slots_of.push_back(at->second);
-    if (filed.recovered || !safe) continue;
+    if (recovered || !safe) continue;
     ours = true;
     last_write = std::max(last_write, order);
   }

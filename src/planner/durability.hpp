@@ -95,6 +95,7 @@ class Durability {
   Level& of(TierIndex tier) { return levels_[tier]; }
   const Level& of(TierIndex tier) const { return levels_[tier]; }
   void count(Slot slot, TierIndex tier, bool written);
+  Filed::Stage stage_of(const Checkpoint& c, TierIndex tier, bool written, Bytes size) const;
   bool coming(TierIndex tier) const;
   Bytes needed_in_file(const Checkpoint& c) const;
 

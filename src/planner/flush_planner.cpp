@@ -80,7 +80,7 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
     if (context_.counts_files() && context_.keeps(t)) {  // in its turn
       durability_.count(slot);                           // the time to try again may have come
       const Slot next = durability_.next_to(t);
-      if (next == kNoSlot && c.filed[t].unfiled) durability_.note_no_room(t, c.bytes);
+      if (next == kNoSlot && c.filed[t].stage == Filed::Stage::unfiled) durability_.note_no_room(t, c.bytes);
       if (next != slot) {
         if (demand && next != kNoSlot && depth < context_.tiers())
           hasten(next, table_.lowest(table_[next]), rights, since, depth + 1);
@@ -143,7 +143,7 @@ void FlushPlanner::urge(TierIndex tier, const Room& room, const Rights& rights, 
     const Checkpoint& c = table_[s];
     const Replica& r = c.at[tier];
     if (r.filler != kNoMove && rights.who == Rights::demand) transfers_.make_demand(r.filler, since);
-    if (!complete(r.state) || table_.lowest(c) > tier || c.pending_delete) continue;
+    if (!complete(r.state) || table_.lowest(c) > tier || c.nameless()) continue;
     hasten(s, tier, rights, since, depth);
   }
 }

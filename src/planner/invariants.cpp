@@ -33,7 +33,7 @@ Invariants::Uses Invariants::check_moves() const {
     delayed += m.delayed ? m.in_flight : 0;
     require(!m.held || (m.in_flight == 0 && m.ordered && !m.cancelled),
             "what waits for its stream has nothing in flight");
-    require(table_[m.checkpoint].live, "a move belongs to a live checkpoint");
+    require(table_[m.checkpoint].live(), "a move belongs to a live checkpoint");
     require(m.done <= m.issued && m.issued <= m.total, "done <= issued <= total");
     if (m.from != kNoTier) ++uses[m.checkpoint][m.from];
     if (m.to != kNoTier) {
@@ -89,7 +89,7 @@ void Invariants::check_replicas(const Uses& uses) const {
     const Checkpoint& c = table_[s];
     const TierIndex bottom = table_.lowest(c);
     require(c.hint == table_.history_of(c).order.first(s), "a checkpoint knows its first hint");
-    if (!c.live)
+    if (!c.live())
       require(c.hint == RestoreOrder::kNone && c.moves.empty() && c.listed_on == kNoTier, "a free slot is bare");
     for (TierIndex t = 0; t < context_.tiers(); ++t) {
       check_replica(c, t);
@@ -98,8 +98,11 @@ void Invariants::check_replicas(const Uses& uses) const {
       ++count[t];
       require(c.at[t].uses >= uses[s][t], "every move out of a replica is a use");
     }
+    require(c.live() || c.write == WriteState::unwritten, "nothing is written of a checkpoint that is not");
+    if (c.name == NameState::consumed)
+      require(c.stored() && c.hint == RestoreOrder::kNone, "what is consumed was stored, and is not hinted");
     const bool failing = std::any_of(c.at.begin(), c.at.end(), [](const Replica& r) { return r.failed; });
-    if (c.live && !c.pending_delete && c.stored && c.bytes > 0)
+    if (c.live() && !c.nameless() && c.stored() && c.bytes > 0)
       require(bottom != kNoTier || failing, "what is stored is somewhere");
   }
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
@@ -124,7 +127,7 @@ void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
   const Replica& r = c.at[t];
   if (r.state == ReplicaState::gone)
     return require(r.uses == 0 && r.filler == kNoMove && !r.wanted, "nothing uses what is gone");
-  require(c.live && r.state != ReplicaState::init, "replicas belong to live checkpoints");
+  require(c.live() && r.state != ReplicaState::init, "replicas belong to live checkpoints");
   if (space_.beyond(c, t) && r.filler != kNoMove) {
     const Move& m = transfers_[r.filler];
     require(m.cancelled || transfers_.all_out(m), "nothing more is given to memory that will not come");
@@ -140,21 +143,22 @@ void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
     require(table_.safe_below(c, t) || !table_.goes_below(c, t), "flushed means safe");
   if (r.state == ReplicaState::written)
     require(!table_.safe_below(c, t) && table_.goes_below(c, t), "written means not safe");
-  require((r.state == ReplicaState::read_complete) == r.wanted || c.consumed, "read_complete means wanted");
+  require((r.state == ReplicaState::read_complete) == r.wanted || c.name == NameState::consumed,
+          "read_complete means wanted");
 }
 
 void Invariants::check_histories() const {
   std::vector<std::size_t> live_checkpoints(table_.histories().size());
   for (Slot s = 0; s < table_.size(); ++s)
-    if (table_[s].live) ++live_checkpoints[table_[s].history];
+    if (table_[s].live()) ++live_checkpoints[table_[s].history];
   for (const History& h : table_.histories()) {
     require(h.live_checkpoints == live_checkpoints[static_cast<std::size_t>(&h - table_.histories().data())],
             "a history's checkpoints are counted");
     std::size_t unwritten = 0, ready = 0;
     for (auto p = h.order.head(); p < h.order.tail(); ++p)
-      if (h.order.at(p) != RestoreOrder::kWithdrawn && !table_[h.order.at(p)].exists) ++unwritten;
+      if (h.order.at(p) != RestoreOrder::kWithdrawn && !table_[h.order.at(p)].exists()) ++unwritten;
     for (auto p = h.order.head(); p < std::min(h.ready.next, h.order.tail()); ++p) {
-      if (h.order.at(p) == RestoreOrder::kWithdrawn || !table_[h.order.at(p)].exists) continue;
+      if (h.order.at(p) == RestoreOrder::kWithdrawn || !table_[h.order.at(p)].exists()) continue;
       require(table_.fastest(table_[h.order.at(p)]) == 0, "ready successors are on the fastest tier");
       ++ready;
     }
@@ -175,38 +179,40 @@ void Invariants::check_durability(TierIndex tier) const {
   for (Slot s = 0; s < table_.size(); ++s) {
     const Checkpoint& c = table_[s];
     const Filed& filed = c.filed[tier];
-    require(context_.counts_files() || !(filed.owed || filed.lined || filed.syncing || filed.filling || filed.unfiled),
+    require(context_.counts_files() || (filed.standing == Filed::Standing::none && filed.stage == Filed::Stage::none),
             "only retention counts what is kept");
     if (!context_.counts_files()) continue;
     const Replica& r = c.at[tier];
-    const bool there = c.live && c.exists && !c.pending_delete && c.stored && !c.reserving && table_.belongs(c, tier);
-    require(!there || filed.owed, "what is stored is owed to the file");
-    require(!filed.owed || (c.live && c.exists && !c.pending_delete), "nothing else is");
-    require(filed.syncing == (there && good(r) && filed.durable == Filed::Durable::pending),
+    const bool owed = filed.standing != Filed::Standing::none, is_lined = filed.standing >= Filed::Standing::lined;
+    const bool there = c.live() && !c.nameless() && c.stored() && table_.belongs(c, tier);
+    require(!there || owed, "what is stored is owed to the file");
+    require(!owed || (c.live() && c.exists() && !c.nameless()), "nothing else is");
+    require((filed.stage == Filed::Stage::syncing) == (there && good(r) && filed.state == FileState::pending),
             "what is not durable yet is known");
-    require(filed.filling == (r.filler != kNoMove), "what is on its way to the file is known");
-    require(filed.lined == (filed.owed && !filed.exempt), "retention sees all that is kept");
-    require(!filed.unfiled || level.unfiled.contains({c.stored_at, s}),
+    require((filed.stage == Filed::Stage::filling) == (r.filler != kNoMove), "what is on its way to the file is known");
+    require(is_lined == (owed && !filed.exempt), "retention sees all that is kept");
+    require(filed.stage != Filed::Stage::unfiled || level.unfiled.contains({c.stored_at, s}),
             "what has yet to go to the file is in line for it");
-    require(filed.safe == (filed.lined && filed.durable == Filed::Durable::yes), "retention knows what is durable");
-    if (filed.safe) {
+    require((filed.standing == Filed::Standing::safe) == (is_lined && durable(filed.state)),
+            "retention knows what is durable");
+    if (filed.standing == Filed::Standing::safe) {
       const auto at = table_.history_of(c).safe[tier].find(c.version);
       require(at != table_.history_of(c).safe[tier].end() && at->second == s,
               "retention sees each durable version once");
     }
-    if (filed.lined) {
+    if (is_lined) {
       const auto& line = table_.history_of(c).line[tier];
       const auto at = line.find(c.version);
       require(at != line.end() && at->second == s, "retention sees each version once");
     }
-    require(filed.passing == (filed.owed && context_.several_keep() && table_.goes_below(c, tier)),
+    require(filed.passing == (owed && context_.several_keep() && table_.goes_below(c, tier)),
             "what goes on down is known");
     passing += filed.passing ? space_.footprint(tier, c.bytes) : 0;
-    counted += filed.owed ? space_.footprint(tier, c.bytes) : 0;
-    lined += filed.lined;
-    to_go += filed.unfiled;
-    pending += filed.syncing;
-    coming += filed.filling;
+    counted += owed ? space_.footprint(tier, c.bytes) : 0;
+    lined += is_lined;
+    to_go += filed.stage == Filed::Stage::unfiled;
+    pending += filed.stage == Filed::Stage::syncing;
+    coming += filed.stage == Filed::Stage::filling;
   }
   require(counted == level.owed && passing == level.passing && lined == in_line && to_go == level.unfiled.size() &&
               pending == level.syncing && coming == level.filling,

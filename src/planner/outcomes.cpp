@@ -130,7 +130,7 @@ void Outcomes::complete_move(MoveIndex index) {
     case MoveKind::flush:
       table_.set_state(slot, to, ReplicaState::written);
       c.flush_failures = 0;
-      if (context_.keeps(from)) c.filed[from].intact = true;
+      if (context_.keeps(from)) c.filed[from].note_read();
       replicas_.release_use(slot, from);
       break;
     case MoveKind::prefetch:
@@ -141,7 +141,7 @@ void Outcomes::complete_move(MoveIndex index) {
       replicas_.release_use(slot, from);
       break;
     case MoveKind::check:
-      c.filed[from].intact = true;
+      c.filed[from].note_read();
       replicas_.release_use(slot, from);
       break;
   }
@@ -175,12 +175,11 @@ void Outcomes::abort_move(MoveIndex index) {
       if (m.failed) r.excluded |= 1u << m.to;
       r.move = kNoMove;
       const bool hopeless = m.failed && (r.ordered || !space_.fits_somewhere(c.bytes, r.excluded));
-      if (r.cancelled || c.pending_delete || hopeless) {
+      if (r.cancelled || c.nameless() || hopeless) {
         // What was consumed meanwhile is lost as well, unless its name has been written anew.
-        const bool lost = hopeless && (!c.pending_delete || table_.history_of(c).consumed.contains(c.version));
+        const bool lost = hopeless && (!c.nameless() || table_.history_of(c).consumed.contains(c.version));
         const Reason why = r.cancelled ? Reason::cancelled : lost ? Reason::lost : Reason::dropped;
-        c.write_failed = hopeless;
-        undo_write(slot);
+        undo_write(slot, hopeless ? WriteState::lost : WriteState::unwritten);
         calls_.answer(r, why,
                       "version " + std::to_string(table_[slot].version) +
                           (hopeless ? " could not be written to any tier" : " was given up"));
@@ -236,7 +235,7 @@ void Outcomes::abort_move(MoveIndex index) {
 void Outcomes::start_read(Request& r) {
   const Slot slot = r.checkpoint;
   Checkpoint& c = table_[slot];
-  if (c.bytes == 0 && c.stored) {
+  if (c.bytes == 0 && c.stored()) {
     const bool keep = r.keep;
     calls_.answer(r, Reason::ok);
     return finish_read(slot, keep);
@@ -247,21 +246,21 @@ void Outcomes::start_read(Request& r) {
     const Replica& rep = c.at[t];
     if (good(rep) || transfers_.filling(rep)) from = t;
   }
-  if (from == kNoTier && c.exists && !c.stored && !c.pending_delete && !r.cancelled)
+  if (from == kNoTier && c.exists() && !c.stored() && !c.nameless() && !r.cancelled)
     return;  // parked: its write waits for room
   if (from == kNoTier) {
     const bool keep_hint = r.hint_taken;
     const bool cancelled = r.cancelled;
     --c.readers;
-    if (keep_hint && !c.pending_delete) replicas_.hint(c.history, c.version, true);
+    if (keep_hint && !c.nameless()) replicas_.hint(c.history, c.version, true);
     calls_.answer(r,
-                  cancelled                                   ? Reason::cancelled
-                  : !c.exists                                 ? c.write_failed ? Reason::lost : Reason::unknown_version
-                  : c.pending_delete && !c.deleted_by_restore ? Reason::dropped
-                                                              : Reason::lost,
-                  key_text(c) + (c.lost_why                   ? " is lost: " + *c.lost_why
-                                 : c.exists || c.write_failed ? " could not be read from any tier"
-                                                              : " was not written after all"));
+                  cancelled                                    ? Reason::cancelled
+                  : c.write == WriteState::unwritten           ? Reason::unknown_version
+                  : c.exists() && c.name == NameState::dropped ? Reason::dropped
+                                                               : Reason::lost,
+                  key_text(c) + (c.lost_why                         ? " is lost: " + *c.lost_why
+                                 : c.write != WriteState::unwritten ? " could not be read from any tier"
+                                                                    : " was not written after all"));
     replicas_.try_release(slot);
     return;
   }
@@ -285,12 +284,12 @@ void Outcomes::finish_read(Slot slot, bool keep) {
   --c.readers;
   if (c.hint == RestoreOrder::kNone)
     for (Replica& r : c.at) r.wanted = false;
-  if (!keep && !c.pending_delete && c.hint == RestoreOrder::kNone && c.stored) {
+  if (!keep && !c.nameless() && c.hint == RestoreOrder::kNone && c.stored()) {
     if (context_.machine.ephemeral) {
       begin_delete(slot, true);
       return;
     }
-    c.consumed = true;
+    if (c.name == NameState::named) c.become(NameState::consumed);
   }
   replicas_.refresh(slot);
   replicas_.try_release(slot);
@@ -309,7 +308,7 @@ bool Outcomes::stop_waiting(RequestId id, Reason reason, const std::string& deta
     undo_write(slot);
   } else {
     --c.readers;
-    if (hint_taken && !c.pending_delete) replicas_.hint(c.history, c.version, true);
+    if (hint_taken && !c.nameless()) replicas_.hint(c.history, c.version, true);
   }
   replicas_.try_release(slot);
   return true;
@@ -319,7 +318,7 @@ bool Outcomes::stop_waiting(RequestId id, Reason reason, const std::string& deta
 // the checkpoint its name if nothing else holds its bytes or will.
 void Outcomes::discard_failed(Slot slot) {
   Checkpoint& c = table_[slot];
-  if (!c.live || c.pending_delete || !c.stored) return;
+  if (c.nameless() || !c.stored()) return;
   for (TierIndex t = context_.first_keeping; context_.several_keep() && t < context_.tiers(); ++t)
     if (Replica& r = c.at[t]; r.leaving && complete(r.state)) {
       r.leaving = table_.kept_beside(c, t);  // else it has become the only one
@@ -336,25 +335,23 @@ void Outcomes::discard_failed(Slot slot) {
   for (TierIndex t = 0; t < context_.tiers(); ++t)
     if (const Replica& r = c.at[t]; r.failed && complete(r.state) && r.uses == 0) replicas_.remove(slot, t, false);
   if (hope) return;
-  c.write_failed = true;
   const std::string why = c.lost_why ? *c.lost_why : std::string();
   if (c.lost_why) table_.history_of(c).lost[c.version] = why;
   waits_.fail(slot, c.lost_why ? why : "it could not be read from where it was");
   context_.out->failures.push_back({table_.ref(slot), lowest, true, why});
-  undo_write(slot);
+  undo_write(slot, WriteState::lost);
   replicas_.try_release(slot);
 }
 
 // The checkpoint leaves the table of names; its bytes follow when nothing uses them.
 void Outcomes::begin_delete(Slot slot, bool consumed) {
   Checkpoint& c = table_[slot];
-  if (c.pending_delete) return;
+  if (c.nameless()) return;
   History& h = table_.history_of(c);
   while (table_.remove_first_hint(slot)) {
   }
   table_.unname(slot);
-  c.pending_delete = true;
-  c.deleted_by_restore = consumed;
+  c.become(consumed ? NameState::restored : NameState::dropped);
   for (TierIndex t = 0; t < context_.tiers(); ++t) {  // readable or not, it is to go
     Replica& r = c.at[t];
     r.failed = r.failed && context_.memory(t) && space_.in_lost_memory(c, t);
@@ -377,7 +374,7 @@ void Outcomes::begin_delete(Slot slot, bool consumed) {
 
 void Outcomes::drop(Slot s) {
   Checkpoint& c = table_[s];
-  if (!c.exists) {  // only hinted
+  if (!c.exists()) {  // only hinted
     while (c.hint != RestoreOrder::kNone) replicas_.withdraw_hint(s);
     replicas_.try_release(s);
     return;
@@ -390,22 +387,23 @@ void Outcomes::drop(Slot s) {
   replicas_.try_release(s);
 }
 
-// Makes a checkpoint one that was never written: hints for it wait again.
-void Outcomes::undo_write(Slot slot) {
+// Makes a checkpoint one that is not written, or lost: hints for it wait again.
+void Outcomes::undo_write(Slot slot, WriteState to) {
   Checkpoint& c = table_[slot];
-  if (!c.pending_delete && std::exchange(c.hinted, false)) replicas_.withdraw_hint(slot);
-  if (!c.pending_delete) table_.history_of(c).unwritten += table_.history_of(c).order.count(slot);
-  c.exists = c.stored = c.reserving = c.submitted = false;
+  if (!c.nameless() && std::exchange(c.hinted, false)) replicas_.withdraw_hint(slot);
+  if (!c.nameless()) table_.history_of(c).unwritten += table_.history_of(c).order.count(slot);
+  if (c.live() && c.write != to) c.become(to);  // its readers may have been the last to hold it
+  if (c.name == NameState::consumed) c.become(NameState::named);
   bool lingering = c.readers > 0 || !c.moves.empty();
   for (const Replica& r : c.at) lingering |= r.state != ReplicaState::gone;
-  if (lingering && !c.pending_delete) table_.detach(slot);
+  if (lingering && !c.nameless()) table_.detach(slot);
   waits_.progress(slot);
   replicas_.refresh(slot);
   start_parked(slot);
   calls_.for_waiting([&](const Request& r) {
     if (r.checkpoint == slot && r.kind == Request::Kind::borrow)
-      c.write_failed ? stop_waiting(r.id, Reason::lost, "no tier could deliver it")
-                     : stop_waiting(r.id, Reason::unknown_version, "it was not written after all");
+      c.write == WriteState::lost ? stop_waiting(r.id, Reason::lost, "no tier could deliver it")
+                                  : stop_waiting(r.id, Reason::unknown_version, "it was not written after all");
   });
 }
 

@@ -31,7 +31,7 @@ class Outcomes : Part {
   // Checkpoints.
   void begin_delete(Slot slot, bool consumed);
   void drop(Slot slot);
-  void undo_write(Slot slot);
+  void undo_write(Slot slot, WriteState to = WriteState::unwritten);
   void discard_failed(Slot slot);
 
  private:

@@ -164,7 +164,7 @@ bool Placing::try_file_again(Request& r) {
   bool any = false;
   for (Slot s = 0; s < table_.size(); ++s) {
     Checkpoint& c = table_[s];
-    if (!c.live) continue;
+    if (!c.live()) continue;
     bool refused = c.flush_failures > 0 && std::exchange(c.flush_retry, 0) > context_.now;
     for (MoveIndex i : c.moves) {
       if (!transfers_[i].delayed || context_.lower(transfers_[i].to)) continue;

@@ -153,7 +153,7 @@ LinkUse Planner::use(int link) const {
 
 std::optional<CheckpointRef> Planner::find(HistoryId history, Version version) const {
   const Slot slot = parts_->table.lookup(history, version);
-  if (slot == kNoSlot || !parts_->table[slot].exists) return std::nullopt;
+  if (slot == kNoSlot || !parts_->table[slot].exists()) return std::nullopt;
   return parts_->table.ref(slot);
 }
 
@@ -166,7 +166,7 @@ std::optional<Version> Planner::next_hinted(HistoryId history) const {
   if (history >= parts_->table.histories().size()) return {};
   const RestoreOrder& order = parts_->table.history(history).order;
   for (RestoreOrder::Position at = order.head(); at < order.tail(); ++at)
-    if (const Slot slot = order.at(at); slot != RestoreOrder::kWithdrawn && parts_->table[slot].exists)
+    if (const Slot slot = order.at(at); slot != RestoreOrder::kWithdrawn && parts_->table[slot].exists())
       return parts_->table[slot].version;
   return {};
 }

@@ -60,7 +60,7 @@ void PrefetchPlanner::prefetch(History& h) {
       const Slot slot = h.order.at(at.next);
       if (slot != RestoreOrder::kWithdrawn) {
         const Checkpoint& c = table_[slot];
-        if (c.stored && c.hint == at.next && c.bytes > 0) {
+        if (c.stored() && c.hint == at.next && c.bytes > 0) {
           const Bytes ahead = at.ahead + space_.footprint(0, c.bytes);
           blocked = ahead > reach || bring(slot, t, ahead) == Step::blocked;
           if (blocked) break;

@@ -16,7 +16,7 @@ void Replicas::refresh(Slot slot) {
     if (bottom == kNoTier) bottom = t;
     ReplicaState to = safe_below || !table_.goes_below(c, t) ? ReplicaState::flushed : ReplicaState::written;
     safe_below |= !space_.beyond(c, t);
-    if (c.consumed || (c.pending_delete && r.state == ReplicaState::consumed))
+    if (c.name == NameState::consumed || (c.nameless() && r.state == ReplicaState::consumed))
       to = ReplicaState::consumed;
     else if (r.wanted)
       to = ReplicaState::read_complete;
@@ -30,7 +30,7 @@ void Replicas::refresh(Slot slot) {
   bool going_down = false;
   for (MoveIndex m : c.moves) going_down |= transfers_[m].kind == MoveKind::flush;
   const bool candidate =
-      c.exists && c.stored && !c.pending_delete && bottom != kNoTier && !going_down &&
+      c.stored() && !c.nameless() && bottom != kNoTier && !going_down &&
       (context_.keeps(bottom) ? table_.next_below(c, bottom) != kNoTier : bottom < context_.last_tier());
   const bool force = candidate && (c.flush_to > bottom || space_.beyond(c, bottom));
   const bool counts = context_.counts_files();
@@ -81,9 +81,7 @@ void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
   table_.set_state(slot, tier, ReplicaState::gone);
   space_.count_spare(slot, c);
   r = Replica{};
-  Filed& filed = c.filed[tier];
-  filed.durable = Filed::Durable::pending;
-  filed.recovered = filed.intact = false;
+  if (c.filed[tier].state != FileState::pending) c.filed[tier].become(FileState::pending);
   if (const TierIndex still = table_.fastest(c); still == kNoTier || still > tier) table_.recount(slot);
   refresh(slot);
 }
@@ -114,7 +112,7 @@ void Replicas::complete_in_files(Slot slot) {
 void Replicas::mark_failed(Slot slot, TierIndex tier) {
   Checkpoint& c = table_[slot];
   Replica& r = c.at[tier];
-  if (c.pending_delete || r.failed || !complete(r.state)) return;
+  if (c.nameless() || r.failed || !complete(r.state)) return;
   r.wanted = false;
   refresh(slot);
   r.failed = true;
@@ -124,8 +122,8 @@ void Replicas::mark_failed(Slot slot, TierIndex tier) {
 
 void Replicas::try_release(Slot slot) {
   Checkpoint& c = table_[slot];
-  if (!c.live) return;
-  if (c.pending_delete && c.readers == 0) {
+  if (!c.live()) return;
+  if (c.nameless() && c.readers == 0) {
     for (TierIndex t = 0; t < context_.tiers(); ++t) {
       Replica& r = c.at[t];
       if (!complete(r.state) || r.uses > 0) continue;
@@ -134,11 +132,11 @@ void Replicas::try_release(Slot slot) {
       remove(slot, t, false);
     }
   }
-  if (c.exists && !c.pending_delete) return;
-  if (c.readers > 0 || c.reserving || c.submitted || !c.moves.empty() || c.hint != RestoreOrder::kNone) return;
+  if (c.exists() && !c.nameless()) return;
+  if (c.readers > 0 || c.held() || !c.moves.empty() || c.hint != RestoreOrder::kNone) return;
   for (TierIndex t = 0; t < context_.tiers(); ++t)
     if (c.at[t].state != ReplicaState::gone) return;
-  if (!c.pending_delete) table_.unname(slot);
+  if (!c.nameless()) table_.unname(slot);
   refresh(slot);
   table_.release(slot);
 }
@@ -155,7 +153,7 @@ MoveIndex Replicas::start_move(MoveKind kind, Slot slot, TierIndex from, TierInd
 void Replicas::hint(HistoryId client, Version version, bool front) {
   History& h = table_.history(client);
   const Slot slot = table_.obtain(client, version);
-  if (!table_[slot].exists) ++h.unwritten;
+  if (!table_[slot].exists()) ++h.unwritten;
   if (front)
     h.order.prepend(slot);
   else
@@ -169,8 +167,8 @@ void Replicas::hints_changed(Slot slot) {
   table_.recount(slot);
   if (c.hint == RestoreOrder::kNone) {
     for (Replica& r : c.at) r.wanted = false;
-  } else if (c.consumed) {
-    c.consumed = false;
+  } else if (c.name == NameState::consumed) {
+    c.become(NameState::named);
     for (Replica& r : c.at)
       if (r.state == ReplicaState::consumed && !r.failed) r.wanted = true;
   }
@@ -179,7 +177,7 @@ void Replicas::hints_changed(Slot slot) {
 
 void Replicas::withdraw_hint(Slot slot) {
   Checkpoint& c = table_[slot];
-  if (table_.remove_first_hint(slot) && !c.exists) --table_.history_of(c).unwritten;
+  if (table_.remove_first_hint(slot) && !c.exists()) --table_.history_of(c).unwritten;
   hints_changed(slot);
 }
 

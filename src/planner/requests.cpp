@@ -11,7 +11,7 @@ namespace ebb::planner {
 template <class Write>
 Request* Requests::begin_write(HistoryId client, const Write& e) {
   const Slot found = table_.lookup(client, e.version);
-  if (found != kNoSlot && table_[found].exists) {
+  if (found != kNoSlot && table_[found].exists()) {
     context_.answer(e.request, Reason::version_exists, key_text(table_[found]) + " was written already");
     return nullptr;
   }
@@ -40,9 +40,7 @@ Request* Requests::begin_write(HistoryId client, const Write& e) {
   h.reading = false;
   if (h.last_write > 0) h.write_interval += (context_.now - h.last_write - h.write_interval) / 4;
   h.last_write = context_.now;
-  c.exists = true;
-  c.reserving = reserve;
-  c.write_failed = false;
+  c.become(reserve ? WriteState::reserved : WriteState::writing);
   c.bytes = e.bytes;
   c.written = c.touched = table_.next_sequence();
   c.hinted = h.reverse;
@@ -106,7 +104,7 @@ void Requests::on(HistoryId client, const event::Restore& e) {
       client,
       {.id = e.request, .kind = Request::Kind::restore, .checkpoint = slot, .keep = e.keep, .ordered = e.ordered});
   kept.distance = table_.ready_successors(table_.history(client));
-  if (c.bytes == 0 && c.stored) {
+  if (c.bytes == 0 && c.stored()) {
     const bool keep = kept.keep;
     calls_.answer(kept, Reason::ok);
     outcomes_.finish_read(slot, keep);
@@ -141,14 +139,13 @@ void Requests::on(HistoryId, const event::Commit& e) {
   }
   if (e.in_use && c.bytes > 0) calls_.hold(e.request, {.checkpoint = slot, .memory_only = true});
   table_.set_stored(c);
-  c.reserving = c.submitted = false;
   if (c.bytes > 0 && c.at[0].failed) {  // its memory was lost
     outcomes_.start_parked(slot);
     outcomes_.discard_failed(slot);
     return replicas_.try_release(slot);
   }
-  if (c.bytes == 0 && !c.pending_delete) replicas_.complete_in_files(slot);
-  if (c.pending_delete) {  // dropped meanwhile
+  if (c.bytes == 0 && !c.nameless()) replicas_.complete_in_files(slot);
+  if (c.nameless()) {  // dropped meanwhile
     replicas_.refresh(slot);
     outcomes_.start_parked(slot);  // asked for before that
     replicas_.try_release(slot);
@@ -195,10 +192,9 @@ void Requests::on(HistoryId, const event::Submit& e) {
   calls_.set_ending(*hold, e.by_stream);
   context_.dirty = true;
   Checkpoint& c = table_[hold->checkpoint];
-  if (hold->memory_only || c.submitted) return;
-  if (c.reserving) {
-    c.reserving = false;
-    c.submitted = true;
+  if (hold->memory_only || c.write == WriteState::submitted) return;
+  if (c.write == WriteState::reserved) {
+    c.become(WriteState::submitted);
   } else {
     const Slot slot = hold->checkpoint;
     hold->memory_only = true;
@@ -224,12 +220,12 @@ void Requests::on(HistoryId, const event::Cancel& e) {
     return;
   r.cancelled = true;
   const Slot slot = r.checkpoint;
-  if (r.kind == Request::Kind::checkpoint && !table_[slot].pending_delete) {  // copies of it have yet to report
+  if (r.kind == Request::Kind::checkpoint && !table_[slot].nameless()) {  // copies of it have yet to report
     if (std::exchange(table_[slot].hinted, false)) replicas_.withdraw_hint(slot);
     History& h = table_.history_of(table_[slot]);
     h.unwritten += h.order.count(slot);
     table_.detach(slot);
-    table_[slot].exists = false;
+    table_[slot].become(WriteState::unwritten);
     durability_.count(slot);
   }
   if (r.move != kNoMove) {

@@ -16,15 +16,14 @@ void RetentionPlanner::require_file(TierIndex tier) const {
 void RetentionPlanner::on(HistoryId client, const event::Recovered& e) {
   require_file(e.tier);
   const Slot found = table_.lookup(client, e.version);
-  const bool known = found != kNoSlot && table_[found].exists;
-  if (known && (!table_[found].stored || table_[found].bytes != e.bytes || !context_.keeps(e.tier) ||
+  const bool known = found != kNoSlot && table_[found].exists();
+  if (known && (!table_[found].stored() || table_[found].bytes != e.bytes || !context_.keeps(e.tier) ||
                 table_[found].at[e.tier].state != ReplicaState::gone))
     throw std::logic_error("a version that exists was recovered");
   const Slot slot = known ? found : recover(client, e);
   Filed& filed = table_[slot].filed[e.tier];
-  filed.durable = Filed::Durable::yes;
-  filed.recovered = true;
-  filed.intact = e.bytes == 0;
+  filed.become(FileState::recovered);
+  if (e.bytes == 0) filed.note_read();
   replicas_.complete_in_file(slot, e.tier);
   durability_.count(slot);
   if (table_[slot].hint != RestoreOrder::kNone) replicas_.hints_changed(slot);
@@ -36,8 +35,7 @@ Slot RetentionPlanner::recover(HistoryId client, const event::Recovered& e) {
   const Slot slot = table_.obtain(client, e.version);
   Checkpoint& c = table_[slot];
   if (c.hint != RestoreOrder::kNone) h.unwritten -= h.order.count(slot);
-  c.exists = true;
-  c.write_failed = false;
+  c.become(WriteState::writing);
   c.bytes = e.bytes;
   c.written = c.touched = table_.next_sequence();
   table_.set_stored(c);
@@ -49,8 +47,8 @@ void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
   durability_.hear(e.tier);
   Checkpoint* const c = reported(client, e.version, e.tier, true);
   if (c == nullptr) return;
-  c->filed[e.tier].durable = Filed::Durable::yes;
-  c->filed[e.tier].intact = true;
+  Filed& filed = c->filed[e.tier];
+  durable(filed.state) ? filed.note_read() : filed.become(FileState::durable);
   replicas_.refresh(table_.lookup(client, e.version));
   retire_upward(table_.history(client), e.tier);
 }
@@ -87,9 +85,9 @@ void RetentionPlanner::on(HistoryId client, const event::NotDurable& e) {
   Checkpoint* const c = reported(client, e.version, e.tier, false);
   if (c == nullptr) return;
   Filed& filed = c->filed[e.tier];
-  if (filed.durable == Filed::Durable::pending) filed.durable = Filed::Durable::failed;
+  if (filed.state == FileState::pending) filed.become(FileState::failed);
   const Slot slot = table_.lookup(client, e.version);
-  if (context_.lower(e.tier) && good(c->at[e.tier]) && filed.durable == Filed::Durable::failed &&
+  if (context_.lower(e.tier) && good(c->at[e.tier]) && filed.state == FileState::failed &&
       table_.kept_beside(*c, e.tier)) {  // it is sent down again
     ++c->flush_failures;
     c->flush_retry = context_.now + kRetryAfter;
@@ -118,16 +116,17 @@ void RetentionPlanner::make_room(TierIndex tier, const Durability::Short& lacks)
     return;
   }
   for (const History& h : table_.histories())
-    if (std::ranges::any_of(
-            durability_.superseded(h, tier, Durability::When::all_is_durable),
-            [&](const Durability::Superseded& one) { return one.goes && table_[one.slot].filed[tier].recovered; }))
+    if (std::ranges::any_of(durability_.superseded(h, tier, Durability::When::all_is_durable),
+                            [&](const Durability::Superseded& one) {
+                              return one.goes && of_earlier_process(table_[one.slot].filed[tier].state);
+                            }))
       start_checks(h, tier);
 }
 
 // The checkpoint that is reported; nullptr: it is gone, or there is no retention.
 Checkpoint* RetentionPlanner::reported(HistoryId client, Version version, TierIndex tier, bool complete_there) {
   const Slot slot = table_.lookup(client, version);
-  if (!context_.counts_files() || slot == kNoSlot || !table_[slot].exists) return nullptr;
+  if (!context_.counts_files() || slot == kNoSlot || !table_[slot].exists()) return nullptr;
   Checkpoint& c = table_[slot];
   const Replica& there = c.at[tier];
   if (context_.several_keep() && (there.state == ReplicaState::gone || there.leaving)) return nullptr;
@@ -221,9 +220,9 @@ void RetentionPlanner::start_checks(const History& h, TierIndex tier) {
     const Slot slot = at->second;
     Checkpoint& c = table_[slot];
     const Filed& filed = c.filed[tier];
-    if (filed.durable != Filed::Durable::yes) continue;
-    ours |= !filed.recovered;
-    const bool counts = filed.intact || ours;
+    if (!durable(filed.state)) continue;
+    ours |= !of_earlier_process(filed.state);
+    const bool counts = filed.state != FileState::recovered || ours;
     const bool checking =
         std::ranges::any_of(c.moves, [&](MoveIndex i) { return transfers_[i].kind == MoveKind::check; });
     if (!counts && !checking) {

@@ -161,7 +161,7 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
     }
     if (r.uses > by_moves) return kNever;  // borrowed or reserved
   }
-  if (c.pending_delete) return busy > 0 ? busy : kNever;  // it goes with its last reader
+  if (c.nameless()) return busy > 0 ? busy : kNever;  // it goes with its last reader
   if (r.spare != Spare::no || flushing) return busy;
   const Time flush = flush_wait(c, tier);
   return flush == kNever ? kNever : busy + flush;
@@ -345,7 +345,7 @@ std::vector<Slot> RoomFinder::spare_in_file(TierIndex tier, Bytes size, Slot sel
   Bytes freed = space_.free_bytes(tier);
   for (Slot s = 0; s < table_.size() && freed < size; ++s) {
     const Checkpoint& c = table_[s];
-    if (!c.live || s == self || c.flush_to >= tier) continue;
+    if (!c.live() || s == self || c.flush_to >= tier) continue;
     const Replica& r = c.at[tier];
     if (!complete(r.state) || r.uses > 0 || table_.fastest(c) >= tier) continue;
     spare.push_back(s);

@@ -107,7 +107,7 @@ void Segments::mark_lost(Slot slot, TierIndex tier, const std::string& why) {
     if (m.to == tier) outcomes_.spoil_readers(m, 0, !m.failed);
     outcomes_.cancel_move(i);
   }
-  if (c.live && complete(r.state)) outcomes_.discard_failed(slot);
+  if (c.live() && complete(r.state)) outcomes_.discard_failed(slot);
   replicas_.try_release(slot);
 }
 

@@ -102,7 +102,7 @@ void TierSpace::count_spare(Slot slot, Checkpoint& c) {
     if (good(r)) {
       const bool stays = context_.keeps(t) && !durable_below;
       if (spare[t] == Spare::no && !stays) spare[t] = below;
-      durable_below |= c.filed[t].durable == Filed::Durable::yes;
+      durable_below |= durable(c.filed[t].state);
       if (!beyond(c, t)) below = context_.memory(t) ? Spare::memory_below : Spare::file_below;
     }
     const SpareKey was = spare_key(r.spare, before), key = spare_key(spare[t], c.spare_key);

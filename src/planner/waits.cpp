@@ -28,7 +28,8 @@ void Waits::refuse_tier(RequestId id) { context_.answer(id, Reason::no_such_tier
 void Waits::add(Wait wait, const std::vector<Slot>& slots) {
   for (Slot s : slots) {
     Checkpoint& c = table_[s];
-    if (!c.exists || c.reserving || c.bytes == 0 || (c.stored && table_.lowest(c) >= wait.tier)) continue;
+    if (!c.exists() || c.write == WriteState::reserved || c.bytes == 0 || (c.stored() && table_.lowest(c) >= wait.tier))
+      continue;
     if (context_.lower(wait.tier) && !table_.belongs(c, wait.tier)) continue;
     wait.open.insert(s);
     c.flush_to = std::max(c.flush_to, wait.tier);
@@ -51,8 +52,7 @@ void Waits::progress(Slot slot) {
   for (auto it = waits_.begin(); it != waits_.end();) {
     Wait& w = it->second;
     const bool waived = context_.lower(w.tier) && c.filed[w.tier].waived;
-    if ((c.pending_delete || !c.exists || waived || table_.lowest(c) >= w.tier) && w.open.erase(slot) &&
-        w.open.empty()) {
+    if ((c.nameless() || !c.exists() || waived || table_.lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
       context_.answer(w.id, Reason::ok);
       table_.history(w.history).reading = true;  // a program that waits for flushes has finished writing
       it = waits_.erase(it);
@@ -118,7 +118,7 @@ void Waits::refuse_stuck() {
   std::vector<RequestId> stuck;
   for (const auto& [id, w] : waits_) {
     bool retrying = context_.lower(w.tier) && durability_.silent(w.tier);  // whoever asked for that waits
-    for (Slot s : w.open) retrying |= !table_[s].stored;
+    for (Slot s : w.open) retrying |= !table_[s].stored();
     if (!retrying) stuck.push_back(id);
   }
   for (RequestId id : stuck) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/long_form.hpp"
+#include "tests/planner/state_tables.hpp"
 #include "tests/planner/units.hpp"
 
 namespace ebb::planner {
@@ -31,19 +32,7 @@ std::string lease_text(const Commands& commands) {
 }
 
 TEST(LeaseTable, WhatTheTableHasIsLegalAndAllElseThrows) {
-  constexpr LeaseState kAll[] = {LeaseState::gone, LeaseState::lent, LeaseState::recalled, LeaseState::overdue,
-                                 LeaseState::orphaned};
-  std::set<std::pair<LeaseState, LeaseState>> legal;
-  for (const LeaseTransition& t : lease_transitions())
-    EXPECT_TRUE(legal.insert({t.from, t.to}).second) << name_of(t.from) << " to " << name_of(t.to) << " is there twice";
-  for (const LeaseState from : kAll)
-    for (const LeaseState to : kAll) {
-      if (legal.contains({from, to})) {
-        EXPECT_EQ(transition(from, to), to);
-      } else {
-        EXPECT_THROW(transition(from, to), std::logic_error) << name_of(from) << " to " << name_of(to);
-      }
-    }
+  expect_is_the_law(lease_transitions(), LeaseState::orphaned);
 }
 
 TEST(LeaseLedger, NothingIsLentWithoutAnOfferNorToOneWhoDoesNotAsk) {

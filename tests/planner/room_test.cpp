@@ -55,7 +55,7 @@ class Filled {
   void add(Version v) {
     const Slot slot = state_.table.obtain(0, v);
     Checkpoint& c = state_.table[slot];
-    c.exists = true;
+    c.become(WriteState::writing);
     c.bytes = size();
     c.written = c.touched = state_.table.next_sequence();
     bool any = false;
@@ -69,7 +69,7 @@ class Filled {
       any = true;
     }
     if (!any) {
-      c.exists = false;
+      c.become(WriteState::unwritten);
       return state_.replicas.try_release(slot);
     }
     state_.table.set_stored(c);
@@ -78,7 +78,7 @@ class Filled {
   }
   void change(Slot slot) {
     Checkpoint& c = state_.table[slot];
-    if (!c.live || !c.stored) return;
+    if (!c.stored()) return;
     const auto t = static_cast<TierIndex>(random_() % 2);
     if (!complete(c.at[t].state)) return;
     switch (random_() % 4) {

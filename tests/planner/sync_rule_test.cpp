@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "tests/planner/units.hpp"
+
 namespace ebb::planner {
 namespace {
-
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 TEST(SyncRule, NothingWaitsLongerThanTheIntervalAndWhatIsWantedOrMuchNotAtAll) {
   std::mt19937_64 random(1);

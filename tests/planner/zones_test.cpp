@@ -1,39 +1,13 @@
 #include "planner/zones.hpp"
 
-#include <gtest/gtest.h>
-#include <set>
-#include <stdexcept>
+#include <string>
+
+#include "tests/planner/state_tables.hpp"
 
 namespace ebb::planner {
 namespace {
 
-constexpr ZoneState kAllZones[] = {ZoneState::gone,    ZoneState::clean, ZoneState::dirty,       ZoneState::owed,
-                                   ZoneState::copying, ZoneState::done,  ZoneState::duplicating, ZoneState::duplicated};
-
-TEST(Zones, WhatTheTableHasIsLegalAndAllElseThrows) {
-  std::set<std::pair<ZoneState, ZoneState>> legal;
-  for (const ZoneTransition& t : zone_transitions()) {
-    EXPECT_TRUE(legal.insert({t.from, t.to}).second) << name_of(t.from) << " to " << name_of(t.to) << " is there twice";
-    EXPECT_STRNE(t.cause, "");
-    EXPECT_STRNE(t.precondition, "");
-  }
-  for (ZoneState from : kAllZones)
-    for (ZoneState to : kAllZones) {
-      if (legal.contains({from, to})) {
-        EXPECT_EQ(transition(from, to), to);
-      } else {
-        EXPECT_THROW(transition(from, to), std::logic_error) << name_of(from) << " to " << name_of(to);
-      }
-    }
-}
-
-TEST(Zones, EveryStateIsReachedAndLeft) {
-  for (ZoneState state : kAllZones) {
-    bool reached = false, left = false;
-    for (const ZoneTransition& t : zone_transitions()) reached |= t.to == state, left |= t.from == state;
-    EXPECT_TRUE(reached && left) << name_of(state);
-  }
-}
+TEST(Zones, WhatTheTableHasIsLegalAndAllElseThrows) { expect_is_the_law(zone_transitions(), ZoneState::duplicated); }
 
 // What a cut is owed leaves that state by a copy, or by the failure of the cut: no write and no unprotect skips it.
 TEST(Zones, WhatIsOwedIsCopiedOrFails) {
