@@ -91,14 +91,17 @@ GUARDS: dict[str, list[str]] = {
         "store/node_test.cpp", "share/node_storage_test.cpp", "share/node_contract_test.cpp", "python/test_node_pool.py",
         "python/test_node_model.py",
     ],
-    "docs/node.md: Layout (version 2)": ["share/pool_file_test.cpp", "share/pool_tables_test.cpp"],
+    "docs/node.md: Layout (version 3)": ["share/pool_file_test.cpp", "share/pool_tables_test.cpp"],
     "docs/node.md: The agent": ["planner/write_turns_test.cpp", "planner/sync_rule_test.cpp"],
     "docs/node.md: Overflow": ["planner/overflow_rule_test.cpp", "share/object_writer_test.cpp", "share/node_killed_test.cpp"],
     "docs/node.md: What they say to each other": [
         "share/agent_ends_test.cpp", "share/messages_test.cpp", "share/hostile_process_test.cpp", "fuzz/*"],
     "docs/node.md: What counts": ["share/handover_list_test.cpp", "fuzz/*"],
     "docs/node.md: The life of a slab": ["share/pool_tables_test.cpp"],
-    "docs/node.md: Leases": ["planner/pool_shares_test.cpp", "share/pool_leases_test.cpp", "store/node_test.cpp"],
+    "docs/node.md: Leases": [
+        "planner/pool_shares_test.cpp", "share/pool_leases_test.cpp", "share/pool_leases_killed_test.cpp",
+        "store/node_test.cpp",
+    ],
     "docs/node.md: What each death leaves": [
         "share/pool_file_test.cpp", "share/handover_list_test.cpp", "share/node_storage_test.cpp",
         "share/node_killed_test.cpp", "share/node_trials_test.cpp",

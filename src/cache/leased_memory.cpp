@@ -11,20 +11,20 @@ constexpr std::size_t kPiece = std::size_t{64} << 20;  // of a registration, whi
 
 }  // namespace
 
-Result<void> LeasedMemory::begin(std::shared_ptr<std::byte> memory) {
+Result<void> LeasedMemory::begin(std::shared_ptr<std::byte> memory, std::size_t bytes) {
   memory_ = std::move(memory);
   data_ = memory_.get();
-  Result<void> done = pinned_ ? os::populate(data_, size_) : Result<void>();
-  for (std::size_t at = 0; done && pinned_ && !device_.host_memory() && at < size_; at += kPiece) {
-    const auto pinned = ranges_.pin(device_, data_, {at, std::min(kPiece, size_ - at)}, /*in_use=*/false);
+  Result<void> done = pinned_ ? os::populate(data_, bytes) : Result<void>();
+  for (std::size_t at = 0; done && pinned_ && !device_.host_memory() && at < bytes; at += kPiece) {
+    const auto pinned = ranges_.pin(device_, data_, {at, std::min(kPiece, bytes - at)}, /*in_use=*/false);
     if (!pinned) done = pinned.error();
   }
   if (!done) {
     end();
     return done;
   }
-  limit_ = size_;
-  ready_ = size_;
+  limit_ = bytes;
+  ready_ = bytes;
   return {};
 }
 

@@ -22,7 +22,7 @@ Bytes most_beside(const Beside& beside);
 struct PoolWrite {
   Bytes bytes = 0;
   Bytes waiting = 0;  // bytes that its process has handed over, and whose memory it does not have back
-  Bytes share = 0;    // of its process
+  Bytes share = 0;    // that its process may fill: its own, and what it has on lease
 };
 
 /// Whether it goes through the page cache: its process is short of room when half of its share waits, and what it has

@@ -111,8 +111,8 @@ struct Lifeline {
   std::uint32_t version = kPoolVersion;
   os::ProcessId process;
 };
-/// What the borrower takes in all, at most, in leases of at most `piece` bytes. An agent lends quarters of shares,
-/// whatever is asked for.
+/// What the borrower takes in all, at most, in leases of at most `piece` bytes. An agent lends what others do not use
+/// of their shares, whatever is asked for.
 struct Request {
   std::uint64_t bytes = 0, piece = 0;
 };

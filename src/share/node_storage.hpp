@@ -70,9 +70,6 @@ class NodeMemory : public LeaseSource {
   virtual std::string describe() const = 0;
 
   // Leases are parts of other processes' shares. The process takes them once it needs more than its own.
-  /// Bytes of each lease; 0: shares are too small to be lent.
-  virtual std::uint64_t lease_bytes() const = 0;
-  std::uint64_t lease_bytes(std::uint32_t) const final { return lease_bytes(); }
 };
 
 /// What put() is given is handed over to the agent, which writes it; no byte is copied if it is in memory(). Reads go

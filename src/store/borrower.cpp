@@ -63,11 +63,14 @@ Result<void> Borrower::use(std::uint32_t lease) {
   const std::uint64_t bytes = source_.lease_bytes(lease);
   share::LeaseSource::Terms terms = keep_terms(lease);
   add_owner(terms);
-  const auto free =
-      std::ranges::find_if(segments_, [&](const Segment& one) { return !one.lease && one.memory->size() == bytes; });
-  if (free != segments_.end()) {
-    if (auto begun = free->memory->begin(std::move(*memory)); !begun) return begun;
-    if (!leases_.extend(tier_, free->number, free->memory->size(), terms)) {
+  Segment* free = nullptr;
+  for (Segment& one : segments_) {
+    if (one.lease || one.memory->size() < bytes) continue;
+    if (free == nullptr || one.memory->size() < free->memory->size()) free = &one;
+  }
+  if (free != nullptr) {
+    if (auto begun = free->memory->begin(std::move(*memory), bytes); !begun) return begun;
+    if (!leases_.extend(tier_, free->number, bytes, terms)) {
       free->memory->end();
       return Error{Errc::closed, "the store is closed"};
     }
@@ -75,7 +78,7 @@ Result<void> Borrower::use(std::uint32_t lease) {
     return {};
   }
   auto made = std::make_unique<cache::LeasedMemory>(device_, bytes, pinned_);
-  if (auto begun = made->begin(std::move(*memory)); !begun) return begun;
+  if (auto begun = made->begin(std::move(*memory), bytes); !begun) return begun;
   Segment segment{.number = 0, .memory = made.get(), .lease = lease};
   const auto lent = leases_.lend(tier_, std::move(made), terms);
   if (!lent) return lent.error();

@@ -20,7 +20,7 @@
 
 namespace ebb::store {
 
-/// Each lease is a segment of the tier. A segment that was returned serves the next lease of its size.
+/// Each lease is a segment of the tier. A segment that was returned serves a later lease, of its size at most.
 ///
 /// Thread safety: start() and stop() are called by one thread; everything else happens on a thread of its own, which
 /// alone maps, registers, unregisters and unmaps leases.

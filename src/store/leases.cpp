@@ -36,7 +36,7 @@ Leases::Leases(Machinery& parts) : parts_(parts), number_(next_number()) {}
 Leases::~Leases() = default;
 
 Result<void> Leases::start() {
-  if (share::NodeMemory* const pool = parts_.files.pool().memory(); pool != nullptr && pool->lease_bytes() > 0) {
+  if (share::NodeMemory* const pool = parts_.files.pool().memory(); pool != nullptr) {
     const auto& tiers = parts_.setup.machine.tiers;
     const auto host = std::ranges::find(tiers, planner::Medium::host, &planner::TierSpec::medium);
     borrow(*pool, *parts_.seams.device_of(host->node), static_cast<planner::TierIndex>(host - tiers.begin()),

@@ -67,7 +67,10 @@ class ObjectWriterTest : public ::testing::Test {
       std::this_thread::yield();
     }
   }
-  void allow_overflow() { writer_.allow_overflow(kShare, 1024 * kMiB, 0); }
+  void allow_overflow() {
+    writer_.set_room(kMember, kShare);
+    writer_.allow_overflow(1024 * kMiB, 0);
+  }
 
   const Place place_;
   os::PosixFiles posix_;

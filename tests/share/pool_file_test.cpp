@@ -86,7 +86,8 @@ TEST(PoolHeaderTest, another_version_is_refused_with_both) {
   const auto refused = parse_pool_header(block);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
-  EXPECT_EQ(refused.error().message, "the pool is of version 3; this program knows version 2");
+  EXPECT_EQ(refused.error().message, "the pool is of version " + std::to_string(kPoolVersion + 1) +
+                                         "; this program knows version " + std::to_string(kPoolVersion));
 }
 
 TEST(PoolHeaderTest, hostile_numbers_under_a_right_checksum_are_damage) {

@@ -138,6 +138,7 @@ Result<void> Agent::run() {
         const auto of = std::ranges::find_if(
             peers_, [&](const Peer& peer) { return peer.process && peer.process->member == ended.member; });
         if (of == peers_.end()) continue;
+        of->produced_at = clock_.now();
         if (ended.delayed) {
           send(*of, message::Delayed{ended.object, ended.error});
           continue;
@@ -199,10 +200,11 @@ void Agent::adopt_members() {
     if (!list) continue;
     peer.list.emplace(std::move(*list));
     peer.look = true;
+    peer.produced_at = clock_.now();
     peers_.push_back(std::move(peer));
     served_ = true;
   }
-  complete_leases();
+  adopt_leases();
 }
 
 // A process that has closed its connection may live on and use its memory; one without a pidfd is looked up.
@@ -237,7 +239,7 @@ void Agent::look_at_memory() {
   const auto available = os::available_memory(files_);
   const auto group = os::cgroup_memory(files_);
   const std::uint64_t left = std::min(available ? *available : 0, group ? group->left : UINT64_MAX);
-  writer_->allow_overflow(share_ * pool_.shape().slab_bytes(), left, os::memory_stalls(files_));
+  writer_->allow_overflow(left, os::memory_stalls(files_));
 }
 
 bool Agent::is_gone(const Peer& peer) {
@@ -264,7 +266,13 @@ void Agent::take_entries(Peer& peer) {
   std::vector<HandedOver> fresh = peer.list->list.unfinished();
   std::erase_if(fresh, [&](const HandedOver& entry) { return peer.taken.contains(entry.sequence); });
   for (const WholeObject& object : whole_objects(fresh)) {
-    for (const HandedOver& part : object.parts) peer.taken.insert(part.sequence);
+    std::uint64_t bytes = 0;
+    for (const HandedOver& part : object.parts) {
+      peer.taken.insert(part.sequence);
+      bytes += part.part.bytes;
+    }
+    peer.largest = std::max(peer.largest, bytes);
+    peer.produced_at = clock_.now();
     writer_->add(peer.process->member, object);
   }
 }
@@ -277,6 +285,7 @@ void Agent::finish_ended() {
     for (std::uint32_t slab = 0; slab < pool_.shape().slabs(); ++slab) {
       if (pool_.tables().take_back(slab, member)) static_cast<void>(pool_.punch(slab));
     }
+    std::erase_if(leases_, [&](const Lease& lease) { return lease.borrower == member; });
     peer.list.reset();
     static_cast<void>(pool_.dismiss(member));
     writer_->forget(member);

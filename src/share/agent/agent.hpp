@@ -31,7 +31,7 @@ PoolStore pool_store(const storage::PersistentOptions& options);
 ///    handed over is in the store.
 /// 2. A process is admitted when all that dead processes of the job left is in the store.
 /// 3. The run of the process in place n of the table is the nth share, whoever has it: what of it belongs to another
-///    process is lent to that one.
+///    process is lent to that one. The words of the slabs say where each lease begins.
 /// 4. The pool's file is removed, and the listener closed, while the agent holds the queue of the node's processes, and
 ///    no process is in the pool, or on its way there.
 /// 5. An agent whose pool was removed by others makes way for the next: it admits no process, does not listen, and ends
@@ -65,6 +65,9 @@ class Agent {
     std::uint64_t rank = 0;
     std::uint32_t first = 0, count = 0, claimed = 0, wanted = 0;  // slabs of its run
     std::int64_t grew_at = 0;                                     // when it came, or last wanted more
+    std::int64_t produced_at = 0;                                 // when it last had something to be written
+    std::uint64_t largest = 0;                                    // bytes, of its objects; 0: none yet
+    std::uint32_t kept_free = 0;                                  // slabs that are not lent, before there is one
     bool borrows = false;                                         // it could use more than that
     std::optional<MappedList> list;
     std::set<std::uint64_t> taken;  // entries that are being written
@@ -88,17 +91,22 @@ class Agent {
   Result<void> lend(Peer& peer);
   void answer_claim(Peer& peer);
   void answer_waiting_claims();
-  // Leases (agent_leases.cpp): quarters of shares that their processes do not use.
-  void complete_leases();
+  // Leases (agent_leases.cpp): what processes do not use of their shares.
+  struct Lease {
+    std::uint32_t first = 0, slabs = 0;
+    Member borrower;
+    bool recalled = false;
+  };
+  void adopt_leases();
   void share_out();
   std::vector<planner::PoolShare> shares() const;
   void tell_leases(Peer& peer);
   void take_back_lease(Peer& peer, std::uint32_t first);
-  void recall_lease(std::uint32_t first, std::uint32_t slabs, Member from);
+  void recall_lease(std::uint32_t first);
   bool grant_lease(std::uint32_t first, std::uint32_t slabs, planner::PartyId borrower);
-  std::optional<Slab> leased(std::uint32_t first, std::uint32_t run) const;
-  template <class F>
-  void for_each_quarter(std::uint32_t share, F&& f) const;
+  const Lease* lease_at(std::uint32_t slab) const;
+  void note_room(const Peer& peer);
+  std::uint32_t slabs_of(std::uint64_t bytes) const;
   void send(Peer& peer, const message::Any& message);
   void flush(Peer& peer);
   void look_for_the_dead(bool all);
@@ -126,7 +134,8 @@ class Agent {
   os::NodePinQueue queue_;
   os::OwnDescriptor bell_;  // an eventfd
   std::deque<Peer> peers_;
-  std::uint32_t share_ = 0;  // slabs of each process; 0: none was admitted yet
+  std::uint32_t share_ = 0;    // slabs of each process; 0: none was admitted yet
+  std::vector<Lease> leases_;  // as in the words of their slabs
   std::uint64_t number_ = 0;
   std::atomic<bool> stop_{false};
   std::int64_t stopped_at_ = 0;

@@ -95,7 +95,9 @@ Result<message::Welcome> Agent::admit(Peer& peer, const message::Hello& hello) {
   peer.count = share_ = slabs;
   peer.first = member->slot * slabs;
   peer.wanted = 1;  // for descriptions
-  peer.grew_at = admitted_at_ = clock_.now();
+  peer.kept_free = planner::reserve_of(0, slabs);
+  peer.grew_at = peer.produced_at = admitted_at_ = clock_.now();
+  note_room(peer);
   if (auto lent = lend(peer); !lent) {
     peer.ended = true;
     return lent.error();
@@ -107,7 +109,7 @@ Result<message::Welcome> Agent::admit(Peer& peer, const message::Hello& hello) {
 Result<void> Agent::lend(Peer& peer) {
   while (peer.claimed < peer.wanted) {
     const std::uint32_t slab = peer.first + peer.claimed;
-    if (leased(slab, peer.process->member.slot)) return {};
+    if (lease_at(slab) != nullptr) return {};
     if (auto done = pool_.allocate(slab); !done) return done;
     const auto now = pool_.tables().slab(slab);
     const bool owned = now && now->state == Slab::State::lent && now->owner == peer.process->member;

@@ -1,4 +1,4 @@
-// Leases of the agent: quarters of shares, for processes that could use more than their own.
+// Leases of the agent: what processes do not use of their shares, for those that could use more.
 #include <algorithm>
 
 #include "planner/pool_shares.hpp"
@@ -12,79 +12,92 @@ planner::PartyId party_of(Member member) { return member.slot + 1; }
 
 }  // namespace
 
-// Whose a slab of a run is, if it is not the run's own process.
-std::optional<Slab> Agent::leased(std::uint32_t first, std::uint32_t run) const {
-  const auto slab = pool_.tables().slab(first);
-  if (!slab || slab->state == Slab::State::free || slab->owner.slot == run) return {};
-  return slab;
+const Agent::Lease* Agent::lease_at(std::uint32_t slab) const {
+  const auto found = std::ranges::find_if(
+      leases_, [&](const Lease& lease) { return slab >= lease.first && slab - lease.first < lease.slabs; });
+  return found == leases_.end() ? nullptr : &*found;
 }
 
-// Calls `f(run, first)` with the number of each share's run and the first slab of each quarter that may be lent.
-template <class F>
-void Agent::for_each_quarter(std::uint32_t share, F&& f) const {
-  const planner::Quarters quarters(share);
-  if (quarters.slabs() == 0) return;
-  for (std::uint32_t run = 0; run < pool_.shape().slabs() / share; ++run) {
-    for (const std::uint32_t start : quarters.starts()) f(run, run * share + start);
+// Those of an agent before this one. Its first slab is lent last and taken back first: without it, the rest of a lease
+// is nobody's.
+void Agent::adopt_leases() {
+  if (share_ == 0) return;
+  for (std::uint32_t slab = 0; slab < pool_.shape().slabs() / share_ * share_; ++slab) {
+    const auto found = pool_.tables().slab(slab);
+    if (!found || found->state == Slab::State::free || found->owner.slot == slab / share_) continue;
+    Lease* const last = leases_.empty() ? nullptr : &leases_.back();
+    const bool goes_on =
+        last != nullptr && slab == last->first + last->slabs && slab % share_ != 0 && found->owner == last->borrower;
+    if (found->begins) {
+      leases_.push_back({slab, 1, found->owner, found->state == Slab::State::recalled});
+    } else if (goes_on) {
+      ++last->slabs;
+      if (last->recalled) pool_.tables().recall(slab, last->borrower);
+    } else {
+      pool_.tables().take_back(slab, found->owner);
+    }
+  }
+  for (Peer& peer : peers_) {
+    std::uint32_t first = peer.count;
+    for (const Lease& lease : leases_)
+      if (lease.first / share_ == peer.process->member.slot) first = std::min(first, lease.first % share_);
+    peer.kept_free = std::min(planner::reserve_of(0, peer.count), first - std::min(first, peer.claimed));
+    note_room(peer);
   }
 }
 
-// All slabs of a quarter change hands together; an agent that was killed meanwhile has left some as they were.
-void Agent::complete_leases() {
-  if (share_ == 0) return;
-  const std::uint32_t slabs = planner::Quarters(share_).slabs();
-  for_each_quarter(share_, [&](std::uint32_t run, std::uint32_t first) {
-    std::optional<Slab> found;
-    for (std::uint32_t slab = first; slab < first + slabs && !found; ++slab) found = leased(slab, run);
-    for (std::uint32_t slab = first; found && slab < first + slabs; ++slab) {
-      if (auto made = pool_.allocate(slab); made) pool_.tables().lend(slab, found->owner);
-    }
-  });
-}
-
 std::vector<planner::PoolShare> Agent::shares() const {
-  std::vector<planner::PoolShare> shares(pool_.shape().slabs() / share_, {.grew_at = admitted_at_});
+  std::vector<planner::PoolShare> shares(pool_.shape().slabs() / share_,
+                                         {.reserve = planner::reserve_of(0, share_), .grew_at = admitted_at_});
   for (const Peer& peer : peers_) {
     if (!peer.process || peer.process->member.slot >= shares.size()) continue;
     planner::PoolShare& share = shares[peer.process->member.slot];
     share.owner = party_of(peer.process->member);
     share.used = std::max(peer.claimed, peer.wanted);
+    share.reserve = peer.largest == 0 ? peer.kept_free : planner::reserve_of(slabs_of(peer.largest), share_);
     share.grew_at = peer.grew_at;
   }
-  std::size_t next = 0;
-  for_each_quarter(share_, [&](std::uint32_t run, std::uint32_t first) {
-    auto& quarter = shares[run].quarters[next++ % 3];
-    const auto slab = leased(first, run);
-    if (!slab) return;
-    quarter.state = slab->state == Slab::State::recalled ? planner::LeaseState::recalled : planner::LeaseState::lent;
-    quarter.borrower = party_of(slab->owner);
-  });
+  for (const Lease& lease : leases_) {
+    const auto state = lease.recalled ? planner::LeaseState::recalled : planner::LeaseState::lent;
+    shares[lease.first / share_].leases.push_back({lease.first % share_, lease.slabs, state, party_of(lease.borrower)});
+  }
   return shares;
 }
 
 void Agent::share_out() {
   if (share_ == 0 || refused_) return;
-  std::vector<planner::PartyId> wanting;
+  const planner::Time now = clock_.now();
+  std::vector<planner::ShareBorrower> borrowers;
   for (const Peer& peer : peers_) {
-    if (peer.borrows && peer.process && peer.connection && !peer.ended)
-      wanting.push_back(party_of(peer.process->member));
+    if (!peer.process) continue;
+    const bool wants = peer.borrows && peer.connection && !peer.ended;
+    borrowers.push_back({.party = party_of(peer.process->member),
+                         .wants = wants,
+                         .largest = std::max(1u, slabs_of(peer.largest)),
+                         // What is in memory alone is never handed over.
+                         .produced_at = pool_.header().store.none() ? now : peer.produced_at});
   }
-  const planner::Quarters quarters(share_);
+  const double in_time = writer_->bytes_per_s() * static_cast<double>(planner::kReturnWithin) * 1e-9;
+  const planner::ShareSizes sizes{.slabs = share_, .in_time = slabs_of(static_cast<std::uint64_t>(in_time))};
   bool memory = true;
-  for (const planner::ShareCommand& command : planner::plan_shares(clock_.now(), share_, shares(), wanting)) {
-    const std::uint32_t first = command.share * share_ + quarters.starts()[command.quarter];
+  for (const planner::ShareCommand& command : planner::plan_shares(now, sizes, shares(), borrowers)) {
+    const std::uint32_t first = command.share * share_ + command.first;
     if (command.kind == planner::ShareCommand::recall) {
-      recall_lease(first, quarters.slabs(), leased(first, command.share)->owner);
+      recall_lease(first);
     } else if (memory) {
-      memory = grant_lease(first, quarters.slabs(), command.borrower);
+      memory = grant_lease(first, command.slabs, command.borrower);
     }
   }
 }
 
-void Agent::recall_lease(std::uint32_t first, std::uint32_t slabs, Member from) {
-  for (std::uint32_t slab = first; slab < first + slabs; ++slab) pool_.tables().recall(slab, from);
+void Agent::recall_lease(std::uint32_t first) {
+  const auto lease = std::ranges::find(leases_, first, &Lease::first);
+  lease->recalled = true;
+  for (std::uint32_t slab = first; slab < first + lease->slabs; ++slab) pool_.tables().recall(slab, lease->borrower);
   for (Peer& peer : peers_) {
-    if (peer.process && peer.process->member == from) send(peer, message::Recall{first});
+    if (!peer.process || peer.process->member != lease->borrower) continue;
+    send(peer, message::Recall{first});
+    note_room(peer);
   }
 }
 
@@ -93,40 +106,50 @@ bool Agent::grant_lease(std::uint32_t first, std::uint32_t slabs, planner::Party
   const auto to = std::ranges::find_if(
       peers_, [&](const Peer& peer) { return peer.process && party_of(peer.process->member) == borrower; });
   const Member member = to->process->member;
-  for (std::uint32_t slab = first; slab < first + slabs; ++slab) {
-    if (!pool_.allocate(slab) || !pool_.tables().lend(slab, member)) {
-      while (slab-- > first) pool_.tables().take_back(slab, member);
-      return false;
-    }
+  for (std::uint32_t slab = first + slabs; slab-- > first;) {
+    if (pool_.allocate(slab) && pool_.tables().lend(slab, member, slab == first)) continue;
+    for (++slab; slab < first + slabs; ++slab) pool_.tables().take_back(slab, member);
+    return false;
   }
+  leases_.push_back({first, slabs, member, false});
   send(*to, message::Granted{first, slabs * pool_.shape().slab_bytes()});
+  note_room(*to);
   return true;
 }
 
 // To a process that an agent before this one had lent something: it may not have heard.
 void Agent::tell_leases(Peer& peer) {
-  const std::uint64_t bytes = planner::Quarters(peer.count).slabs() * pool_.shape().slab_bytes();
-  for_each_quarter(peer.count, [&](std::uint32_t run, std::uint32_t first) {
-    const auto found = leased(first, run);
-    if (!found || found->owner != peer.process->member) return;
-    send(peer, message::Granted{first, bytes});
-    if (found->state == Slab::State::recalled) send(peer, message::Recall{first});
-  });
+  for (const Lease& lease : leases_) {
+    if (lease.borrower != peer.process->member) continue;
+    send(peer, message::Granted{lease.first, lease.slabs * pool_.shape().slab_bytes()});
+    if (lease.recalled) send(peer, message::Recall{lease.first});
+  }
 }
 
 void Agent::take_back_lease(Peer& peer, std::uint32_t first) {
-  std::optional<Slab> found;
-  for_each_quarter(share_, [&](std::uint32_t run, std::uint32_t start) {
-    if (start == first) found = leased(first, run);
-  });
-  if (!found || found->owner != peer.process->member) return;
+  const auto lease = std::ranges::find(leases_, first, &Lease::first);
+  if (lease == leases_.end() || lease->borrower != peer.process->member) return;
   // One that was not recalled comes back because its process has no use for it: the next would come back as well. One
   // that was leaves room for another.
-  peer.borrows = found->state == Slab::State::recalled;
-  for (std::uint32_t slab = first; slab < first + planner::Quarters(share_).slabs(); ++slab) {
+  peer.borrows = lease->recalled;
+  for (std::uint32_t slab = first; slab < first + lease->slabs; ++slab)
     pool_.tables().take_back(slab, peer.process->member);
-  }
+  leases_.erase(lease);
+  note_room(peer);
   answer_waiting_claims();
+}
+
+// What a process can fill without waiting: what was recalled is to be emptied.
+void Agent::note_room(const Peer& peer) {
+  std::uint64_t slabs = peer.count;
+  for (const Lease& lease : leases_)
+    if (lease.borrower == peer.process->member && !lease.recalled) slabs += lease.slabs;
+  if (writer_) writer_->set_room(peer.process->member, slabs * pool_.shape().slab_bytes());
+}
+
+std::uint32_t Agent::slabs_of(std::uint64_t bytes) const {
+  const std::uint64_t slab = pool_.shape().slab_bytes();
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>((bytes + slab - 1) / slab, pool_.shape().slabs()));
 }
 
 }  // namespace ebb::share

@@ -18,8 +18,6 @@ std::vector<std::uint64_t> entries_of(const WholeObject& object) {
   return entries;
 }
 
-std::uint64_t bits(Member member) { return std::uint64_t{member.slot} << 32 | member.generation; }
-
 }  // namespace
 
 Result<void> ObjectWriter::open(os::Files& files, storage::PersistentOptions options) {
@@ -99,7 +97,7 @@ void ObjectWriter::begin(Object object) {
 Result<void> ObjectWriter::begin_in_store(ObjectId id, Object& object, std::uint64_t waiting) {
   take_off_dropped();
   const bool gone = gone_.contains(bits(object.member));
-  if (!gone && planner::through_page_cache({object.total, waiting, share_}, beside_)) {
+  if (!gone && planner::through_page_cache({object.total, waiting, room_of(object.member)}, beside_)) {
     auto begun = storage_->begin_cached(id, object.description);
     if (begun) beside_.bytes += object.beside = object.total;
     // The page cache has segments of its own: on a full disk those past it may have room still.
@@ -162,7 +160,7 @@ void ObjectWriter::add_piece(Member member, const message::Piece& piece, const s
     made.description = std::make_shared<const storage::Description>(std::move(*description));
     id = next_++;
     // It is larger than the share: without room there all of it waits.
-    if (auto begun = begin_in_store(id, made, share_); !begun) return fail(begun.error());
+    if (auto begun = begin_in_store(id, made, room_of(member)); !begun) return fail(begun.error());
     object = &objects_.emplace(id, std::move(made)).first->second;
   }
   const bool inside = piece.offset <= object->total && piece.bytes <= object->total - piece.offset;
@@ -177,9 +175,7 @@ void ObjectWriter::add_piece(Member member, const message::Piece& piece, const s
     if (object->puts == 0) report({true, id, put});
     return;
   }
-  tokens_[token] = {id, piece.offset};
-  copies_ += object->beside != 0 ? 1 : 0;
-  ++object->puts;
+  note_put(token, {id, piece.offset, piece.bytes}, *object);
   object->given += piece.bytes;
   turns_.serve(bits(member), piece.bytes);
 }
@@ -252,6 +248,7 @@ void ObjectWriter::drop(Member member, const message::Drop& drop) {
 
 void ObjectWriter::forget(Member member) {
   gone_.erase(bits(member));
+  rooms_.erase(bits(member));
   turns_.forget(bits(member));
   known_.erase(known_.lower_bound({bits(member), 0}), known_.upper_bound({bits(member), UINT64_MAX}));
 }
@@ -261,6 +258,16 @@ std::uint64_t ObjectWriter::waiting_of(Member member) const {
   for (const auto& [id, object] : objects_)
     if (object.member == member && object.written == 0) bytes += object.total;
   return bytes;
+}
+
+void ObjectWriter::note_put(std::uint64_t token, const Transfer& transfer, Object& object) {
+  tokens_[token] = transfer;
+  ++object.puts;
+  if (object.beside != 0) {
+    ++copies_;
+  } else {
+    disk_.issued(clock_.now());
+  }
 }
 
 // False: as many transfers of its kind are under way as may be.
@@ -273,9 +280,7 @@ bool ObjectWriter::give(ObjectId id) {
   const std::uint64_t token = next_token_++;
   const auto put = storage_->put(token, id, object.total, object.given, extent.memory, bytes);
   if (put) {
-    tokens_[token] = {id, object.given};
-    copies_ += cached ? 1 : 0;
-    ++object.puts;
+    note_put(token, {id, object.given, bytes}, object);
     turns_.serve(bits(object.member), bytes);
     object.given += bytes;
     extent.memory += bytes;
@@ -388,12 +393,16 @@ std::vector<ObjectWriter::Ended> ObjectWriter::run() {
       }
       const auto token = tokens_.find(one.which);
       if (token == tokens_.end()) continue;
-      const auto [id, offset] = token->second;
+      const auto [id, offset, bytes] = token->second;
       tokens_.erase(token);
       moved = true;
       Object& object = objects_.at(id);
-      copies_ -= object.beside != 0 ? 1 : 0;
       --object.puts;
+      if (object.beside != 0) {
+        --copies_;
+      } else {
+        one.result ? disk_.finished(clock_.now(), bytes) : disk_.failed(clock_.now());
+      }
       if (object.in_pieces) {
         ended.push_back({object.member, object.number, {}, one.result ? Error{} : one.result.error(), 0, offset});
       }

@@ -13,6 +13,7 @@
 
 #include "os/clock.hpp"
 #include "os/files.hpp"
+#include "planner/link_estimate.hpp"
 #include "planner/overflow_rule.hpp"
 #include "planner/write_turns.hpp"
 #include "share/messages.hpp"
@@ -70,12 +71,15 @@ class ObjectWriter {
   void commit(Member member);
   /// Nothing more comes of a member, and nothing of it is known any more.
   void forget(Member member);
-  /// What may go through the page cache: nothing, unless this was called. `share`: bytes of each member.
-  void allow_overflow(std::uint64_t share, std::uint64_t memory_left, double stalled) {
-    share_ = share;
+  /// What may go through the page cache: nothing, unless this was called.
+  void allow_overflow(std::uint64_t memory_left, double stalled) {
     beside_.left = memory_left;
     beside_.stalled = stalled;
   }
+  /// Bytes of the pool that a member may fill.
+  void set_room(Member member, std::uint64_t bytes) { rooms_[bits(member)] = bytes; }
+  /// At which the store's disk takes what is written, as far as it was seen.
+  double bytes_per_s() const { return disk_.bytes_per_s(); }
   /// The counts go on from those of an agent before this one.
   void go_on_from(const PoolProgress& before) {
     written_ = before.written;
@@ -105,6 +109,11 @@ class ObjectWriter {
  private:
   using ObjectId = storage::ObjectId;
   using Key = std::pair<std::string, Version>;
+  static std::uint64_t bits(Member member) { return std::uint64_t{member.slot} << 32 | member.generation; }
+  std::uint64_t room_of(Member member) const {
+    const auto found = rooms_.find(bits(member));
+    return found == rooms_.end() ? 0 : found->second;
+  }
   struct Extent {
     const std::byte* memory = nullptr;
     std::uint64_t bytes = 0;
@@ -161,8 +170,9 @@ class ObjectWriter {
   std::set<ObjectId> held_;  // durable, and not ended yet: invariant 5
   struct Transfer {
     ObjectId object = 0;
-    std::uint64_t offset = 0;
+    std::uint64_t offset = 0, bytes = 0;
   };
+  void note_put(std::uint64_t token, const Transfer& transfer, Object& object);
   Object* find_piecewise(Member member, std::uint64_t number, ObjectId& id);
   std::map<std::uint64_t, Transfer> tokens_;  // of the transfers under way
   planner::WriteTurns turns_;                 // of the members, by bits(): their objects with bytes to give
@@ -179,9 +189,10 @@ class ObjectWriter {
   std::uint64_t round_ = 1;    // of run()
   std::uint64_t commits_ = 0;  // that were asked for
   planner::Time commit_at_ = planner::kNever, moved_at_ = 0;
-  std::uint64_t written_ = 0, lost_ = 0;  // as in PoolProgress
-  std::set<std::uint64_t> gone_;          // the members that have ended, by bits()
-  std::uint64_t share_ = 0;
+  std::uint64_t written_ = 0, lost_ = 0;             // as in PoolProgress
+  std::set<std::uint64_t> gone_;                     // the members that have ended, by bits()
+  std::map<std::uint64_t, std::uint64_t> rooms_;     // by member
+  planner::LinkEstimate disk_{planner::LinkSpec()};  // of transfers past the page cache
   planner::Beside beside_;
   struct DroppedBeside {
     std::uint64_t drops = 0;  // of the storage, with this one

@@ -11,29 +11,39 @@ namespace ebb::share {
 class Borrowed {
  public:
   /// False: it is known already.
-  bool hear(std::uint32_t lease) { return leases_.try_emplace(lease, nullptr).second; }
+  bool hear(std::uint32_t lease, std::uint64_t bytes) { return leases_.try_emplace(lease, Lease{bytes}).second; }
   bool has(std::uint32_t lease) const { return leases_.contains(lease); }
-  void use(std::uint32_t lease, const std::byte* memory) { leases_.at(lease) = memory; }
+  void use(std::uint32_t lease, const std::byte* memory) { leases_.at(lease).memory = memory; }
   /// False: there is no such lease.
   bool end(std::uint32_t lease) { return leases_.erase(lease) > 0; }
-  std::size_t count() const { return leases_.size(); }
+  std::uint64_t bytes_of(std::uint32_t lease) const { return leases_.at(lease).bytes; }
+  std::uint64_t bytes() const {
+    std::uint64_t all = 0;
+    for (const auto& [number, lease] : leases_) all += lease.bytes;
+    return all;
+  }
 
-  /// The slab that these bytes begin in, and where in it; nothing: they are not in a lease of `lease_bytes`.
+  /// The slab that these bytes begin in, and where in it; nothing: they are in no lease.
   struct Where {
     std::uint32_t lease = 0;
     std::uint64_t at = 0;
   };
-  std::optional<Where> find(const std::byte* memory, std::size_t bytes, std::uint64_t lease_bytes) const {
-    for (const auto& [lease, begin] : leases_) {
-      if (begin != nullptr && memory >= begin && memory + bytes <= begin + lease_bytes) {
-        return Where{lease, static_cast<std::uint64_t>(memory - begin)};
+  std::optional<Where> find(const std::byte* memory, std::size_t bytes) const {
+    for (const auto& [number, lease] : leases_) {
+      const std::byte* const begin = lease.memory;
+      if (begin != nullptr && memory >= begin && memory + bytes <= begin + lease.bytes) {
+        return Where{number, static_cast<std::uint64_t>(memory - begin)};
       }
     }
     return {};
   }
 
  private:
-  std::map<std::uint32_t, const std::byte*> leases_;  // by the first slab; null: not mapped
+  struct Lease {
+    std::uint64_t bytes = 0;
+    const std::byte* memory = nullptr;  // null: not mapped
+  };
+  std::map<std::uint32_t, Lease> leases_;  // by the first slab
 };
 
 }  // namespace ebb::share

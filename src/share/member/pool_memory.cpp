@@ -29,9 +29,9 @@ bool PoolMemory::hear(const message::Any& message) {
   if (const auto* claimed = std::get_if<message::Claimed>(&message)) {
     on(*claimed);
   } else if (const auto* lent = std::get_if<message::Granted>(&message)) {
-    hear_of_lease(lent->lease, true);
+    hear_of_lease(lent->lease, lent->bytes);
   } else if (const auto* recall = std::get_if<message::Recall>(&message)) {
-    hear_of_lease(recall->lease, false);
+    hear_of_lease(recall->lease, {});
   } else {
     return false;
   }
@@ -70,13 +70,12 @@ std::optional<std::uint64_t> PoolMemory::place_of(const std::byte* memory, std::
     return member_->first_slab() * member_->slab_bytes() + static_cast<std::uint64_t>(memory - begin);
   }
   const Lock lock(mutex_);
-  const auto found = borrowed_.find(memory, bytes, lease_bytes());
+  const auto found = borrowed_.find(memory, bytes);
   if (!found) return {};
   return found->lease * member_->slab_bytes() + found->at;
 }
 
-// --- leases: slabs of other processes' shares
-// -------------------------------------------------------------------------
+// --- leases: slabs of other processes' shares ------------------------------------------------------------------------
 
 void PoolMemory::borrow(LeaseNews news) {
   {
@@ -97,16 +96,16 @@ void PoolMemory::ask_for_leases() {
   member_->send(request());
 }
 
-// An agent says again what one before it may have said.
-void PoolMemory::hear_of_lease(std::uint32_t lease, bool lent) {
+// An agent says again what one before it may have said. `lent`: its bytes; nothing: it is recalled.
+void PoolMemory::hear_of_lease(std::uint32_t lease, std::optional<std::uint64_t> lent) {
   LeaseNews news;
   {
     const Lock lock(mutex_);
     news = lease_news_;
-    if (news && lent && !borrowed_.hear(lease)) return;
+    if (news && lent && !borrowed_.hear(lease, *lent)) return;
     if (!borrowed_.has(lease)) news = {};
   }
-  if (news) return news(lease, lent);
+  if (news) return news(lease, lent.has_value());
   member_->send(message::Return{lease});
 }
 
@@ -115,7 +114,7 @@ Result<std::shared_ptr<std::byte>> PoolMemory::use_lease(std::uint32_t lease) {
     std::shared_ptr<PoolMember> member;  // which leaves the pool after this is unmapped
     os::SharedMapping memory;
   };
-  auto mapped = member_->map(lease, planner::Quarters(member_->slabs()).slabs());
+  auto mapped = member_->map(lease, static_cast<std::uint32_t>(lease_bytes(lease) / member_->slab_bytes()));
   if (!mapped) return mapped.error();
   const auto use = std::make_shared<Use>(member_, std::move(*mapped));
   const Lock lock(mutex_);
@@ -131,12 +130,17 @@ void PoolMemory::return_lease(std::uint32_t lease) {
   member_->send(message::Return{lease});
 }
 
+std::uint64_t PoolMemory::lease_bytes(std::uint32_t lease) const {
+  const Lock lock(mutex_);
+  return borrowed_.bytes_of(lease);
+}
+
 NodeCounters PoolMemory::counters() const {
   const Lock lock(mutex_);
   NodeCounters now;
   now.agents = member_->agents();
   now.program = member_->program();
-  now.bytes_borrowed = borrowed_.count() * lease_bytes();
+  now.bytes_borrowed = borrowed_.bytes();
   now.bytes_beside = member_->bytes_beside();
   return now;
 }

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <optional>
 
-#include "planner/pool_shares.hpp"
 #include "share/member/borrowed.hpp"
 #include "share/member/pool_member.hpp"
 #include "share/node_storage.hpp"
@@ -26,9 +25,7 @@ class PoolMemory : public NodeMemory {
   std::optional<std::string> stopped_agent() const override { return member_->stopped_agent(); }
   std::string describe() const override { return member_->describe(); }
   void borrow(LeaseNews news) override;
-  std::uint64_t lease_bytes() const override {
-    return planner::Quarters(member_->slabs()).slabs() * member_->slab_bytes();
-  }
+  std::uint64_t lease_bytes(std::uint32_t lease) const override;
   Result<std::shared_ptr<std::byte>> use_lease(std::uint32_t lease) override;
   void return_lease(std::uint32_t lease) override;
 
@@ -46,9 +43,9 @@ class PoolMemory : public NodeMemory {
 
  private:
   void on(const message::Claimed& claimed);
-  message::Request request() const { return {.bytes = UINT64_MAX, .piece = lease_bytes()}; }
+  static message::Request request() { return {.bytes = UINT64_MAX, .piece = UINT64_MAX}; }
   void ask_for_leases();
-  void hear_of_lease(std::uint32_t lease, bool lent);
+  void hear_of_lease(std::uint32_t lease, std::optional<std::uint64_t> lent);
 
   const std::shared_ptr<PoolMember> member_;
   mutable std::mutex mutex_;

@@ -13,7 +13,7 @@
 namespace ebb::share {
 
 /// Of everything in the file. Programs of another version refuse it.
-inline constexpr std::uint32_t kPoolVersion = 2;
+inline constexpr std::uint32_t kPoolVersion = 3;
 inline constexpr std::size_t kLine = 64;  // a cache line: each has one writer
 inline constexpr std::uint64_t kDefaultChunk = 4 << 20;
 inline constexpr std::uint64_t kMaxChunk = 1 << 30;

@@ -12,10 +12,13 @@ constexpr std::uint64_t kWritten = 8, kSettled = 16, kBeside = 24, kLost = 32;
 // Of a slot, in words.
 constexpr std::uint64_t kGeneration = 0, kPid = 8, kStart = 16, kShare = 24, kRank = 32;
 
+constexpr std::uint64_t kBegins = 0x100;  // of a slab's state
+
 // A slab's word: the generation in the lower half, then 16 bits of slot, then the state. A free one is 0.
 std::uint64_t word_of(const Slab& slab) {
   if (slab.state == Slab::State::free) return 0;
-  return static_cast<std::uint64_t>(slab.state) << 48 | std::uint64_t{slab.owner.slot} << 32 | slab.owner.generation;
+  const std::uint64_t state = static_cast<std::uint64_t>(slab.state) | (slab.begins ? kBegins : 0);
+  return state << 48 | std::uint64_t{slab.owner.slot} << 32 | slab.owner.generation;
 }
 
 }  // namespace
@@ -89,13 +92,14 @@ bool PoolTables::dismiss(Member member) noexcept {
 std::optional<Slab> PoolTables::slab(std::uint32_t index) const noexcept {
   const std::uint64_t found = word_(shape_.slab_word_at(index)).load(std::memory_order_acquire);
   if (found == 0) return Slab{};
-  const std::uint64_t state = found >> 48;
+  const std::uint64_t state = found >> 48 & ~kBegins;
   if (state != static_cast<std::uint64_t>(Slab::State::lent) &&
       state != static_cast<std::uint64_t>(Slab::State::recalled)) {
     return {};
   }
   const Slab slab{static_cast<Slab::State>(state),
-                  {static_cast<std::uint32_t>(found >> 32 & 0xffff), static_cast<std::uint32_t>(found)}};
+                  {static_cast<std::uint32_t>(found >> 32 & 0xffff), static_cast<std::uint32_t>(found)},
+                  (found >> 48 & kBegins) != 0};
   if (slab.owner.slot >= shape_.processes) return {};
   const auto owner = process(slab.owner.slot);
   if (!owner || owner->member != slab.owner) return {};
@@ -107,14 +111,19 @@ bool PoolTables::change(std::uint32_t index, const Slab& from, const Slab& to) n
   return word_(shape_.slab_word_at(index)).compare_exchange_strong(expected, word_of(to), std::memory_order_acq_rel);
 }
 
-bool PoolTables::lend(std::uint32_t index, Member to) noexcept { return change(index, {}, {Slab::State::lent, to}); }
+bool PoolTables::lend(std::uint32_t index, Member to, bool begins) noexcept {
+  return change(index, {}, {Slab::State::lent, to, begins});
+}
 
 bool PoolTables::recall(std::uint32_t index, Member from) noexcept {
-  return change(index, {Slab::State::lent, from}, {Slab::State::recalled, from});
+  const auto now = slab(index);
+  return now && now->state == Slab::State::lent && now->owner == from &&
+         change(index, *now, {Slab::State::recalled, from, now->begins});
 }
 
 bool PoolTables::take_back(std::uint32_t index, Member from) noexcept {
-  return change(index, {Slab::State::lent, from}, {}) || change(index, {Slab::State::recalled, from}, {});
+  const auto now = slab(index);
+  return now && now->state != Slab::State::free && now->owner == from && change(index, *now, {});
 }
 
 }  // namespace ebb::share

@@ -32,7 +32,8 @@ struct Slab {
     lent,      // a process may write to it
     recalled,  // still the process's, which is asked to return it
   } state = State::free;
-  Member owner{};  // unless free
+  Member owner{};       // unless free
+  bool begins = false;  // a lease: of the slabs of another share, the first
   bool operator==(const Slab&) const = default;
 };
 
@@ -85,7 +86,7 @@ class PoolTables {
   /// Nothing: the word is damaged. `index` is below slabs().
   std::optional<Slab> slab(std::uint32_t index) const noexcept;
   /// free -> lent. Like the next two, false if the slab is in another state, or another member's: nothing changes.
-  bool lend(std::uint32_t index, Member to) noexcept;
+  bool lend(std::uint32_t index, Member to, bool begins = false) noexcept;
   /// lent -> recalled.
   bool recall(std::uint32_t index, Member from) noexcept;
   /// lent or recalled -> free: the member has returned it, or is gone.
