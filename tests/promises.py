@@ -194,6 +194,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/bound.md: How it is proved": ["sim/bound_test.cpp", "sim/exhaustive.cpp"],
     # --- what is measured
     "docs/bench.md: A shot": ["python/test_bench_*"],
+    "docs/bench.md: The same shot with what else there is": ["python/test_bench_peers.py"],
     "docs/bench.md: Memory that others lend": ["python/test_bench_lend.py"],
     "docs/bench.md: Figures on a GPU": ["python/test_gpu_check.py"],
     "docs/doctor.md: The doctor": ["python/test_doctor.py", "os/clock_test.cpp"],

@@ -13,7 +13,7 @@ PLACE = ROOT / "build" / "frameworks"
 WANTED = ROOT / "tests" / "frameworks.txt"
 TESTS = ROOT / "tests" / "python"
 SUITES = ("torch_*", "jax_*", "seismic_*", "recompute_*", "kinds", "targets", "import", "mpi", "arrays", "device_option", "files",
-          "odd_values", "views")  # fmt: skip
+          "odd_values", "views", "bench_peers")  # fmt: skip
 
 
 def made() -> pathlib.Path:

@@ -292,6 +292,103 @@ def _check_lent(config) -> None:
         raise wrong("--lend", f"NoDevice: {error}") from None
 
 
+@app.command("peers")
+def compare(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PEER", help="Which of them, in this order (default: all; --list shows them)."),
+    ] = None,
+    checkpoints: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.")] = 64,
+    size: Annotated[int, parsed("--size", size_of, "SIZE", "Bytes of each checkpoint.")] = "8MiB",  # type: ignore
+    order: Annotated[Order, typer.Option(help="The order in which the checkpoints are restored.")] = Order.reverse,
+    hints: Annotated[Hints, typer.Option(help="What is known of that order in advance.")] = Hints.all,
+    interval: Annotated[
+        float,
+        parsed("--interval", time_of, "TIME", "Computing (slept) before each checkpoint and after each restore."),
+    ] = "20ms",  # type: ignore
+    device_cache: Annotated[
+        int, parsed("--device-cache", size_of, "SIZE", "Device cache, for those that have one.")
+    ] = "64MiB",  # type: ignore
+    host_cache: Annotated[int, parsed("--host-cache", size_of, "SIZE", "Host cache, likewise.")] = "64MiB",  # type: ignore
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", exists=True, file_okay=False, help="Where the files go (default: $EBBTIDE_DIR, $TMPDIR or /tmp)."
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for the flushes between the two passes.")
+    ] = False,
+    free_memory: Annotated[
+        bool,
+        typer.Option(
+            "--free-memory", help="Let files lie in memory that nobody uses; else they are read from the disk."
+        ),
+    ] = False,
+    device: Annotated[
+        str, typer.Option("--device", metavar="cpu|cuda[:N]", help="Device of the arrays and the device cache.")
+    ] = "cpu",
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Turns of each row; the medians count.")] = 1,
+    limit: Annotated[float, parsed("--limit", time_of, "TIME", "For one row; then it is stopped.")] = "120s",  # type: ignore
+    seed: Annotated[int, typer.Option(help="Seed of the irregular order.")] = 0,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write everything measured to FILE.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Say what there is to compare with, and do nothing.")] = False,
+) -> None:
+    """The same shot with the store and with what else a program could use, every restored byte compared.
+
+    Each row has a process of its own. One that is not installed, crashes, hangs or gives a wrong byte says so in its row,
+    and the others are run. Ends with 1 if the store gave a wrong byte.
+    """
+    from rich.console import Console
+
+    from .peers import PEERS
+
+    console, log = Console(), Console(stderr=True)
+    if listed:
+        for key, about in PEERS.items():
+            console.print(f"{key:12} {about.what}", highlight=False, soft_wrap=True)
+        return
+    from .._machine.option import check_device
+    from . import contest, report
+    from .config import Config, disk_for, scratch_directory
+
+    for name in names or []:
+        if name not in PEERS:
+            raise wrong("PEER", f"{name!r} is not known; known are {', '.join(PEERS)}")
+    if size < 1:
+        raise wrong("--size", "it must be at least 1 byte")
+    check_device(device)
+    sizes = ((size,) * checkpoints,)
+    config = Config(
+        sizes=sizes,
+        order=order.value,
+        hints=hints.value,
+        interval=interval,
+        device_cache=device_cache,
+        host_cache=host_cache,
+        disk=disk_for(sizes),
+        directory=scratch_directory(directory),
+        wait=wait,
+        policy="score",
+        prefetch="manual",
+        coupling="free",
+        verify=True,
+        seed=seed,
+        device=device,
+    )
+    _check_room(config)
+    document = contest.run(
+        config, names or list(PEERS), limit, not free_memory, repeats, lambda text: log.print(f"[dim]{text}[/dim]")
+    )
+    console.print(report.peers(document))
+    if json:
+        json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if any(turn["wrong"] for row in document["rows"] if row["ours"] for turn in row["turns"]):
+        raise typer.Exit(1)
+
+
 @app.command("snapshots")
 def snapshot_modes(
     size: Annotated[int, parsed("--size", size_of, "SIZE", "Bytes of memory to take snapshots of.")] = "128MiB",  # type: ignore

@@ -155,5 +155,10 @@ def expect(config: Config, outcomes: list[Outcome], bare: dict[str, float]) -> t
         "restore_s": ran.restore_blocked_s,
         "wall_s": ran.wall_s,
     }
-    least = sim.bound(here, shots)
-    return {"blocked_s": least.blocked_s, "overlapped_s": least.overlapped_s, "copies_s": least.copies_s}, predicted
+    return least(config, outcomes, bare), predicted
+
+
+def least(config: Config, outcomes: list[Outcome], bare: dict[str, float]) -> dict:
+    """`bound` of the document: whatever was in place of the store."""
+    bound = sim.bound(machine(config, bare), traces(config, outcomes))
+    return {"blocked_s": bound.blocked_s, "overlapped_s": bound.overlapped_s, "copies_s": bound.copies_s}

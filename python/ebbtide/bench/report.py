@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from .._units import format_rate, format_size, format_time, mean, median
@@ -52,6 +53,42 @@ def table(document: dict) -> Table:
         verified = document["verified"]
         wrong = f"[bold red]{verified['wrong']} wrong[/bold red]" if verified["wrong"] else "none wrong"
         out.add_row("verified, every byte", f"{verified['restores']} restores, {wrong}")
+    return out
+
+
+def peers(document: dict) -> Table:
+    """A row for each peer, of the median of its turns; blocked times also over the best of those that are not the store and
+    keep what they are given."""
+    rows = document["rows"]
+    cold = "files read from the disk" if document["config"]["cold"] else "files may be in free memory"
+    repeats = document["config"]["repeats"]
+    turns = f"; medians of {repeats}, by turns" if repeats > 1 else ""
+    out = Table(title=f"{_title(document['config'])}; {cold}{turns}", title_justify="left", caption_justify="left")
+    for name in ("", "blocked", "x best peer", "x bound", "checkpoints", "restores", ""):
+        out.add_column(name, justify="right" if name else "left", no_wrap=True)
+
+    def middle(row: dict, field: str) -> float:
+        return median([turn[field] for turn in row["turns"]])
+
+    def wrong(row: dict) -> int:
+        return sum(turn["wrong"] for turn in row["turns"])
+
+    rivals = [row for row in rows if not (row["ours"] or row["failed"] or wrong(row)) and row["stores"]]
+    best = min((middle(row, "blocked_s") for row in rivals), default=None)
+    for row in rows:
+        if row["failed"]:
+            out.add_row(row["peer"], *[""] * 5, "[red]failed[/red]")
+            continue
+        blocked, bound = middle(row, "blocked_s"), middle(row, "bound_s")
+        out.add_row(
+            row["peer"],
+            format_time(blocked),
+            f"{blocked / best:.2f}" if best else "",
+            f"{blocked / bound:.2f}" if bound else "",
+            *(format_time(middle(row, name)) for name in ("checkpoint_s", "restore_s")),
+            f"[bold red]{wrong(row)} wrong[/bold red]" if wrong(row) else "" if row["stores"] else "keeps none",
+        )
+    out.caption = "\n".join(f"{row['peer']}: {escape(row['failed'])}" for row in rows if row["failed"])
     return out
 
 
