@@ -289,6 +289,8 @@ void hand_over(planner::Machine& machine) {
 }
 // A ring of 32 MiB in all: two chunks in flight on each hop, each way.
 constexpr int kRingSlots = 4;
+// A lender's: 64 MiB on a GPU. A slot is filled over NVLink in a seventh of the time in which the other one is emptied.
+constexpr int kLentRingSlots = 2;
 // Half of the slots are for what goes to a shared directory: as many chunks are read, or written there, at a time.
 constexpr int kSharedRingSlots = 8;
 
@@ -494,7 +496,7 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
   }
   planner::connect(machine, slots);
   for (const planner::TierSpec& tier : machine.tiers)
-    if (tier.name == kPeerTier) machine.nodes[static_cast<std::size_t>(tier.node)].staging = kRingSlots;
+    if (tier.name == kPeerTier) machine.nodes[static_cast<std::size_t>(tier.node)].staging = kLentRingSlots;
   for (planner::LinkSpec& link : machine.links) {
     tune(machine, link, on.host_memory(), kept);
     if (machine.nodes[static_cast<std::size_t>(link.to)].name == "shared")

@@ -97,7 +97,7 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
     Rights there = rights;
     there.down = true;
     there.self = slot;
-    if (is_peer(t) && quicker_below(c, from, t, there)) {
+    if (is_peer(t) && (quicker_below(c, from, t, there) || (!demand && idle_below(c, from, t, there)))) {
       refused = Started::no;
       continue;
     }
@@ -133,6 +133,19 @@ bool FlushPlanner::quicker_below(const Checkpoint& c, TierIndex from, TierIndex 
     return room.possible && room.wait == 0 && links_.time(from, t, c.bytes) < links_.time(from, peer, c.bytes);
   }
   return false;
+}
+
+// The way to the peer has something to carry, and that to the tier below has not, which has room. A way that is far
+// slower would keep the room here that more could have had meanwhile on its way to the peer.
+bool FlushPlanner::idle_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights) {
+  constexpr Time kFarSlower = 8;  // times
+  const TierIndex t = context_.below(peer);
+  if (t == kNoTier || !context_.memory(t) || !transfers_.carries(from, peer) || transfers_.carries(from, t))
+    return false;
+  if (!space_.fits(t, c.bytes) || c.at[t].state != ReplicaState::gone) return false;
+  if (links_.time(from, t, c.bytes) / kFarSlower > links_.time(from, peer, c.bytes)) return false;
+  const Room room = rooms_.look(t, c.bytes, rights);
+  return room.possible && room.wait == 0;
 }
 
 // Starts, or hastens, whatever makes this window evictable.

@@ -25,6 +25,7 @@ class FlushPlanner : Part {
   bool all_fit_below(TierIndex from) const;
   Started start(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
   void hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
+  bool idle_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
   bool quicker_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
   bool is_peer(TierIndex t) const { return t > 0 && context_.tier(t).medium == Medium::device; }
   bool may_send(TierIndex from) const;

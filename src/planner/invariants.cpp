@@ -1,6 +1,7 @@
 #include "planner/invariants.hpp"
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -23,7 +24,7 @@ void Invariants::check() const {
 
 Invariants::Uses Invariants::check_moves() const {
   Uses uses(table_.size());
-  std::vector<std::array<std::size_t, 2>> slots_used(context_.machine.nodes.size());
+  std::map<std::pair<NodeIndex, int>, std::array<std::size_t, 2>> slots_used;  // of each ring
   std::size_t live = 0;
   int held_back = 0, delayed = 0;
   for (const Move& m : transfers_.moves_) {
@@ -50,22 +51,25 @@ Invariants::Uses Invariants::check_moves() const {
               "only a call in stream order is ahead of what it reads");
     for (const Chunk& k : m.chunks)
       for (int r = 0; r < rings_of(m, k.way); ++r)
-        if (k.slot[static_cast<std::size_t>(r)] >= 0)
-          ++slots_used[static_cast<std::size_t>(transfers_.node_behind(m, {k.way, r}))][goes_down(m) ? 0 : 1];
+        if (const int slot = k.slot[static_cast<std::size_t>(r)]; slot >= 0)
+          ++slots_used[{transfers_.node_behind(m, {k.way, r}), StagingRings::ring_of(slot)}][goes_down(m) ? 0 : 1];
   }
   require(live == transfers_.live_ && held_back == transfers_.held_ && delayed == transfers_.delayed_,
           "moves are counted");
-  for (std::size_t node = 0; node < context_.machine.nodes.size(); ++node)
-    for (const std::size_t d : {0u, 1u})
-      require(slots_used[node][d] + rings_.rings_[node].free[d].size() ==
-                  static_cast<std::size_t>(rings_.rings_[node].slots),
-              "no slot of a staging ring is lost");
+  for (NodeIndex node = 0; node < static_cast<NodeIndex>(context_.machine.nodes.size()); ++node)
+    for (int number = 0; number < rings_.count(node); ++number)
+      for (const std::size_t d : {0u, 1u}) {
+        const StagingRings::Ring& ring = rings_.at(node).ring(number);
+        require(slots_used[{node, number}][d] + ring.free[d].size() == static_cast<std::size_t>(ring.slots),
+                "no slot of a staging ring is lost");
+      }
   return uses;
 }
 
 void Invariants::check_commands() const {
   const std::vector<Link>& links = links_.all();
   std::vector<int> carried(links.size()), in_flight(links.size());
+  std::map<std::pair<int, PartyId>, int> copied_by;
   for (const auto& [id, entry] : transfers_.commands_) {
     const Move& m = transfers_[entry.move];
     const auto link = static_cast<std::size_t>(entry.link);
@@ -73,7 +77,12 @@ void Invariants::check_commands() const {
       ++carried[link];
     else if (!on_its_stream(m))
       ++in_flight[link];
+    if (links[link].between_lent_and_host) ++copied_by[{entry.link, entry.copied_by}];
   }
+  for (const auto& [on, count] : copied_by)
+    require(links[static_cast<std::size_t>(on.first)].in_flight_of(on.second) == count &&
+                count <= links[static_cast<std::size_t>(on.first)].spec.depth,
+            "what each lender's device copies is counted, and no more than a link holds");
   for (std::size_t l = 0; l < links.size(); ++l)
     require(links[l].carried == carried[l] && links[l].estimate.in_flight() == in_flight[l],
             "what is on a link, and what it is done with, is counted");

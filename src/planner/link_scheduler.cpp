@@ -103,24 +103,28 @@ bool LinkScheduler::issue_round() {
     // Moves of urgency 2 leave room on the link for others that may come: a driver takes no command back.
     const bool all = depth >= kTakesAll || queues_[static_cast<std::size_t>(l)].down;
     const int modest = all ? depth : std::min(depth, 2);
-    while (!link.moves.empty() && link.estimate.in_flight() < depth && link.carried < depth) {
+    const bool by_lender = link.between_lent_and_host;
+    while (!link.moves.empty() && (by_lender || link.estimate.in_flight() < depth) && link.carried < depth) {
       MoveIndex best = kNoMove;
       Transfers::Hop best_hop;
       int best_chunk = Transfers::kNothing;
       Bytes best_length = 0;
-      std::tuple<int, Time, int> best_key;
+      std::tuple<int, Time, int, bool> best_key;
       for (MoveIndex i : link.moves) {
         const Move& m = transfers_[i];
         const int urgent = urgency(m);
-        if (urgent == 2 && link.estimate.in_flight() >= modest) continue;
+        if (!by_lender && urgent == 2 && link.estimate.in_flight() >= modest) continue;
         const bool behind = yields(l, urgent) && !(context_.lower(m.to) && none_goes_down(link));
         for_each_hop(m, l, [&](Transfers::Hop at) {
           if (behind && at.hop == 0) return;  // a later hop never yields: it frees a ring for others
-          const std::tuple key{urgent, m.demand ? m.since : 0, -at.hop};
+          // A ring is filled before other memory is: its lender's link to the host waits for it.
+          const std::tuple key{urgent, m.demand ? m.since : 0, -at.hop, at.way == 0};
           if (best != kNoMove && !(key < best_key)) return;
           Bytes length = 0;
           const int chunk = transfers_.next_chunk(m, at, length);
           if (chunk == Transfers::kNothing) return;
+          if (by_lender && link.in_flight_of(transfers_.copied_by(m, at, chunk)) >= (urgent == 2 ? modest : depth))
+            return;
           if (const Time ready = transfers_.at_pace(m, at, chunk, length); ready > context_.now)
             return transfers_.hold_up(ready);
           best = i, best_hop = at, best_chunk = chunk, best_length = length, best_key = key;

@@ -19,7 +19,7 @@ void Segments::on(HistoryId, const event::Lend& e) {
 // Makes a staging ring at the end of the segment, where checkpoints never were.
 void Segments::make_ring(const event::Lend& e) {
   const TierSpec& tier = context_.tier(e.tier);
-  const Bytes whole = e.bytes / tier.granule * tier.granule, bytes = rings_.wanted(tier.node, whole);
+  const Bytes whole = e.bytes / tier.granule * tier.granule, bytes = rings_.wanted(tier.node, e.lender, whole);
   if (bytes == 0) return;
   space_.set_aside(e.tier, e.segment, bytes + (e.bytes - whole));
   const Bytes begin = whole - bytes, first = space_.map(e.tier).first_of(e.segment);

@@ -22,7 +22,7 @@ struct State {
   TierSpace space{context, rings};
   Pacers pacers{context, space};
   CheckpointTable table{context, space};
-  Links links{context, pacers};
+  Links links{context, pacers, rings};
   Calls calls{context, table};
   Transfers transfers{context, table, space, pacers, rings, links};
   Durability durability{context, table, space, links, transfers};

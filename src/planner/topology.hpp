@@ -15,7 +15,7 @@ namespace ebb::planner {
 struct NodeSpec {
   std::string name;
   // Slots of a staging ring for each direction; 0: nothing passes through this node. Where others lend all of its
-  // tier's memory, they lend the ring too (staging_rings.hpp), and these are the most.
+  // tier's memory, each of them lends such a ring too (staging_rings.hpp).
   int staging = 0;
 };
 inline constexpr NodeIndex kApplication = 0;

@@ -32,17 +32,6 @@ bool goes_straight(const Links& links, const Move& m) {
   return own.estimate.in_flight() < own.depth();
 }
 
-// Whether the links of a detour have nothing of their own to carry.
-bool idle(const Links& links, const Transfers& all, const Route& detour) {
-  for (int h = 0; h < detour.hops; ++h)
-    if (std::ranges::any_of(links[detour[h]].moves, [&](MoveIndex i) {
-          const Move& m = all[i];
-          return !m.cancelled && m.issued < m.total && passes(m.routes.front(), detour[h]);
-        }))
-      return false;
-  return true;
-}
-
 }  // namespace
 
 MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
@@ -159,6 +148,13 @@ bool Transfers::room_for_more(TierIndex from, TierIndex to, MoveKind kind) const
   return true;
 }
 
+bool Transfers::carries(TierIndex from, TierIndex to) const {
+  return std::ranges::any_of(links_[links_.route(from, to)[0]].moves, [&](MoveIndex i) {
+    const Move& m = (*this)[i];
+    return m.kind == MoveKind::flush && m.from == from && m.to == to && !m.cancelled;
+  });
+}
+
 // --- staging rings --------------------------------------------------------------------------------------------------
 
 void Transfers::return_slot(const Move& m, Chunk& k, int hop) {
@@ -178,7 +174,7 @@ void Transfers::go_straight(const Move& m, Chunk& k) {
 }
 
 bool Transfers::in_lost_ring(const Move& m, const Chunk& k) const {
-  return k.way > 0 && rings_.lost(node_behind(m, {k.way, 0}));
+  return k.way > 0 && k.slot[0] >= 0 && rings_.lost(node_behind(m, {k.way, 0}), StagingRings::ring_of(k.slot[0]));
 }
 
 void Transfers::leave_lost_rings() {
@@ -243,19 +239,79 @@ bool Transfers::pending_on(const Move& m, Hop at) const {
 }
 
 // A chunk waits in the ring for its lender's pace: not for longer than the direct route takes for all that is left.
-bool Transfers::too_slow(const Move& m, int way) const {
-  const NodeIndex node = node_behind(m, {way, 0});
-  const Pacer* const pacer = pacers_.of(rings_.lender(node));
-  const LinkSpec& in = links_[route_of(m, way)[0]].spec;
+bool Transfers::too_slow(const Move& m, Hop at, int ring) const {
+  const NodeIndex node = node_behind(m, at);
+  const Pacer* const pacer = pacers_.of(rings_.paced_by(node, ring));
+  const LinkSpec& in = links_[route_of(m, at.way)[at.hop]].spec;
   return pacer != nullptr && pacer->cost(in.bytes_per_s, rings_.slot_bytes(node)) > time_left(m);
+}
+
+// Whether the lender's link to the host has anything to carry between the host and what it lent.
+bool Transfers::busy_itself(const Move& m, Hop at, int ring) const {
+  const PartyId lender = rings_.lender(node_behind(m, at), ring);
+  for (int h = 0; h < route_of(m, at.way).hops; ++h) {
+    const int over = route_of(m, at.way)[h];
+    if (links_[over].between_lent_and_host && std::ranges::any_of(links_[over].moves, [&](MoveIndex i) {
+          const Move& own = (*this)[i];
+          return !own.cancelled && own.issued < own.total && passes(own.routes.front(), over) &&
+                 copied_by(own, {}, kNewChunk) == lender;
+        }))
+      return true;
+  }
+  return false;
+}
+
+// The ring behind the hop that a new chunk takes: the one whose lender's pace lets it through first, and of those the
+// one with the most free slots. -1: none.
+int Transfers::ring_for(const Move& m, Hop at) const {
+  const NodeIndex node = node_behind(m, at);
+  if (rings_.count(node) == 1 && at.way == 0) return rings_.free(node, 0, goes_down(m)) > 0 ? 0 : -1;
+  int best = -1, best_free = 0;
+  Time best_ready = 0;
+  for (int ring = 0; ring < rings_.count(node); ++ring) {
+    const int free = rings_.free(node, ring, goes_down(m));
+    if (free == 0 || too_slow(m, at, ring) || busy_itself(m, at, ring)) continue;
+    const Pacer* const pacer = pacers_.of(rings_.paced_by(node, ring));
+    const LinkSpec& in = links_[route_of(m, at.way)[at.hop]].spec;
+    const Time ready =
+        pacer == nullptr
+            ? 0
+            : std::max<Time>(0, pacer->ready(pacer->cost(in.bytes_per_s, rings_.slot_bytes(node))) - context_.now);
+    if (best >= 0 && std::pair(ready, -free) >= std::pair(best_ready, -best_free)) continue;
+    best = ring, best_free = free, best_ready = ready;
+  }
+  return best;
+}
+
+PartyId Transfers::copied_by(const Move& m, Hop at, int chunk) const {
+  if (at.way == 0) {
+    const Checkpoint& c = table_[m.checkpoint];
+    for (const TierIndex t : {m.from, m.to})
+      if (t != kNoTier && context_.memory(t) && space_.relays(c, t)) return space_.lender_of(c, t);
+    return 0;
+  }
+  const NodeIndex node = node_behind(m, {at.way, 0});
+  const int ring = chunk >= 0 && m.chunks[static_cast<std::size_t>(chunk)].slot[0] >= 0
+                       ? StagingRings::ring_of(m.chunks[static_cast<std::size_t>(chunk)].slot[0])
+                       : ring_for(m, {at.way, 0});
+  return ring < 0 ? 0 : rings_.lender(node, ring);
+}
+
+// The most bytes of a chunk. Where others lend staging rings, what goes from memory to memory has several ways, or
+// shares a link with what has: it goes in many pieces, so that no way is left with much when the others end.
+Bytes Transfers::piece(const Move& m) const {
+  constexpr Bytes kPieces = 16, kShortest = 4;  // shorter ones than a quarter of a chunk are slower
+  if (!rings_.any_lent() || m.from == kNoTier || m.to == kNoTier) return m.total;
+  if (!context_.memory(m.from) || !context_.memory(m.to)) return m.total;
+  const Bytes chunk = links_[m.routes.front()[0]].spec.chunk, step = chunk / kShortest;
+  if (step == 0 || step % context_.tier(m.from).granule != 0 || step % context_.tier(m.to).granule != 0) return chunk;
+  return std::clamp(m.total / kPieces / step * step, step, chunk);
 }
 
 int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   if (m.cancelled || m.held || stopped(m)) return kNothing;
   const auto [way, hop] = at;
-  if (way > 0 && hop == 0 &&
-      (m.ordered || goes_straight(links_, m) || !idle(links_, *this, route_of(m, way)) || too_slow(m, way)))
-    return kNothing;
+  if (way > 0 && hop == 0 && (m.ordered || goes_straight(links_, m))) return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block, and half of them for what is not on its way to or from a lower file, which may
   // hang.
@@ -264,6 +320,7 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
     const NodeIndex node = node_behind(m, {way, r});
     const int slots = rings_.slots(node), free = rings_.free(node, goes_down(m));
     if (free <= (lower ? slots / 2 : m.demand ? 0 : std::min(2, slots / 4))) return kNothing;
+    if (way > 0 && ring_for(m, {way, r}) < 0) return kNothing;
   }
   for (std::size_t i = 0; i < m.chunks.size(); ++i)
     if (m.chunks[i].way == way && m.chunks[i].hop == hop && !m.chunks[i].moving) {
@@ -277,14 +334,18 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   const Route& route = route_of(m, way);
   for (int h = 0; h < hops_of(m, way); ++h) most = std::min(most, links_[route[h]].spec.chunk);
   for (int r = 0; r < rings_of(m, way); ++r) most = std::min(most, rings_.slot_bytes(node_behind(m, {way, r})));
-  length = most;
+  length = std::min(most, piece(m));
   return kNewChunk;
 }
 
 // Of the memory that the hop reads and that it writes. Within that of one lender it counts once.
-std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at) {
+std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at, int chunk) {
   const Checkpoint& c = table_[m.checkpoint];
-  const auto of_ring = [&](int hop) { return pacers_.of(rings_.lender(node_behind(m, {at.way, hop}))); };
+  const auto of_ring = [&](int hop) -> Pacer* {
+    const int slot = chunk < 0 ? -1 : m.chunks[static_cast<std::size_t>(chunk)].slot[static_cast<std::size_t>(hop)];
+    const int ring = slot < 0 ? ring_for(m, {at.way, hop}) : StagingRings::ring_of(slot);
+    return ring < 0 ? nullptr : pacers_.of(rings_.paced_by(node_behind(m, {at.way, hop}), ring));
+  };
   Pacer* const read = at.hop == 0 ? pacers_.of(c, m.from) : of_ring(at.hop - 1);
   Pacer* const written = at.hop == rings_of(m, at.way) ? pacers_.of(c, m.to) : of_ring(at.hop);
   return {read, written == read ? nullptr : written};
@@ -293,7 +354,7 @@ std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at) {
 Time Transfers::at_pace(const Move& m, Hop at, int chunk, Bytes length) {
   Time ready = context_.now;
   const Link& over = links_[route_of(m, at.way)[at.hop]];
-  for (Pacer* const pacer : pacers_of(m, at))
+  for (Pacer* const pacer : pacers_of(m, at, chunk))
     if (pacer != nullptr) ready = std::max(ready, pacer->ready(pacer->cost(over.spec.bytes_per_s, length)));
   if (over.pacer) ready = std::max(ready, over.pacer->ready(over.pacer->cost(over.spec.most_bytes_per_s, length)));
   // What waits in a ring for its lender's pace keeps others out of it: of each move, no more than two chunks.
@@ -314,10 +375,6 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const auto [way, hop] = at;
   Move& m = (*this)[index];
   const int over = route_of(m, way)[hop];
-  for (Pacer* const pacer : pacers_of(m, at))
-    if (pacer != nullptr) pacer->give(context_.now, pacer->cost(links_[over].spec.bytes_per_s, length));
-  if (auto& pacer = links_[over].pacer; pacer)
-    pacer->give(context_.now, pacer->cost(links_[over].spec.most_bytes_per_s, length));
   if (chunk == kNewChunk) {
     m.chunks.push_back({.offset = m.issued, .length = length, .way = way});
     context_.counters.relayed += way > 0 ? 1 : 0;
@@ -325,11 +382,17 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
     chunk = static_cast<int>(m.chunks.size()) - 1;
   }
   Chunk& k = m.chunks[static_cast<std::size_t>(chunk)];
-  k.moving = true;
   const int rings = rings_of(m, way);
   for (int r = 0; hop == 0 && r < rings; ++r) {
-    k.slot[static_cast<std::size_t>(r)] = rings_.take(node_behind(m, {way, r}), goes_down(m));
+    const NodeIndex node = node_behind(m, {way, r});
+    k.slot[static_cast<std::size_t>(r)] = rings_.take(node, ring_for(m, {way, r}), goes_down(m));
   }
+  k.moving = true;
+  const PartyId by = links_[over].between_lent_and_host ? copied_by(m, at, chunk) : 0;
+  for (Pacer* const pacer : pacers_of(m, at, chunk))
+    if (pacer != nullptr) pacer->give(context_.now, pacer->cost(links_[over].spec.bytes_per_s, length));
+  if (auto& pacer = links_[over].pacer; pacer)
+    pacer->give(context_.now, pacer->cost(links_[over].spec.most_bytes_per_s, length));
   const Checkpoint& c = table_[m.checkpoint];
   const auto place = [&](TierIndex t) -> Place {
     if (t == kNoTier) return {{Endpoint::application, kNoTier}, k.offset};
@@ -343,7 +406,8 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const bool of_call = from.at.kind == Endpoint::application || to.at.kind == Endpoint::application;
   const CommandId after = m.ordered && hop == 0 ? coming_last(m, k.offset + k.length) : 0;
   k.command = next_command_++;
-  commands_.emplace(k.command, Sent{index, over, hop == 0, hop == hops_of(m, way) - 1, k.offset, k.length});
+  commands_.emplace(k.command, Sent{index, over, hop == 0, hop == hops_of(m, way) - 1, k.offset, k.length, by});
+  if (links_[over].between_lent_and_host) links_[over].count(by, 1);
   undelay(m);
   ++m.in_flight;
   ++in_flight_;
@@ -399,6 +463,7 @@ Transfers::Sent Transfers::ended(CommandId command, bool failed) {
   delayed_ -= m.delayed ? 1 : 0;
   Link& on = links_[sent.link];
   on.heard = context_.now;
+  if (on.between_lent_and_host) on.count(sent.copied_by, -1);
   if (sent.carried)
     --on.carried;
   else if (!on_its_stream(m))

@@ -42,6 +42,8 @@ class Transfers {
   bool filling(const Replica& r) const { return r.filler != kNoMove && !(*this)[r.filler].cancelled; }
 
   Time time_left(const Move& m) const;
+  // Whether a flush from one to the other is under way.
+  bool carries(TierIndex from, TierIndex to) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
 
   // What could be sent next over a hop of one of the move's ways: an index into chunks, kNewChunk or kNothing.
@@ -50,6 +52,9 @@ class Transfers {
     int way = 0, hop = 0;
   };
   int next_chunk(const Move& m, Hop at, Bytes& length) const;
+  // Of a hop between the host and memory that others lend: the lender whose device copies the chunk; 0: the
+  // application's does.
+  PartyId copied_by(const Move& m, Hop at, int chunk) const;
   bool unsent_on(const Move& m, Hop at) const;
   bool pending_on(const Move& m, Hop at) const;
   void send(MoveIndex index, Hop at, int chunk, Bytes length);
@@ -66,6 +71,7 @@ class Transfers {
     int link = 0;
     bool first = false, last = false;  // hop of its way
     Bytes offset = 0, length = 0;
+    PartyId copied_by = 0;
     bool carried = false;
   };
   void carried(CommandId command);
@@ -85,8 +91,11 @@ class Transfers {
   friend class Invariants;
 
   NodeIndex node_behind(const Move& m, Hop at) const { return links_[route_of(m, at.way)[at.hop]].spec.to; }
-  bool too_slow(const Move& m, int way) const;
-  std::array<Pacer*, 2> pacers_of(const Move& m, Hop at);
+  Bytes piece(const Move& m) const;
+  int ring_for(const Move& m, Hop at) const;
+  bool too_slow(const Move& m, Hop at, int ring) const;
+  bool busy_itself(const Move& m, Hop at, int ring) const;
+  std::array<Pacer*, 2> pacers_of(const Move& m, Hop at, int chunk);
   bool on_streams(const Move& m) const;
   // Whether it goes to a lower file that has not answered for long: nothing more of it is sent until that does.
   bool stopped(const Move& m) const { return m.delayed && context_.lower(m.to); }

@@ -260,6 +260,10 @@ BoundCut cut_below(const MachineModel& machine, std::size_t above, bool stages_a
   for (std::size_t t = 0; t < tiers.size(); ++t) {
     (t < above ? upper : lower)[static_cast<std::size_t>(tiers[t].node)] = true;
     if (t < above) out.memory += static_cast<double>(tiers[t].capacity);
+    for (const LentModel& lent : machine.lent) {
+      if (lent.lender > 0) throw std::invalid_argument("memory that several GPUs lend to one rank cannot be bounded");
+      if (t < above && lent.tier == static_cast<TierIndex>(t)) out.memory += static_cast<double>(lent.bytes);
+    }
   }
   for (std::size_t n = 1; n < nodes.size(); ++n) {
     if (!upper[n] && !lower[n]) (stages_above ? upper : lower)[n] = true;

@@ -22,7 +22,7 @@ std::uint64_t MachineModel::rate_of_group(int group) const {
 }
 
 MachineModel model_of(const planner::Machine& planner) {
-  MachineModel out{.planner = planner, .links = {}, .groups = {}, .provisioned = {}, .lenders = {}};
+  MachineModel out{.planner = planner, .links = {}, .groups = {}, .provisioned = {}, .lenders = {}, .lent = {}};
   std::map<int, int> groups;
   for (const planner::LinkSpec& spec : planner.links) {
     LinkModel link{.bytes_per_s = static_cast<std::uint64_t>(spec.bytes_per_s), .latency = spec.latency};

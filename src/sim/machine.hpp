@@ -28,7 +28,7 @@ struct LinkModel {
 struct GroupModel {
   std::uint64_t bytes_per_s = 0;  // 0: by time, each of n active links runs at 1/n of its own rate
   bool of_node = true;            // shared by all ranks of a run (a disk); else one per GPU
-  int of_lender = -1;             // no group of its own, but this one (of GPUs) of the GPU that lends to the rank
+  int of_lender = -1;             // no group of its own, but this one (of GPUs) of the GPU whose memory is copied
 };
 
 // A tier's own memory comes while the programs run, as planner::Provisioner decides. Copies of memory that is used
@@ -41,13 +41,22 @@ struct ProvisionModel {
   planner::ProvisionSpec spec = {};                  // capacity: the tier's
 };
 
+// Memory that a GPU lends to each rank from the start, and whose copies to the host its own device makes.
+struct LentModel {
+  TierIndex tier = 0;
+  int lender = 0;  // its place in the rank's row of MachineModel::lenders
+  Bytes bytes = 0;
+};
+
 struct MachineModel {
   planner::Machine planner;
   std::vector<LinkModel> links;  // as planner.links
   std::vector<GroupModel> groups;
   std::vector<ProvisionModel> provisioned;  // other tiers have all their memory from the start
-  // By rank, the GPU that lends to it, where groups are `of_lender`. Rank r has GPU r; GPUs beyond have no program.
-  std::vector<int> lenders;
+  // By rank, the GPUs that lend to it, where groups are `of_lender`: what the lender p of a segment (event::Lend) lends
+  // is on the p-th, or on the last; what has no lender is on the first. Rank r has GPU r; GPUs beyond have no program.
+  std::vector<std::vector<int>> lenders;
+  std::vector<LentModel> lent;
 
   std::uint64_t rate_of_group(int group) const;
   LinkModel& link(std::string_view name);  // throws std::invalid_argument when there is none

@@ -15,30 +15,9 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
       syncing(machine, options, programs.size()) {
   if (machine.links.size() != machine.planner.links.size())
     throw std::invalid_argument("a machine model has one LinkModel for each link of the planner's machine");
-  std::map<std::pair<int, int>, int> groups;  // by GPU, -1 for the node's, and number
-  const auto group_of = [&](int rank, int number) {
-    const GroupModel* model = &machine.groups.at(static_cast<std::size_t>(number));
-    int gpu = model->of_node ? -1 : rank;
-    if (model->of_lender >= 0) {
-      number = model->of_lender;
-      model = &machine.groups.at(static_cast<std::size_t>(number));
-      if (static_cast<std::size_t>(rank) >= machine.lenders.size() || model->of_node || model->of_lender >= 0)
-        throw std::invalid_argument("a lender's group needs a lender for each rank, and a group of GPUs");
-      gpu = machine.lenders[static_cast<std::size_t>(rank)];
-      if (gpu < 0 || gpu == rank) throw std::invalid_argument("a GPU lends to another one");
-    }
-    const auto [it, fresh] = groups.try_emplace({gpu, number});
-    if (fresh) it->second = network.add_group(model->bytes_per_s);
-    return it->second;
-  };
   ranks.reserve(programs.size());
   for (std::size_t r = 0; r < programs.size(); ++r) {
-    for (std::size_t l = 0; l < machine.links.size(); ++l) {
-      const LinkModel& link = machine.links[l];
-      std::vector<int> shared;
-      for (int group : link.groups) shared.push_back(group_of(static_cast<int>(r), group));
-      network.add_link(link.bytes_per_s, link.latency, machine.planner.links[l].depth, link.shared, shared);
-    }
+    for (std::size_t l = 0; l < machine.links.size(); ++l) link_of(static_cast<int>(r), static_cast<int>(l), 0);
     ranks.emplace_back(machine.planner, options.verify);
     ranks.back().broken.resize(machine.links.size());
     ranks.back().result.links.resize(machine.links.size());
@@ -52,6 +31,48 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
     }
   }
   for (std::size_t c = 0; c < clients.size(); ++c) wake(c, clients[c].program.start);
+}
+
+// In the network, by GPU (-1: the node's) and number.
+int Simulation::State::group_of(int rank, int number, planner::PartyId lender) {
+  const GroupModel* model = &machine.groups.at(static_cast<std::size_t>(number));
+  int gpu = model->of_node ? -1 : rank;
+  if (model->of_lender >= 0) {
+    number = model->of_lender;
+    model = &machine.groups.at(static_cast<std::size_t>(number));
+    if (static_cast<std::size_t>(rank) >= machine.lenders.size() ||
+        machine.lenders[static_cast<std::size_t>(rank)].empty() || model->of_node || model->of_lender >= 0)
+      throw std::invalid_argument("a lender's group needs a lender for each rank, and a group of GPUs");
+    const std::vector<int>& row = machine.lenders[static_cast<std::size_t>(rank)];
+    gpu = row[std::min<std::size_t>(lender == 0 ? 0 : lender - 1, row.size() - 1)];
+    if (gpu < 0 || gpu == rank) throw std::invalid_argument("a GPU lends to another one");
+  }
+  const auto [it, fresh] = groups.try_emplace({gpu, number});
+  if (fresh) it->second = network.add_group(model->bytes_per_s);
+  return it->second;
+}
+
+// A rank's link in the network; to and from the memory of each lender it is another one.
+int Simulation::State::link_of(int rank, int number, planner::PartyId lender) {
+  const auto [it, fresh] = network_links.try_emplace({rank, number, lender});
+  if (!fresh) return it->second;
+  const LinkModel& link = machine.links[static_cast<std::size_t>(number)];
+  std::vector<int> shared;
+  for (int group : link.groups) shared.push_back(group_of(rank, group, lender));
+  it->second = network.add_link(link.bytes_per_s, link.latency,
+                                machine.planner.links[static_cast<std::size_t>(number)].depth, link.shared, shared);
+  return it->second;
+}
+
+void Simulation::State::lend_at_first() {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    std::map<TierIndex, planner::SegmentId> segments;
+    for (const LentModel& one : machine.lent) {
+      const Op op =
+          op::lend(one.tier, ++segments[one.tier], one.bytes, static_cast<planner::PartyId>(one.lender + 1), true);
+      lender_event(static_cast<int>(r), lenders.lend(static_cast<int>(r), op, ranks[r].content));
+    }
+  }
 }
 
 bool Simulation::State::idle() const {
@@ -152,6 +173,7 @@ void Simulation::State::stall() const {
 Simulation::Simulation(const MachineModel& machine, std::vector<std::vector<Program>> programs, const Options& options)
     : state_(std::make_unique<State>(machine, std::move(programs), options)) {
   state_->self = this;
+  state_->lend_at_first();
 }
 Simulation::~Simulation() = default;
 
@@ -186,12 +208,15 @@ Result Simulation::result() const {
   for (std::size_t r = 0; r < state_->ranks.size(); ++r) {
     const State::Rank& rank = state_->ranks[r];
     RankResult result = rank.result;
-    for (std::size_t l = 0; l < links; ++l) {
-      const Network::Use& use = state_->network.use(static_cast<int>(r * links + l));
-      result.links[l].name = state_->machine.planner.links[l].name;
-      result.links[l].bytes = use.bytes;
-      result.links[l].transfers = use.transfers;
-      result.links[l].busy = use.busy;
+    for (std::size_t l = 0; l < links; ++l) result.links[l].name = state_->machine.planner.links[l].name;
+    for (const auto& [key, index] : state_->network_links) {
+      const auto [rank_of, link, lender] = key;
+      if (rank_of != static_cast<int>(r)) continue;
+      const Network::Use& use = state_->network.use(index);
+      auto& sum = result.links[static_cast<std::size_t>(link)];
+      sum.bytes += use.bytes;
+      sum.transfers += use.transfers;
+      sum.busy = std::max(sum.busy, use.busy);
     }
     for (std::size_t t = 0; t < state_->machine.planner.tiers.size(); ++t)
       result.tiers.push_back(rank.planner.use(static_cast<TierIndex>(t)));

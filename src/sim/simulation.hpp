@@ -74,7 +74,7 @@ struct LinkResult {
   std::string name;
   Bytes bytes = 0;
   std::uint64_t transfers = 0, failures = 0;
-  Time busy = 0;
+  Time busy = 0;  // of a link to several lenders' memory, that of the one that is busy longest
 };
 
 struct RankResult {

@@ -106,7 +106,7 @@ void Simulation::State::carry_out(int r, const Command& c) {
   if (rank.content) rank.content->start(c);
   const std::uint64_t id = next_moving++;
   moving.emplace(id, Moving{r, c});
-  const int link = r * static_cast<int>(machine.links.size()) + c.link;
+  const int link = link_of(r, c.link, lenders.copied_by(r, c));
   if (network.queued(link) >=
       static_cast<std::size_t>(machine.planner.links.at(static_cast<std::size_t>(c.link)).depth))
     throw std::logic_error("more commands at once than link " +

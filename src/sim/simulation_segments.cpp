@@ -34,6 +34,13 @@ bool Lenders::beyond(int rank, const planner::Place& place, Bytes bytes) const {
   return segment != nullptr && place.offset + bytes > segment->first + segment->usable;
 }
 
+planner::PartyId Lenders::copied_by(int rank, const planner::Command& command) const {
+  for (const planner::Place& place : {command.from, command.to})
+    if (const Segment* const segment = find(rank, place); segment != nullptr && segment->copied_by != 0)
+      return segment->copied_by;
+  return 0;
+}
+
 bool Lenders::lost(int rank, const planner::Command& command) const {
   return std::ranges::any_of(std::array{command.from, command.to}, [&](const planner::Place& place) {
     const Segment* const segment = find(rank, place);
@@ -52,6 +59,7 @@ std::optional<event::Any> Lenders::lend(int rank, const Op& op, std::optional<Co
   Segment& segment = segments[op.segment];
   if (segment.lost || op.bytes <= segment.usable || op.bytes > segment.extent) return {};
   segment.usable = op.bytes;
+  segment.copied_by = op.relays ? op.lender : 0;
   return event::Lend{op.tier, op.segment, op.bytes, op.lender, op.relays};
 }
 

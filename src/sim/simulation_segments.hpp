@@ -19,6 +19,7 @@ class Lenders {
  public:
   struct Segment {
     Bytes first = 0, extent = 0, usable = 0;
+    planner::PartyId copied_by = 0;  // the lender whose device copies to the host; 0: the rank's own does
     bool lost = false;
     bool returned = true;        // nothing is beyond the usable bytes
     Time due = planner::kNever;  // when its lender takes recalled memory
@@ -34,6 +35,7 @@ class Lenders {
 
   // The segment that has a place; null: none.
   const Segment* find(int rank, const planner::Place& place) const;
+  planner::PartyId copied_by(int rank, const planner::Command& command) const;
   bool beyond(int rank, const planner::Place& place, Bytes bytes) const;
   bool lost(int rank, const planner::Command& command) const;
   std::optional<planner::event::Any> lend(int rank, const Op& op, std::optional<Content>& content);

@@ -101,6 +101,8 @@ struct Simulation::State {
   const Options options;
   Simulation* self = nullptr;
   Network network;
+  std::map<std::pair<int, int>, int> groups;                            // of the network, by GPU and number
+  std::map<std::tuple<int, int, planner::PartyId>, int> network_links;  // by rank, link and lender; 0: of no lender
   std::vector<Rank> ranks;
   std::vector<Client> clients;
   Provisioning provisioning;
@@ -124,6 +126,9 @@ struct Simulation::State {
   Output scratch;
 
   State(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o);
+  int group_of(int rank, int number, planner::PartyId lender);
+  int link_of(int rank, int number, planner::PartyId lender);
+  void lend_at_first();
   void wake(std::size_t client, Time at) { ready.emplace(at, ready_sequence++, client); }
 
   // --- the planner's side -------------------------------------------------------------------------------------------

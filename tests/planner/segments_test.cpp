@@ -1,5 +1,6 @@
 // Memory of a tier that is lent, recalled and lost, segment by segment.
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include "driver.hpp"
@@ -197,7 +198,7 @@ struct Relayed : ::testing::Test {
                {.name = "peer", .medium = Medium::device},
                {.name = "host", .medium = Medium::host, .capacity = 128 * kMiB}};
     connect(m);
-    m.nodes[static_cast<std::size_t>(m.tiers[kPeer].node)].staging = 4;
+    m.nodes[static_cast<std::size_t>(m.tiers[kPeer].node)].staging = 2;
     for (LinkSpec& link : m.links) link.chunk = kMiB;
     return m;
   }
@@ -289,6 +290,97 @@ TEST_F(Relayed, NoChunkTakesTheRingOfALenderWhosePaceIsSlowerThanTheDirectRoute)
     EXPECT_LT(d.now, 1'000'000'000) << share;
     EXPECT_EQ(d.planner.counters().relayed > 0, share > 1);
   }
+}
+
+// Lenders whose memory has room for a ring and no more, each with a device of its own.
+struct ManyRelays : Relayed {
+  static constexpr Bytes kRing = 4;  // MiB, as the segment
+  static constexpr PartyId kLenders = 3;
+  void lend_rings(Driver& driver) {
+    for (PartyId lender = 1; lender <= kLenders; ++lender)
+      driver.tell(event::Lend{kPeer, static_cast<SegmentId>(lender), kRing * kMiB, lender, true});
+    EXPECT_EQ(driver.planner.use(kPeer).capacity, 0u);
+  }
+  static PartyId lender_of(const Place& place) {
+    if (place.at != Endpoint{Endpoint::tier, kPeer}) return 0;
+    return static_cast<PartyId>(place.offset / (kRing * kMiB)) + 1;
+  }
+  // Commands out of the ring of each lender, and into it.
+  std::map<PartyId, int> out_of_rings() const {
+    std::map<PartyId, int> count;
+    for (const Command& c : d.under_way)
+      if (const PartyId lender = lender_of(c.from)) ++count[lender];
+    return count;
+  }
+  // Ends what goes into the rings, and nothing else.
+  void fill_rings() {
+    for (std::size_t i = 0; i < d.under_way.size();)
+      if (lender_of(d.under_way[i].to) != 0)
+        d.finish(i), i = 0;
+      else
+        ++i;
+  }
+  RequestId begin_many() {
+    lend_rings(d);
+    EXPECT_EQ(d.write(1, 62), Reason::ok);
+    const RequestId waits = d.wait(1, 2);
+    fill_rings();
+    return waits;
+  }
+};
+
+TEST_F(ManyRelays, AllCopyToTheHostAtOnceEachAsMuchAsALinkTakes) {
+  const RequestId waits = begin_many();
+  EXPECT_EQ(out_of_rings(), (std::map<PartyId, int>{{1, 2}, {2, 2}, {3, 1}}))
+      << "the last slot is for calls that block";
+  d.planner.check();
+  d.run();
+  EXPECT_EQ(d.reason(waits), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST_F(ManyRelays, OneThatIsLostTakesNothingWithIt) {
+  const RequestId waits = begin_many();
+  lose(d, kPeer, 2);
+  d.run();
+  EXPECT_EQ(d.reason(waits), Reason::ok);
+  EXPECT_TRUE(d.failures.empty());
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST_F(ManyRelays, OneThatIsRecalledIsReturnedWhileTheOthersGoOn) {
+  const RequestId waits = begin_many();
+  recall(d, kPeer, 2, 0);
+  for (std::size_t i = 0; i < d.under_way.size();)
+    if (lender_of(d.under_way[i].from) == 2)
+      d.finish(i), i = 0;
+    else
+      ++i;
+  EXPECT_TRUE(returned(d, kPeer, 2));
+  EXPECT_FALSE(d.answered(waits));
+  fill_rings();
+  EXPECT_EQ(out_of_rings(), (std::map<PartyId, int>{{1, 2}, {3, 1}}));
+  d.run();
+  EXPECT_EQ(d.reason(waits), Reason::ok);
+}
+
+TEST_F(ManyRelays, ASlowLenderHoldsUpNoOther) {
+  lend_rings(d);
+  d.tell(event::Limit{2, 1});
+  ASSERT_EQ(d.write(1, 62), Reason::ok);
+  const RequestId waits = d.wait(1, 2);
+  fill_rings();
+  EXPECT_EQ(out_of_rings(), (std::map<PartyId, int>{{1, 2}, {3, 2}}));
+  d.run();
+  EXPECT_EQ(d.reason(waits), Reason::ok);
+}
+
+TEST_F(ManyRelays, ALenderHasOneRingAndTheRestIsForCheckpoints) {
+  lend_rings(d);
+  d.tell(event::Lend{kPeer, kLenders + 1, 8 * kMiB, 1, true});
+  EXPECT_EQ(d.planner.use(kPeer).capacity, 8 * kMiB) << "it has one already";
+  d.tell(event::Lend{kPeer, kLenders + 2, 8 * kMiB, kLenders + 1, true});
+  EXPECT_EQ(d.planner.use(kPeer).capacity, 12 * kMiB) << "another lender";
 }
 
 // A checkpoint comes from the host to lent memory while a stream restores it: whether the stream can wait for those

@@ -47,14 +47,14 @@ MachineModel random_machine(Random& random, bool exact, bool peers) {
   return out;
 }
 
-constexpr Bytes kHoldsARing = 64;  // slots, of which a sixteenth is two for each direction
+constexpr Bytes kHoldsARing = 64;  // slots
 
-// In two runs of three a staging ring is made in a peer's memory if that holds one, and chunks, which are small then,
+// In two runs of three a staging ring is made in each peer's memory that holds one, and chunks, which are small then,
 // pass it on their way to the host and back.
 void draw_relay(planner::Machine& machine, std::uint64_t seed) {
   Random apart(seed + 7);
   const planner::TierSpec& peer = *std::ranges::find(machine.tiers, "peer", &planner::TierSpec::name);
-  const int slots = static_cast<int>(apart.below(3) * apart.between(2, 4));
+  const int slots = static_cast<int>(apart.below(3) * apart.between(1, 4));
   machine.nodes[static_cast<std::size_t>(peer.node)].staging = slots;
   if (slots == 0) return;
   for (planner::LinkSpec& link : machine.links)
@@ -400,8 +400,8 @@ void draw_ranks(RandomCase& out, std::uint64_t seed) {
     for (int n = 0; n < 4; ++n)
       if (random.chance(0.3)) link.groups.push_back(first + n);
   for (int rank = 0; rank < out.ranks; ++rank)  // another one, or a GPU without a program
-    out.machine.lenders.push_back((rank + static_cast<int>(random.between(1, static_cast<std::uint64_t>(out.ranks)))) %
-                                  (out.ranks + 1));
+    out.machine.lenders.push_back(
+        {(rank + static_cast<int>(random.between(1, static_cast<std::uint64_t>(out.ranks)))) % (out.ranks + 1)});
 }
 
 }  // namespace

@@ -83,8 +83,9 @@ class Judge {
     not_durable_ = undone != nullptr;
     if (undone != nullptr) late_.insert({h, undone->version});
     if (const auto* cancel = std::get_if<Cancel>(&e.what)) cancelled_[cancel->request] = true;
-    if (const auto* lend = std::get_if<Lend>(&e.what)) {  // at most a sixteenth is a staging ring
-      has(lend->tier, lend->segment, lend->relays ? lend->bytes - lend->bytes / 16 : lend->bytes);
+    if (const auto* lend = std::get_if<Lend>(&e.what)) {  // it may be a staging ring
+      has(lend->tier, lend->segment,
+          lend->relays ? lend->bytes - std::min(lend->bytes, ring_bytes(lend->tier)) : lend->bytes);
     }
     if (const auto* recall = std::get_if<Recall>(&e.what)) has(recall->tier, recall->segment, recall->bytes);
     if (const auto* lost = std::get_if<Lost>(&e.what)) has(lost->tier, lost->segment, 0);
@@ -212,6 +213,14 @@ class Judge {
   void ended(const Call& c) { open_.erase(c.request); }
 
  private:
+  // Of a staging ring in a tier's lent memory.
+  Bytes ring_bytes(TierIndex tier) const {
+    const planner::Machine& machine = case_.machine.planner;
+    const auto node = tiers_.at(static_cast<std::size_t>(tier)).node;
+    const auto out = std::ranges::find_if(
+        machine.links, [&](const planner::LinkSpec& l) { return l.from == node && l.to == planner::kHost; });
+    return 2 * static_cast<Bytes>(machine.nodes.at(static_cast<std::size_t>(node)).staging) * out->chunk;
+  }
   // A tier has room for a replica if its largest segment does.
   void has(TierIndex tier, planner::SegmentId segment, Bytes bytes) {
     std::vector<Bytes>& segments = segments_[tier];

@@ -70,8 +70,9 @@ TEST(Simulation, TheLendersTrafficSharesItsGroups) {
   MachineModel machine = make_machine(1024 * kMiB, 0, 0, {.copy = 1000 * kMiB});
   machine.groups = {{.bytes_per_s = 100 * kMiB, .of_node = false}, {.of_lender = 0}};
   machine.link("app>device").groups = {0, 1};
-  const auto took = [&](std::vector<int> lenders) {
-    machine.lenders = std::move(lenders);
+  const auto took = [&](const std::vector<int>& lenders) {
+    machine.lenders.clear();
+    for (const int lender : lenders) machine.lenders.push_back({lender});
     const std::vector<Program> writes(1, {.ops = {op::checkpoint(1, 100 * kMiB)}});
     std::vector<double> out;
     for (const Call& call : run_ranks(machine, {writes, writes, writes}).calls)
@@ -111,6 +112,29 @@ TEST(Simulation, AnIdlePeersLinkCarriesAsMuchAsTheOwn) {
     EXPECT_GE(written, 1.8 * down);
     EXPECT_GE(read, 1.8 * up);
   }
+}
+
+// Each of three lenders has a ring and a link of its own.
+TEST(Simulation, TheLinksOfAllIdlePeersCarryAtOnce) {
+  const auto took = [](planner::PartyId lenders) {
+    Program program;
+    for (planner::PartyId lender = 1; lender <= lenders; ++lender)
+      program.ops.push_back(op::lend(1, static_cast<planner::SegmentId>(lender), 16 * kMiB, lender, true));
+    for (Version v = 0; v < 64; ++v) program.ops.push_back(op::checkpoint(v, 128 * kMiB));
+    program.ops.push_back(op::wait_all(2));
+    std::vector<Version> order;
+    for (Version v = 64; v-- > 0;) order.push_back(v);
+    program.ops.push_back(op::hint(order));
+    for (const Version v : order) program.ops.push_back(op::restore(v));
+    const Result r = run(with_idle_peer(2 * kMiB), {program}, kVerified);
+    for (const Call& call : r.calls) EXPECT_EQ(call.reason, planner::Reason::ok);
+    const Call &written = r.calls.at(64), &read = r.calls.back();
+    return std::pair{seconds(written.ended), seconds(read.ended - written.ended)};
+  };
+  const auto [written, read] = took(0);
+  const auto [down, up] = took(3);
+  EXPECT_GE(written, 3.3 * down);
+  EXPECT_GE(read, 2.5 * up);
 }
 
 // Feeds the events of `steps` to a new planner; the first step (from 0) whose commands differ, or -1.

@@ -106,7 +106,7 @@ TEST_P(OtherMachines, ALenderRelays) {
   add("host", Medium::host, 4096);
   connected();
   for (planner::LinkSpec& link : machine_.links) link.chunk = 4 * kKiB;
-  machine_.nodes[static_cast<std::size_t>(machine_.tiers[kPeer].node)].staging = 4;
+  machine_.nodes[static_cast<std::size_t>(machine_.tiers[kPeer].node)].staging = 2;
   const auto owner =
       std::make_shared<doubles::FakeDevice>(doubles::FakeDevice::Options{.seed = GetParam() + 100, .discrete = true});
   Leases& leases = rig_.engine().leases();
