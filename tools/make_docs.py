@@ -1,6 +1,6 @@
 """Generates docs/lifecycle.md, docs/zones.md and docs/leases.md (from the planner's own tables), docs/overview.svg, and the
 last chapters of docs/snapshots.md, docs/torch.md, docs/veloc.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
-docs/design/peers.md (from the simulator) and docs/planning.md (from data/ and the models), with docs/planning.svg,
+docs/peers.md and docs/design/peers.md (from the simulator) and docs/planning.md (from data/ and the models), with docs/planning.svg,
 docs/zone_machine.svg and docs/cluster.svg. `make docs` calls it.
 
 With --check it writes nothing, names the pages that are out of date, and exits with 1 if there are any.
@@ -422,6 +422,13 @@ def peers_page() -> str:
     return last_chapter("docs/design/peers.md", "What comes out", "\n".join(text))
 
 
+def rooms_page() -> str:
+    """Its last chapter is what the simulator makes of bursts."""
+    from ebbtide.models.spill import lent
+
+    return last_chapter("docs/peers.md", "How long a burst takes", "\n".join(lent.room_page()) + "\n")
+
+
 def comparison_page() -> str:
     """Its last chapter is what was measured and tried, on others too."""
     sys.path.insert(0, str(ROOT / "benches"))
@@ -452,6 +459,7 @@ PAGES = {
     "docs/jax.md": jax_page,
     "docs/recompute-or-store.md": recompute_page,
     "docs/design/peers.md": peers_page,
+    "docs/peers.md": rooms_page,
     "docs/comparison.md": comparison_page,
 }
 

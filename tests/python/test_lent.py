@@ -61,3 +61,22 @@ def test_what_cannot_be_is_refused():
     assert "9 of at least two GPUs; nvswitch-h200 has 8" in run("--writers", "9", code=2)
     assert "GPUs 1 and 4 have no link" in run("--topology", "dgx1v", "--writers", "3", code=2)
     assert "--lent two" in run("--lent", "128MiB", code=2)
+
+
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_a_burst_for_which_neighbours_have_little_room_goes_over_the_links_of_all(gpus, tmp_path):
+    if gpus == 8:
+        run("--rooms", "--json", str(tmp_path / "found.json"))
+        rows = json.loads((tmp_path / "found.json").read_text())
+    else:
+        rows = lent.by_room(Topology.nvswitch_h200(gpus), [1 << 30, 8 << 30], [16 << 20, 128 << 20])
+    assert [(row["gpus"], row["burst"] >> 30, row["size"] >> 20) for row in rows] == [
+        (gpus, 1, 16),
+        (gpus, 1, 128),
+        (gpus, 8, 16),
+        (gpus, 8, 128),
+    ]
+    for row in rows:
+        few = row["burst"] // row["size"] <= 8  # of which a checkpoint is a large part
+        assert all(1 <= over <= (1.6 if few else 1.2) for over in row["over_least"]), row
+        assert few or all(over <= 1.1 for over in row["over_least"][:3]), row

@@ -43,19 +43,27 @@ class Provision:
 class Tier:
     """A level that holds checkpoints. ``medium`` follows from the names ``device``, ``host``, ``local`` and ``shared``.
 
-    provision: None gives a tier in memory all of it from the start.
+    provision: None gives a tier in memory all of it from the start. lent: bytes that each of the rank's lenders
+    (:attr:`Machine.lenders`) lends to it, which is then all that the tier has; the end of each is a staging ring, through which
+    the lender passes on what goes to the host.
     """
 
     name: str
     capacity: Size
     medium: Medium | None = None
     provision: Provision | None = None
+    lent: Sequence[Size] = ()
 
-    def _plain(self) -> tuple[str, str, int]:
+    def _plain(self) -> tuple[str, str, int, bool]:
         medium = self.medium or _MEDIA.get(self.name)
         if medium is None:
             raise InvalidArgument(f'tier {self.name!r} needs its medium: "device", "host" or "file"')
-        return self.name, medium, plain_bytes(f"capacity of {self.name}", self.capacity)
+        capacity = plain_bytes(f"capacity of {self.name}", self.capacity)
+        if self.lent and capacity:
+            raise InvalidArgument(
+                f"tier {self.name!r} has a capacity of {capacity} and memory that is lent: one of both"
+            )
+        return self.name, medium, capacity, bool(self.lent)
 
 
 @dataclass(frozen=True)
@@ -82,11 +90,12 @@ class Machine:
     Links that are not named move 1 GB/s. groups: the rate that a group's links share, each as much as any other unless it
     can use less; 0 lets each of n active links run at a part of its own rate. All ranks share them; of gpu_groups each GPU
     has its own. ephemeral: as of a store without a durability, where consumed means discarded; else every version goes down
-    to the files, and stays. Rank r has GPU r. lenders: by rank, the GPU that lends to it, which may have no rank; lender_groups: names
-    for links of those of that GPU's gpu_groups.
+    to the files, and stays. Rank r has GPU r. lenders: by rank, the GPUs that lend to it, which may have no rank. lender_groups: names for links of those
+    of the gpu_groups that belong to the GPU whose memory is copied; what is not lent is the first one's. lent_slots: of a lender's staging ring, for
+    each direction, each of a link's chunk.
 
     >>> Machine(tiers, {"peer>host": Link(55e9, group=("its down", "memory"))}, {"memory": 155e9},
-    ...         gpu_groups={"down": 55e9}, lender_groups={"its down": "down"}, lenders=[1, 0])
+    ...         gpu_groups={"down": 55e9}, lender_groups={"its down": "down"}, lenders=[[1], [0]])
     """
 
     tiers: Sequence[Tier]
@@ -98,7 +107,8 @@ class Machine:
     ring_slots: int = 8
     gpu_groups: Mapping[str, float] = field(default_factory=dict)
     lender_groups: Mapping[str, str] = field(default_factory=dict)
-    lenders: Sequence[int] = ()
+    lenders: Sequence[Sequence[int]] = ()
+    lent_slots: int = 2
     ephemeral: bool = True
 
     @classmethod
@@ -146,6 +156,7 @@ class Machine:
             self.prefetch == "manual",
             plain_bytes("ring_slot", self.ring_slot),
             self.ring_slots,
+            self.lent_slots,
             self.ephemeral,
         )
 
@@ -157,7 +168,7 @@ class Machine:
             if theirs not in self.gpu_groups:
                 raise InvalidArgument(f"group {name!r} is the lender's {theirs!r}, which is not among the GPUs' groups")
             groups[name] = machine.add_group(0, False, groups[theirs])
-        machine.lenders = list(self.lenders)
+        machine.lenders = [list(row) for row in self.lenders]
         for name, link in self.links.items():
             of = [link.group] if isinstance(link.group, str) else list(dict.fromkeys(link.group or ()))
             for group in of:
@@ -175,6 +186,13 @@ class Machine:
                 [groups[group] for group in of],
             )
         for tier in self.tiers:
+            if tier.name in self._present:
+                for lender, size in enumerate(tier.lent):
+                    if any(lender >= len(row) for row in self.lenders) or not self.lenders:
+                        raise InvalidArgument(
+                            f"tier {tier.name!r} has memory of {len(tier.lent)} lenders; lenders={self.lenders!r}"
+                        )
+                    machine.lend(self._tier(tier.name), lender, plain_bytes(f"lent to {tier.name}", size))
             how = tier.provision
             if how is not None and tier.name in self._present:
                 machine.provision(self._tier(tier.name), how.touch, how.pin, plain_ns(how.pin_latency))
@@ -182,7 +200,7 @@ class Machine:
 
     @property
     def _present(self) -> list[str]:
-        return [tier.name for tier in self.tiers if tier._plain()[2] != 0]
+        return [tier.name for tier in self.tiers if tier.lent or tier._plain()[2] != 0]
 
     def _tier(self, name: str) -> int:
         if name not in self._present:

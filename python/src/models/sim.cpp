@@ -69,20 +69,24 @@ const char* name_of_kind(Op::Kind kind) {
   return "?";
 }
 
-using TierTuple = std::tuple<std::string, std::string, std::uint64_t>;  // name, medium, capacity
+using TierTuple =
+    std::tuple<std::string, std::string, std::uint64_t, bool>;  // name, medium, capacity, whether it is lent
 
 MachineModel make_machine(const std::vector<TierTuple>& tiers, const std::string& eviction, bool manual_prefetch,
-                          std::uint64_t ring_slot, int ring_slots, bool ephemeral) {
+                          std::uint64_t ring_slot, int ring_slots, int lent_slots, bool ephemeral) {
   planner::Machine planner;
   planner.ephemeral = ephemeral;
-  for (const auto& [name, medium, capacity] : tiers) {
-    if (capacity == 0) continue;
+  for (const auto& [name, medium, capacity, lent] : tiers) {
+    if (capacity == 0 && !lent) continue;
     planner.tiers.push_back({name, named(kMedia, medium, "medium"), capacity});
     if (planner.tiers.back().medium != planner::Medium::file) planner.tiers.back().grain = planner::kGrain;
   }
   if (planner.tiers.empty())
     raise(Errc::invalid_argument, "all tiers have capacity 0: expected at least one with room");
   planner::connect(planner, ring_slots);
+  for (auto& node : planner.nodes)
+    if (planner::all_lent(planner, static_cast<planner::NodeIndex>(&node - planner.nodes.data())))
+      node.staging = lent_slots;
   for (auto& link : planner.links) link.resources.clear();
   planner.resources.clear();
   planner.eviction = named(kEvictions, eviction, "eviction");
@@ -306,18 +310,25 @@ class SimulationObject {
 void bind_sim(nb::module_& module) {
   nb::class_<MachineModel>(module, "SimMachine", "Tiers and links, as ``ebbtide.sim.Machine`` makes them.")
       .def_static("make", &make_machine, nb::arg("tiers"), nb::arg("eviction"), nb::arg("manual_prefetch"),
-                  nb::arg("ring_slot"), nb::arg("ring_slots"), nb::arg("ephemeral"))
+                  nb::arg("ring_slot"), nb::arg("ring_slots"), nb::arg("lent_slots"), nb::arg("ephemeral"))
       .def("set_link", &set_link, nb::arg("name"), nb::arg("bytes_per_s"), nb::arg("latency_ns"), nb::arg("chunk"),
            nb::arg("depth"), nb::arg("shared"), nb::arg("groups"))
       .def(
           "add_group",
           [](MachineModel& machine, std::uint64_t bytes_per_s, bool of_node, int of_lender) {
             machine.groups.push_back({bytes_per_s, of_node, of_lender});
-            machine.planner.resources.push_back({});
+            machine.planner.resources.push_back(
+                {.name = {}, .urgent_first = bytes_per_s == 0});  // else all flow at once
             return static_cast<int>(machine.groups.size()) - 1;
           },
           nb::arg("bytes_per_s"), nb::arg("of_node"), nb::arg("of_lender") = -1)
       .def_rw("lenders", &MachineModel::lenders)
+      .def(
+          "lend",
+          [](MachineModel& machine, int tier, int lender, std::uint64_t bytes) {
+            machine.lent.push_back({static_cast<planner::TierIndex>(tier), lender, bytes});
+          },
+          nb::arg("tier"), nb::arg("lender"), nb::arg("bytes"))
       .def("provision", &provision, nb::arg("tier"), nb::arg("touch"), nb::arg("pin"), nb::arg("pin_latency_ns"))
       .def("link_names", [](const MachineModel& machine) {
         std::vector<std::string> names;

@@ -121,6 +121,10 @@ def lent(
     topology: Annotated[
         str, typer.Option(metavar="NAME|FILE.json", help="nvswitch-h200, dgx1v, or a file with rates.")
     ] = "nvswitch-h200",
+    rooms: Annotated[
+        bool,
+        typer.Option("--rooms", help="Bursts of 1 and 8 GiB instead, for which a neighbour has room for 1/16 to all."),
+    ] = False,
     json: ResultsFile = None,
 ) -> None:
     """What memory that another GPU lends is worth: a shot and a burst, with and without it, and the least that can be."""
@@ -136,6 +140,12 @@ def lent(
         node.pair
     except InvalidArgument as error:
         raise wrong("--writers", str(error)) from None
+    if rooms:
+        rows = worth.by_room(links, [1 << 30, 8 << 30], [16 << 20, 128 << 20])
+        Console().print(worth.room_table(rows))
+        if json:
+            json.write_text(json_text.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        return
     if size < 1 or lent < 2 * size or device < size:
         raise wrong("--size", f"{size} bytes: --device must hold one, and --lent two")
     document = worth.document(node, checkpoints, size, interval, device, lent, host)
