@@ -48,7 +48,8 @@ inline constexpr ObjectId kFirstObject = ObjectId{1} << 62;
 
 struct PersistentOptions {
   std::filesystem::path directory;
-  std::string prefix = {};     // of every history's name in the files, where callers do not see it
+  std::string prefix = {};     // of every history's name in the files, where callers do not see it. A readonly store
+                               // knows no other records
   std::uint64_t capacity = 0;  // payload bytes, rounded down to 4096; includes what is already there
   bool synced = true;          // persistent means synced to stable storage; false: handed to the operating system.
                                // A store keeps the level it was created with; see level()

@@ -13,6 +13,7 @@ Result<std::unique_ptr<NodeStorage>> open_node_storage(const NodeSeams& seams, o
   if (!member) return member.error();
   storage::PersistentOptions reading = options.store;
   reading.readonly = true;
+  reading.prefix = RankRecords::prefix_of(options.pool.rank);
   auto reader = storage::open_persistent_storage(
       files, clock, reading, done, [](storage::ObjectId, const Result<void>&) {}, std::move(bytes_read));
   if (!reader) return reader.error();

@@ -43,11 +43,7 @@ Result<void> PooledStorage::get(storage::Token token, ObjectId object, std::uint
 Result<std::shared_ptr<const Description>> PooledStorage::load_description(ObjectId object) {
   const auto id = reader_id(object);
   if (!id) return id.error();
-  auto loaded = records_.reader().load_description(*id);
-  if (!loaded) return loaded;
-  auto own = std::make_shared<Description>(**loaded);
-  own->history = records_.without_rank(own->history);
-  return std::shared_ptr<const Description>(std::move(own));
+  return records_.reader().load_description(*id);
 }
 
 Result<void> PooledStorage::verify(ObjectId object, const std::function<bool()>& ended) {

@@ -5,13 +5,10 @@
 namespace ebb::share {
 
 RankRecords::RankRecords(std::uint64_t rank, std::unique_ptr<storage::PersistentStorage> reader)
-    : prefix_(std::to_string(rank) + "/"), reader_(std::move(reader)) {
-  for (storage::Found& found : reader_->found()) {
+    : prefix_(prefix_of(rank)), reader_(std::move(reader)), found_(reader_->take_found()) {
+  for (const storage::Found& found : found_) {
     add(found);
     highest_sequence_ = std::max(highest_sequence_, found.sequence);
-    if (!found.history.starts_with(prefix_)) continue;
-    found_.push_back(
-        {found.object, without_rank(found.history), found.version, found.bytes, found.sequence, found.body});
   }
 }
 

@@ -20,7 +20,9 @@ using RecordKey = std::pair<std::string, Version>;
 /// 1. A record is known by its sequence: one of the same version that was dropped before is never taken for it.
 class RankRecords {
  public:
+  /// `reader`: of the histories that begin with prefix_of(rank).
   RankRecords(std::uint64_t rank, std::unique_ptr<storage::PersistentStorage> reader);
+  static std::string prefix_of(std::uint64_t rank) { return std::to_string(rank) + "/"; }
 
   storage::PersistentStorage& reader() const { return *reader_; }
   std::string in_store(const std::string& history) const { return prefix_ + history; }
@@ -32,7 +34,7 @@ class RankRecords {
   Result<storage::ObjectId> find(const RecordKey& key, std::uint64_t sequence);
   /// The sequence of the version's newest record, if it is higher than `after`; 0: there is none.
   std::uint64_t newest_after(const RecordKey& key, std::uint64_t after);
-  /// Of all records that were there when the store was opened.
+  /// Of all its records that were there when the store was opened.
   std::uint64_t highest_sequence() const { return highest_sequence_; }
   void refresh();
 
@@ -46,7 +48,9 @@ class RankRecords {
     storage::ObjectId object = 0;
     std::uint64_t sequence = 0;
   };
-  void add(const storage::Found& found) { newest_[{found.history, found.version}] = {found.object, found.sequence}; }
+  void add(const storage::Found& found) {
+    newest_[{in_store(found.history), found.version}] = {found.object, found.sequence};
+  }
   std::map<RecordKey, Newest> newest_;
 };
 

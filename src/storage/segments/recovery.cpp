@@ -23,7 +23,10 @@ Result<Recovery::Opened> Recovery::open() {
     table_.next(lock).sequence = scanned->next_sequence;
   }
   std::size_t many = 0;
-  for (const ScannedSegment& segment : scanned->segments) many += segment.records.size();
+  for (ScannedSegment& segment : scanned->segments) {
+    leave_others_out(segment);
+    many += segment.records.size();
+  }
   {
     const Locked lock = table_.lock();
     table_.reserve(lock, many);
@@ -53,6 +56,14 @@ void Recovery::add_index() {
     for (const auto& [id, object] : table_.objects(lock)) all.push_back(object);
   }
   for (const SharedObject& object : all) newest_.add(object->record_head(), object->history);  // both are constant
+}
+
+// A reader has nothing to do with records of other histories than its own.
+void Recovery::leave_others_out(ScannedSegment& segment) const {
+  if (!context_.options.readonly) return;
+  std::erase_if(segment.records, [prefix = std::string_view(context_.options.prefix)](const ScannedRecord& record) {
+    return !record.history.starts_with(prefix);
+  });
 }
 
 // Adds the new objects of a scanned segment.
@@ -136,6 +147,7 @@ std::vector<Found> Recovery::refresh() {
       mark_.forget();
       continue;
     }
+    leave_others_out(*segment);
     newest_.add(*segment);
     register_segment(*segment, damages, all);
   }

@@ -33,6 +33,7 @@ class Recovery {
  private:
   using Objects = std::vector<SharedObject>;
   void register_segment(const ScannedSegment& scanned, const std::vector<Damage>& damages, Objects& added);
+  void leave_others_out(ScannedSegment& segment) const;
   void add_index();
   std::vector<Found> select_newest(Objects objects, Objects& outdated);
 
