@@ -10,16 +10,17 @@
 
 namespace ebb::share::test {
 
-/// Thread safety: the source tells on threads of its own; everything else is called by one.
+/// Of a rank that outlives it, since what it uses is of that rank's memory.
+/// Thread safety: one thread calls its methods; the source tells on threads of its own, also once it is gone.
 class PoolBorrower {
  public:
   using Leases = std::set<std::uint32_t>;
 
   /// `share`: slabs.
   void borrow_all(Rank& rank, std::uint64_t share) {
-    rank.storage().memory().borrow([this](std::uint32_t lease, bool is_lent) {
-      const std::lock_guard lock(mutex_);
-      (is_lent ? lent_ : recalled_).insert(lease);
+    rank.storage().memory().borrow([news = news_](std::uint32_t lease, bool is_lent) {
+      const std::lock_guard lock(news->mutex);
+      (is_lent ? news->lent : news->recalled).insert(lease);
     });
     rank.storage().memory().claim((share - 1) * kMiB).value();
     produce(rank);
@@ -31,12 +32,12 @@ class PoolBorrower {
     EXPECT_EQ(rank.storage().counters().bytes_borrowed, bytes);
   }
   Leases lent() {
-    const std::lock_guard lock(mutex_);
-    return lent_;
+    const std::lock_guard lock(news_->mutex);
+    return news_->lent;
   }
   Leases recalled() {
-    const std::lock_guard lock(mutex_);
-    return recalled_;
+    const std::lock_guard lock(news_->mutex);
+    return news_->recalled;
   }
   /// A version of 1 MiB, at the beginning of a lease.
   ObjectId write_from(Rank& rank, std::uint32_t lease, const std::string& history, Version version) {
@@ -49,9 +50,9 @@ class PoolBorrower {
   void return_recalled(Rank& rank) {
     Leases now;
     {
-      const std::lock_guard lock(mutex_);
-      now.swap(recalled_);
-      for (const std::uint32_t lease : now) lent_.erase(lease);
+      const std::lock_guard lock(news_->mutex);
+      now.swap(news_->recalled);
+      for (const std::uint32_t lease : now) news_->lent.erase(lease);
     }
     for (const std::uint32_t lease : now) {
       if (const auto used = used_.find(lease); used != used_.end()) {
@@ -67,8 +68,11 @@ class PoolBorrower {
     std::shared_ptr<std::byte> memory;
     ObjectId object = 0;
   };
-  std::mutex mutex_;
-  Leases lent_, recalled_;
+  struct News {
+    std::mutex mutex;
+    Leases lent, recalled;
+  };
+  const std::shared_ptr<News> news_ = std::make_shared<News>();
   std::map<std::uint32_t, Used> used_;
   Version last_ = 0;
 };

@@ -53,8 +53,8 @@ void serve(const Place& place, Steps& ready, Steps& end) {
 void borrow(const Place& place, Steps& ready, Steps& borrowed, Steps& end) {
   while (!ready.told(10)) {
   }
-  PoolBorrower told;
   Rank rank(place, 1, 4, kPool);
+  PoolBorrower told;
   told.borrow_all(rank, kShare);
   bool said = false;
   for (Version version = 0; !end.told(); ++version) {

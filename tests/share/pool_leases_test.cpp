@@ -24,8 +24,8 @@ constexpr std::uint64_t kOfNobody = (kShare - kQuarter) * kChunk;   // whose pro
 
 TEST(Leases, a_process_writes_from_leases_until_their_owner_needs_them) {
   const Place place;
-  PoolBorrower told;  // which the threads of the ranks tell
   Rank first(place, 0, 4, 4 * kShare * kChunk), second(place, 1, 4, 4 * kShare * kChunk);
+  PoolBorrower told;
   ASSERT_FALSE(first.error() || second.error());
   told.borrow_all(first, kShare);
   told.await_borrowed(first, kOfOne + 2 * kOfNobody);
@@ -45,9 +45,9 @@ TEST(Leases, a_process_writes_from_leases_until_their_owner_needs_them) {
 
 TEST(Leases, a_lease_outlives_the_agent_and_its_bytes_are_written_by_the_next) {
   const Place place;
-  PoolBorrower told;  // which the threads of the ranks tell
   auto agent = std::make_unique<Rank>(place, 0, 2, 2 * kShare * kChunk);
   Rank other(place, 1, 2, 2 * kShare * kChunk);
+  PoolBorrower told;
   told.borrow_all(other, kShare);
   told.await_borrowed(other, kOfOne);
   const std::uint32_t lease = *told.lent().begin();
@@ -66,9 +66,9 @@ TEST(Leases, a_lease_outlives_the_agent_and_its_bytes_are_written_by_the_next) {
 
 TEST(Leases, who_leaves_with_leases_does_not_keep_their_owner_waiting) {
   const Place place;
-  PoolBorrower told;                             // which the threads of the ranks tell
   Rank owner(place, 0, 2, 2 * kShare * kChunk);  // whose thread is the agent
   auto other = std::make_unique<Rank>(place, 1, 2, 2 * kShare * kChunk);
+  PoolBorrower told;
   told.borrow_all(*other, kShare);
   told.await_borrowed(*other, kOfOne);
   std::thread needs([&] { owner.await_persisted(owner.write("f", 1, (kShare - 1) * kMiB)); });
@@ -80,8 +80,8 @@ TEST(Leases, who_leaves_with_leases_does_not_keep_their_owner_waiting) {
 TEST(Leases, what_a_process_has_no_use_for_is_not_lent_to_it_again_until_it_has) {
   constexpr std::size_t kRanks = 6;
   const Place place;
-  PoolBorrower told;  // which the threads of the ranks tell
   Rank first(place, 0, kRanks, kRanks * kShare * kChunk), second(place, 1, kRanks, kRanks * kShare * kChunk);
+  PoolBorrower told;
   NodeMemory& memory = first.storage().memory();
   told.borrow_all(first, kShare);
   constexpr std::uint64_t kAll = kOfOne + (kRanks - 2) * kOfNobody;
@@ -108,8 +108,8 @@ TEST(Leases, what_a_process_has_no_use_for_is_not_lent_to_it_again_until_it_has)
 
 TEST(Leases, who_takes_none_returns_them_and_the_pool_is_whole_again) {
   const Place place;
-  PoolBorrower told;  // which the threads of the ranks tell
   Rank first(place, 0, 2, 2 * kShare * kChunk), second(place, 1, 2, 2 * kShare * kChunk);
+  PoolBorrower told;
   told.borrow_all(first, kShare);
   told.await_borrowed(first, kOfOne);
   const auto lent = told.lent();

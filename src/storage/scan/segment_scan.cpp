@@ -38,8 +38,9 @@ std::optional<std::uint64_t> segment_number(const std::string& name) {
 
 namespace {
 
-constexpr std::size_t kPiece = 64 << 10;  // bytes read at once when searching for heads: larger ones would stay in the heap
-constexpr int kTries = 3;                // before something counts as damaged, because it may be being written
+constexpr std::size_t kPiece =
+    64 << 10;              // bytes read at once when searching for heads: larger ones would stay in the heap
+constexpr int kTries = 3;  // before something counts as damaged, because it may be being written
 
 class SegmentScan {
  public:
