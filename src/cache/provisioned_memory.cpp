@@ -169,6 +169,10 @@ void ProvisionedMemory::produced(std::size_t bytes) {
   from_caller({.kind = ProvisionEvent::produced, .length = bytes});
 }
 
+void ProvisionedMemory::expect(std::size_t bytes) {
+  if (used_when_ == UsedWhen::pinned) from_caller({.kind = ProvisionEvent::expected, .length = bytes});
+}
+
 void ProvisionedMemory::copy_begun(std::size_t offset, std::size_t bytes) {
   if (used_when_ == UsedWhen::pinned) ranges_.copy_begun({offset, bytes});
 }

@@ -28,6 +28,7 @@ class ProvisionedMemory final : public TierMemory {
 
   void want(std::size_t end) override;
   void produced(std::size_t bytes) override;
+  void expect(std::size_t bytes) override;
   void copy_begun(std::size_t offset, std::size_t bytes) override;
   void copy_ended(std::size_t offset, std::size_t bytes) override;
   void stop() override;

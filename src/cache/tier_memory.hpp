@@ -88,6 +88,8 @@ class TierMemory {
   virtual void want(std::size_t) {}
   /// The program wrote a checkpoint of this many bytes.
   virtual void produced(std::size_t) {}
+  /// So many bytes may have to be placed here at once: they are pinned ahead, in the background.
+  virtual void expect(std::size_t) {}
   /// A transfer to or from these bytes begins (called before its for_each_part()); it lasts until copy_ended() with the
   /// same range.
   virtual void copy_begun(std::size_t, std::size_t) {}

@@ -39,6 +39,7 @@ ProvisionCommands Provisioner::on(const ProvisionEvent& event) {
     case ProvisionEvent::tick: break;
     case ProvisionEvent::placed: state_.placed = std::max(state_.placed, std::min(event.length, spec_.capacity)); break;
     case ProvisionEvent::produced: on_produced(event.length); break;
+    case ProvisionEvent::expected: expected_ = std::min(event.length, spec_.capacity); break;
     case ProvisionEvent::touched: on_touched(range, false); break;
     case ProvisionEvent::touch_failed: on_touched(range, true); break;
     case ProvisionEvent::refused:
@@ -171,7 +172,8 @@ void Provisioner::add_in_use(ByteRange range) {
 Bytes Provisioner::goal() const {
   if (spec_.used_when == UsedWhen::always && state_.touch_failed) return 0;
   const auto two = static_cast<Bytes>(std::min(2 * bytes_, static_cast<double>(spec_.lead)));
-  return std::min(state_.limit, up(state_.placed + std::max(two, spec_.lead / 8), pins() ? state_.piece : spec_.piece));
+  const Bytes ahead = std::max({two, spec_.lead / 8, pins() ? expected_ : 0});
+  return std::min(state_.limit, up(state_.placed + ahead, pins() ? state_.piece : spec_.piece));
 }
 
 void Provisioner::touch(ProvisionCommands& out) {

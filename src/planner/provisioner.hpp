@@ -29,7 +29,8 @@ struct ProvisionSpec {
   int touchers = 6;       // pieces touched at once: with 4 the pinning waits for them, 8 hold it up
   Bytes piece = 4 << 20;  // touched at once; also the first and the smallest registration
   Bytes largest_piece = 64 << 20;
-  // Touched ahead of what is placed: two checkpoints, at most this and at least an eighth of it.
+  // Touched ahead of what is placed: two checkpoints, at most this and at least an eighth of it; more if it is expected
+  // and has to be pinned.
   Bytes lead = 256 << 20;
   // A registration holds up every operation of the process on its GPU. Several may follow one another before one of the
   // program's gets through: this is a quarter of the 3 ms that the program may be held up.
@@ -45,6 +46,7 @@ struct ProvisionEvent {
     tick,          // only the time. The first event of all starts the work
     placed,        // length: replicas have been given bytes up to here, counted from the first
     produced,      // length: the program wrote a checkpoint of so many bytes
+    expected,      // length: so much may come at once, beside what is placed: what others lent, if they want it back
     touched,       // offset, length of a touch command
     touch_failed,  // offset, length: there is not enough memory, and there will be none
     refused,       // offset: there is no memory for what is placed behind it (UsedWhen::always)
@@ -127,6 +129,7 @@ class Provisioner {
   Time now_ = 0;
   // Running averages of the program's checkpoints; 0: not known.
   double interval_ = 0, bytes_ = 0;
+  Bytes expected_ = 0;
   std::optional<Time> produced_at_;
 
   std::vector<ByteRange> touching_;

@@ -1,5 +1,6 @@
 #include "store/cache_memory.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "base/wait_points.hpp"
@@ -69,8 +70,20 @@ Result<planner::SegmentId> CacheMemory::lend(const Locked& locked, planner::Tier
   }
   const auto segment = static_cast<planner::SegmentId>(segments.size());
   segments.push_back({.usable = bytes, .owner = lender.owner});
+  expect_recalls(locked, tier);
   port_.submit(locked, 0, planner::event::Lend{tier, segment, bytes, lender.party, lender.owner != nullptr});
   return segment;
+}
+
+// What other GPUs lent comes to the host cache when they want it back, and then there is no time to pin that first.
+void CacheMemory::expect_recalls(const Locked& /*locked*/, planner::TierIndex tier) {
+  const auto& tiers = port_.machine().tiers;
+  const auto host = std::ranges::find(tiers, planner::Medium::host, &planner::TierSpec::medium);
+  const planner::TierSpec& spec = tiers[static_cast<std::size_t>(tier)];
+  if (spec.medium != planner::Medium::device || spec.capacity > 0 || host == tiers.end() || host->capacity == 0) return;
+  std::uint64_t lent = 0;
+  for (const Segment& segment : segments_[static_cast<std::size_t>(tier)]) lent += segment.lost ? 0 : segment.usable;
+  tiers_->expect(static_cast<planner::TierIndex>(host - tiers.begin()), lent);
 }
 
 bool CacheMemory::extend(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes,
@@ -79,6 +92,7 @@ bool CacheMemory::extend(const Locked& locked, planner::TierIndex tier, planner:
   if (found == nullptr || bytes < found->usable || bytes > tiers_->limit(tier, segment)) return false;
   found->usable = bytes;
   found->owner = lender.owner;
+  expect_recalls(locked, tier);
   port_.submit(locked, 0, planner::event::Lend{tier, segment, bytes, lender.party, lender.owner != nullptr});
   return true;
 }
@@ -95,6 +109,7 @@ bool CacheMemory::recall(const Locked& locked, planner::TierIndex tier, planner:
   if (found == nullptr || bytes >= found->usable) return false;
   found->usable = bytes;
   found->returned = false;
+  expect_recalls(locked, tier);
   port_.submit(locked, 0, planner::event::Recall{tier, segment, bytes, deadline});
   return true;
 }
@@ -122,6 +137,7 @@ void CacheMemory::lose(const Locked& locked, planner::TierIndex tier, planner::S
   Segment* const found = segment_of(locked, tier, segment);
   if (found == nullptr) return;
   found->lost = true;
+  expect_recalls(locked, tier);
   tiers_->lose(tier, segment);
   port_.submit(locked, 0, planner::event::Lost{tier, segment});
   returned_.notify_all();

@@ -97,6 +97,7 @@ class CacheMemory {
     device::Device* owner = nullptr;
   };
   static std::uint64_t key_of(planner::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
+  void expect_recalls(const Locked& locked, planner::TierIndex tier);
   Segment* segment_of(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment);
 
   PlannerPort& port_;

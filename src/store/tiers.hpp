@@ -70,6 +70,10 @@ class Tiers {
   void discard(const planner::Place& place, std::uint64_t bytes);
   /// The program wrote a checkpoint.
   void produced(std::uint64_t bytes);
+  /// So many bytes may have to come to a tier's own memory at once.
+  void expect(planner::TierIndex tier, std::uint64_t bytes) {
+    rows_.at(static_cast<std::size_t>(tier))[0].memory->expect(bytes);
+  }
   /// The most memory that a segment will ever have.
   std::uint64_t limit(planner::TierIndex tier, planner::SegmentId segment) const;
   ArenaStats stats(planner::TierIndex tier) const;

@@ -11,8 +11,9 @@ namespace {
 using namespace planner;
 
 // Of ProvisionEvent::Kind.
-constexpr std::array<std::string_view, 10> kKinds{"tick",    "placed", "produced", "touched",    "touch_failed",
-                                                  "refused", "called", "pinned",   "pin_failed", "pin_busy"};
+constexpr std::array<std::string_view, 11> kKinds{"tick",    "placed",       "produced", "expected",
+                                                  "touched", "touch_failed", "refused",  "called",
+                                                  "pinned",  "pin_failed",   "pin_busy"};
 constexpr Time kLongest = kNever / 64;  // of the times that a provisioner multiplies
 constexpr int kMostTouchers = 1024;     // as many pieces are commanded at once
 

@@ -201,6 +201,7 @@ TEST_P(TierMemoryContract, nothing_is_no_memory_and_too_much_is_refused_by_name)
   EXPECT_EQ(empty->limit(), 0u);
   empty->want(1);
   empty->produced(1);
+  empty->expect(1);
   for (const std::size_t bytes : {std::size_t{1} << 60, SIZE_MAX}) {
     const auto refused = GetParam().make(device(), bytes, {});
     ASSERT_FALSE(refused);
@@ -216,6 +217,7 @@ TEST_P(TierMemoryContract, many_threads_may_use_it) {
       for (std::size_t end = 4096; end <= kMiB; end += 4096 * (t + 1)) {
         tier->want(end);
         tier->produced(4096);
+        tier->expect(end);
         tier->copy_begun(0, 4096);
         std::size_t parts = 0;
         if (const std::size_t ready = tier->ready())

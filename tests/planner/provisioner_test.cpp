@@ -130,6 +130,29 @@ TEST(Provisioner, touches_two_checkpoints_ahead_by_pieces_and_its_lead_at_most) 
   EXPECT_EQ(goal(1000 * kMiB), 256 * kMiB) << "the end of the cache";
 }
 
+TEST(Provisioner, what_is_expected_is_pinned_ahead_and_nothing_else_is_touched_for_it) {
+  for (const UsedWhen when : {UsedWhen::pinned, UsedWhen::always}) {
+    ProvisionSpec spec = small(64 * kMiB);
+    spec.used_when = when;
+    Hands hands(spec);
+    hands.settle();
+    EXPECT_EQ(hands.state().touched, 8 * kMiB);
+    hands.on({.kind = Kind::expected, .length = 100 * kMiB});
+    hands.settle();
+    const bool pinned = when == UsedWhen::pinned;
+    EXPECT_GE(hands.state().touched, pinned ? 100 * kMiB : 8 * kMiB);
+    EXPECT_EQ(hands.state().pinned, pinned ? hands.state().touched : 0);
+    EXPECT_LT(hands.state().touched, 200 * kMiB) << "no more than that, and a piece";
+    EXPECT_FALSE(hands.state().queue_late || hands.state().pin_late) << "no one waits for it";
+    if (!pinned) continue;
+    const Bytes before = hands.state().touched;
+    hands.on({.kind = Kind::expected, .length = 0});
+    hands.placed(90 * kMiB);
+    hands.settle();
+    EXPECT_EQ(hands.state().touched, before) << "it is there for what is placed now";
+  }
+}
+
 TEST(Provisioner, an_odd_end_is_touched_and_pinned_too) {
   ProvisionSpec spec = small(kAllAhead);
   spec.capacity = 9 * kMiB + 4096;

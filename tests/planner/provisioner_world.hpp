@@ -43,6 +43,7 @@ class World {
     std::vector<Page> pages;
     std::deque<ByteRange> touches;
     std::optional<ByteRange> pinning;
+    Bytes expected = 0;
     bool ticket = false, dead = false, started = false;
     Bytes touch_next = 0, ready = 0, limit = 0, piece_limit = 0;
     Time wakeup = kNever, in_a_row = 0, pin_ended = 0;
@@ -130,6 +131,7 @@ class World {
     if (p.dead) return;
     event.now = now_;
     if (event.kind == ProvisionEvent::tick && p.started) ++p.ticks;
+    if (event.kind == ProvisionEvent::expected) p.expected = event.length;
     p.started = true;
     const ProvisionCommands out = p.provisioner.on(event);
     const ProvisionState& s = p.provisioner.state();
@@ -139,7 +141,8 @@ class World {
       ASSERT_TRUE(r.length > 0 && r.length <= spec.piece && r.offset % spec.piece == 0);
       ASSERT_TRUE(r.length == spec.piece || r.end() == s.limit);
       p.touch_next = r.end();
-      ASSERT_LE(p.touch_next, s.placed + spec.lead + std::max(spec.largest_piece, spec.piece));
+      const Bytes expected = spec.used_when == UsedWhen::pinned ? p.expected : 0;
+      ASSERT_LE(p.touch_next, s.placed + std::max(spec.lead, expected) + std::max(spec.largest_piece, spec.piece));
       p.touches.push_back(r);
       begin_touch(p, r);
     }
@@ -270,6 +273,7 @@ class World {
     const Bytes bytes = std::uniform_int_distribution<Bytes>(p.least, p.most)(random_);
     const Bytes end = std::min(p.written + bytes, p.provisioner.spec().capacity) / p.page * p.page;
     feed(p, {.kind = ProvisionEvent::produced, .length = bytes});
+    if (bytes % 3 == 0) feed(p, {.kind = ProvisionEvent::expected, .length = 4 * bytes});  // and less again
     if (end > p.written) {
       p.waiting.push_back({{p.written, end - p.written}, now_});
       p.written = end;

@@ -160,6 +160,21 @@ TEST_P(OtherMachines, AnApplicationIsNotJoinedWithAnotherDeviceThanItsOwn) {
   EXPECT_NE(refused.error().message.find("app>peer"), std::string::npos) << refused.error().message;
 }
 
+// Memory is pinned for what lenders may want back, before they do.
+TEST_P(OtherMachines, TheHostCacheIsPinnedForWhatIsBorrowed) {
+  constexpr std::size_t kLent = 48 << 20;
+  constexpr planner::TierIndex kPeer = 1, kHostTier = 2;
+  add("device", Medium::device, 128);
+  add("peer", Medium::device, 0);
+  add("host", Medium::host, 80 << 10);
+  connected();
+  Leases& leases = rig_.engine().leases();
+  const auto pinned = [&] { return rig_.store().stats().tiers[kHostTier].arena.pinned; };
+  auto memory = cache::direct_host_memory(*rig_.seams().device, kLent).value();
+  ASSERT_TRUE(leases.lend(kPeer, std::move(memory), {.lender = 7}));
+  while (pinned() < kLent) std::this_thread::yield();
+}
+
 // The disk is behind a second staging ring: device > host > far > disk.
 TEST_P(OtherMachines, ARouteOfThreeHops) {
   add("device", Medium::device, 128);
