@@ -156,24 +156,45 @@ struct Successors {
   std::uint32_t count = 0;
 };
 
+// What retention looks at: all that is or will be stored on a tier, but for exempt ones.
+struct Stored {
+  RecycledMap<Version, Slot> line;
+  RecycledMap<Version, Slot> safe;  // of those, the durable ones
+};
+
+// Made for a tier once something is: empty ones of all tiers would take most of a history's memory.
+class StoredByTier {
+ public:
+  Stored& operator[](TierIndex tier) {
+    auto& one = tiers_[tier];
+    if (!one) one = std::make_unique<Stored>();
+    return *one;
+  }
+  const Stored& operator[](TierIndex tier) const {
+    static const Stored kNothing;
+    return tiers_[tier] ? *tiers_[tier] : kNothing;
+  }
+
+ private:
+  PerTier<std::unique_ptr<Stored>> tiers_;
+};
+
 struct History {
   RestoreOrder order;
   PerTier<Cursor> served;
   Successors ready;
   RecycledHashMap<Version, Slot> slots;
-  PerTier<RecycledMap<Version, Slot>>
-      line;  // what retention looks at: all that is or will be stored, but for exempt ones
-  PerTier<RecycledMap<Version, Slot>> safe;  // of those, the durable ones
-  std::size_t live_checkpoints = 0;          // also those that have lost their name
-  VersionSet consumed;                       // ephemeral stores: to refuse by the right name
-  std::map<Version, std::string> lost;       // whose only copy was in memory that was lost: why
-  std::size_t unwritten = 0;                 // hinted checkpoints that do not exist
-  bool reading = false;                      // the last call was a restore or borrow: prefetch before flush
-  bool started = false;                      // start_prefetch
-  bool reverse = false;                      // each version is hinted as it is written
-  Version agreed = -1;                       // event::Agreed
-  bool foreseen = false;                     // the last write was hinted, and when the first such was, others were too
-  std::uint64_t writes = 0;                  // so far, and the bytes of them all
+  StoredByTier stored;
+  std::size_t live_checkpoints = 0;     // also those that have lost their name
+  VersionSet consumed;                  // ephemeral stores: to refuse by the right name
+  std::map<Version, std::string> lost;  // whose only copy was in memory that was lost: why
+  std::size_t unwritten = 0;            // hinted checkpoints that do not exist
+  bool reading = false;                 // the last call was a restore or borrow: prefetch before flush
+  bool started = false;                 // start_prefetch
+  bool reverse = false;                 // each version is hinted as it is written
+  Version agreed = -1;                  // event::Agreed
+  bool foreseen = false;                // the last write was hinted, and when the first such was, others were too
+  std::uint64_t writes = 0;             // so far, and the bytes of them all
   Bytes written_bytes = 0;
   Time last_write = 0, write_interval = 0;  // running average between writes
 };

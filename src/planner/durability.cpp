@@ -48,9 +48,9 @@ void Durability::count(Slot slot, TierIndex tier, bool written) {
     filed.standing = is;
     if ((was == Standing::none) != (is == Standing::none)) level.owed += written ? size : -size;
     if ((was >= Standing::lined) != (is >= Standing::lined))
-      place(table_.history_of(c).line[tier], c.version, slot, is >= Standing::lined);
+      place(table_.history_of(c).stored[tier].line, c.version, slot, is >= Standing::lined);
     if ((was == Standing::safe) != (is == Standing::safe))
-      place(table_.history_of(c).safe[tier], c.version, slot, is == Standing::safe);
+      place(table_.history_of(c).stored[tier].safe, c.version, slot, is == Standing::safe);
   }
   if (const bool is = written && context_.several_keep() && table_.goes_below(c, tier); filed.passing != is) {
     filed.passing = is;
@@ -93,7 +93,7 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Tie
   std::vector<Slot> slots_of;
   bool ours = false;
   std::uint64_t last_write = 0;  // of ours so far
-  const auto& row = all || context_.lower(tier) ? h.line[tier] : h.safe[tier];
+  const auto& row = all || context_.lower(tier) ? h.stored[tier].line : h.stored[tier].safe;
   for (auto at = row.rbegin(); at != row.rend(); ++at) {
     const Checkpoint& c = table_[at->second];
     const Filed& filed = c.filed[tier];

@@ -184,7 +184,7 @@ void Invariants::check_durability(TierIndex tier) const {
   Bytes counted = 0, passing = 0;
   std::size_t lined = 0, in_line = 0, to_go = 0, pending = 0, coming = 0;
   const Durability::Level& level = durability_.of(tier);
-  for (const History& h : table_.histories()) in_line += h.line[tier].size();
+  for (const History& h : table_.histories()) in_line += h.stored[tier].line.size();
   for (Slot s = 0; s < table_.size(); ++s) {
     const Checkpoint& c = table_[s];
     const Filed& filed = c.filed[tier];
@@ -205,12 +205,12 @@ void Invariants::check_durability(TierIndex tier) const {
     require((filed.standing == Filed::Standing::safe) == (is_lined && durable(filed.state)),
             "retention knows what is durable");
     if (filed.standing == Filed::Standing::safe) {
-      const auto at = table_.history_of(c).safe[tier].find(c.version);
-      require(at != table_.history_of(c).safe[tier].end() && at->second == s,
+      const auto at = table_.history_of(c).stored[tier].safe.find(c.version);
+      require(at != table_.history_of(c).stored[tier].safe.end() && at->second == s,
               "retention sees each durable version once");
     }
     if (is_lined) {
-      const auto& line = table_.history_of(c).line[tier];
+      const auto& line = table_.history_of(c).stored[tier].line;
       const auto at = line.find(c.version);
       require(at != line.end() && at->second == s, "retention sees each version once");
     }

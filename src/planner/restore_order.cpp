@@ -5,13 +5,13 @@
 namespace ebb::planner {
 
 void RestoreOrder::append(std::uint32_t checkpoint) {
-  positions_[checkpoint].push_back(tail());
-  entries_.push_back(checkpoint);
+  positions_[checkpoint].push_back(tail_++);
+  entries().push_back(checkpoint);
   ++size_;
 }
 
 void RestoreOrder::prepend(std::uint32_t checkpoint) {
-  entries_.push_front(checkpoint);
+  entries().push_front(checkpoint);
   --base_;
   auto& mine = positions_[checkpoint];
   mine.insert(mine.begin(), base_);
@@ -21,7 +21,7 @@ void RestoreOrder::prepend(std::uint32_t checkpoint) {
 bool RestoreOrder::remove_first(std::uint32_t checkpoint) {
   const auto it = positions_.find(checkpoint);
   if (it == positions_.end()) return false;
-  entries_[static_cast<std::size_t>(it->second.front() - base_)] = kWithdrawn;
+  entries()[static_cast<std::size_t>(it->second.front() - base_)] = kWithdrawn;
   it->second.erase(it->second.begin());
   if (it->second.empty()) positions_.erase(it);
   --size_;
@@ -32,14 +32,14 @@ bool RestoreOrder::remove_first(std::uint32_t checkpoint) {
 void RestoreOrder::rename(std::uint32_t from, std::uint32_t to) {
   auto node = positions_.extract(from);
   if (node.empty()) return;
-  for (Position p : node.mapped()) entries_[static_cast<std::size_t>(p - base_)] = to;
+  for (Position p : node.mapped()) entries()[static_cast<std::size_t>(p - base_)] = to;
   node.key() = to;
   positions_.insert(std::move(node));
 }
 
 void RestoreOrder::clear() {
-  base_ = tail();
-  entries_.clear();
+  base_ = tail_;
+  if (entries_) entries_->clear();
   positions_.clear();
   size_ = 0;
 }
@@ -55,11 +55,15 @@ std::uint32_t RestoreOrder::count(std::uint32_t checkpoint) const {
 }
 
 void RestoreOrder::trim() {
-  while (!entries_.empty() && entries_.front() == kWithdrawn) {
-    entries_.pop_front();
+  std::deque<std::uint32_t>& all = entries();
+  while (!all.empty() && all.front() == kWithdrawn) {
+    all.pop_front();
     ++base_;
   }
-  while (!entries_.empty() && entries_.back() == kWithdrawn) entries_.pop_back();
+  while (!all.empty() && all.back() == kWithdrawn) {
+    all.pop_back();
+    --tail_;
+  }
 }
 
 }  // namespace ebb::planner

@@ -5,6 +5,7 @@
 // position of a checkpoint's first hint compares like its prefetch distance while hints before it come and go.
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -28,14 +29,15 @@ class RestoreOrder {
 
   // Walk: for (p = head(); p < tail(); ++p) if (at(p) != kWithdrawn) ...
   Position head() const { return base_; }
-  Position tail() const { return base_ + static_cast<Position>(entries_.size()); }
-  std::uint32_t at(Position p) const { return entries_[static_cast<std::size_t>(p - base_)]; }
+  Position tail() const { return tail_; }
+  std::uint32_t at(Position p) const { return (*entries_)[static_cast<std::size_t>(p - base_)]; }
 
  private:
   void trim();
+  std::deque<std::uint32_t>& entries() { return entries_ ? *entries_ : entries_.emplace(); }
 
-  std::deque<std::uint32_t> entries_;
-  Position base_ = 0;  // position of entries_[0], which is never withdrawn
+  std::optional<std::deque<std::uint32_t>> entries_;  // an empty one takes 576 bytes, and most histories have no hint
+  Position base_ = 0, tail_ = 0;  // of the first entry, which is never withdrawn, and beyond the last
   std::size_t size_ = 0;
   std::unordered_map<std::uint32_t, std::vector<Position>> positions_;  // ascending
 };

@@ -215,7 +215,7 @@ bool RetentionPlanner::waive_superseded(TierIndex tier) {
 void RetentionPlanner::start_checks(const History& h, TierIndex tier) {
   std::uint64_t count = 0;
   bool ours = false;
-  const auto& line = h.line[tier];
+  const auto& line = h.stored[tier].line;
   for (auto at = line.rbegin(); at != line.rend() && count < context_.retention(tier).keep_last; ++at) {
     const Slot slot = at->second;
     Checkpoint& c = table_[slot];
