@@ -1,5 +1,6 @@
 // A store over other machines than the usual one, and over memory that is lent, recalled and lost: real threads and
 // files, doubles of devices that poison what may not be read, and every byte compared.
+#include <array>
 #include <atomic>
 #include <future>
 #include <gtest/gtest.h>
@@ -158,6 +159,60 @@ TEST_P(OtherMachines, AnApplicationIsNotJoinedWithAnotherDeviceThanItsOwn) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unsupported);
   EXPECT_NE(refused.error().message.find("app>peer"), std::string::npos) << refused.error().message;
+}
+
+// Two lenders relay, each through a ring that is all of its memory, and one of them takes its memory back meanwhile,
+// again and again. Once both stay, a checkpoint that is whole at once fills its own link first, and then a slot of each
+// ring.
+TEST_P(OtherMachines, TwoLendersRelay) {
+  constexpr std::size_t kRing = 2 * 2 * 4 * kKiB;
+  constexpr planner::TierIndex kPeer = 1;
+  add("device", Medium::device, 256);
+  add("peer", Medium::device, 0);
+  add("host", Medium::host, 4096);
+  connected();
+  for (planner::LinkSpec& link : machine_.links) link.chunk = 4 * kKiB;
+  machine_.nodes[static_cast<std::size_t>(machine_.tiers[kPeer].node)].staging = 2;
+  Leases& leases = rig_.engine().leases();
+  std::vector<std::shared_ptr<doubles::FakeDevice>> owners;
+  std::vector<Leases::Terms> terms;
+  std::vector<std::byte*> lent;
+  for (planner::SegmentId lender = 1; lender <= 2; ++lender) {
+    owners.push_back(std::make_shared<doubles::FakeDevice>(
+        doubles::FakeDevice::Options{.seed = GetParam() + 100 * lender, .discrete = true}));
+    terms.push_back({.lender = lender, .owner = std::shared_ptr<device::Device>(owners.back())});
+    auto memory = cache::direct_host_memory(*rig_.seams().device, kRing).value();
+    lent.push_back(memory->data());
+    ASSERT_TRUE(leases.add_owner(owners.back()));
+    ASSERT_EQ(leases.lend(kPeer, std::move(memory), terms.back()).value(), lender);
+  }
+  EXPECT_EQ(rig_.store().stats().tiers[kPeer].capacity, 0u) << "rings are all that there is";
+  std::atomic<bool> done{false};
+  std::thread taker([&] {
+    const std::vector<std::byte> other(kRing, std::byte{0xD1});
+    while (!done) {
+      ASSERT_TRUE(leases.recall(kPeer, 2, 0, Seconds{60}));
+      ASSERT_TRUE(leases.await_returned(kPeer, 2, kForever));
+      rig_.put(lent[1], other.data(), other.size());
+      ASSERT_TRUE(leases.extend(kPeer, 2, kRing, terms[1]));
+      std::this_thread::yield();
+    }
+  });
+  write_and_restore(rig_.store());
+  done = true;
+  taker.join();
+
+  const std::array before{owners[0]->copies(), owners[1]->copies()};
+  constexpr Version kLarge = 5000;
+  const std::vector<std::byte> bytes = bytes_of(kLarge, 128 * kKiB);
+  Reservation room = rig_.store().reserve(kLarge, std::vector<Source>{{0, nullptr, bytes.size()}}).value();
+  rig_.put(room.data(), bytes.data(), bytes.size());
+  ASSERT_TRUE(room.commit());
+  ASSERT_TRUE(rig_.store().wait(kLarge, "host"));
+  for (const std::size_t lender : {0u, 1u}) EXPECT_GT(owners[lender]->copies(), before[lender]) << lender;
+  expect_restored(rig_.store(), kLarge, bytes.size());
+  rig_.end();
+  for (const auto& owner : owners) EXPECT_EQ(owner->violations(), std::vector<std::string>{});
 }
 
 // Memory is pinned for what lenders may want back, before they do.
