@@ -123,7 +123,7 @@ GUARDS: dict[str, list[str]] = {
     "ARCHITECTURE.md: The one decision": ["store/event_log_test.cpp", "sim/*", "python/test_planner_machine.py",
         "python/test_sim_memory.py",
     ],
-    "CONTRIBUTING.md: Contributing": ["style/test_layout.py", "python/test_instructions.py"],
+    "CONTRIBUTING.md: Contributing": ["style/test_layout.py", "style/test_names.py", "python/test_instructions.py"],
     "ARCHITECTURE.md: Rooms": ["style/test_rooms.py", "style/test_layers.py", "style/test_suites.py"],
     "ARCHITECTURE.md: Threads": [
         "store/wait*_test.cpp", "store/no_threads_test.cpp", "store/*process_test.cpp", "store/pitfalls_test.cpp",

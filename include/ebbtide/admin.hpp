@@ -137,9 +137,9 @@ class CheckpointReader {
 
  private:
   friend Result<CheckpointReader> read(const Listing& listing, std::size_t index);
-  struct State;
-  explicit CheckpointReader(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  struct Impl;
+  explicit CheckpointReader(std::unique_ptr<Impl> state);
+  std::unique_ptr<Impl> state_;
 };
 
 /// Opens `listing.checkpoints[index]` for reading and checks its header; of a snapshot, its map. Errors: as of

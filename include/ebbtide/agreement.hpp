@@ -39,7 +39,7 @@ class Agreement {
   void written(std::size_t history, Version version);
   /// All versions up to this one are durable here, but for those that are void.
   void durable(std::size_t history, Version version);
-  /// It was not written here, or never will be durable: it is void, in every member.
+  /// The version was not written here, or never will be durable: it is void, in every member.
   void failed(std::size_t history, Version version);
   /// At a meeting: all members go on from here.
   void restart(std::size_t history, Version from);

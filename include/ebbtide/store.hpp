@@ -85,9 +85,9 @@ class Reservation {
   friend class store::Engine;
   friend class store::Writes;
   friend class History;
-  struct State;
-  explicit Reservation(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  struct Impl;
+  explicit Reservation(std::unique_ptr<Impl> state);
+  std::unique_ptr<Impl> state_;
 };
 
 /// The cached replica itself, read-only. Move-only; moved-from is empty. Destroying it is a `release()`, on a GPU after
@@ -108,10 +108,10 @@ class Loan {
   friend class store::Engine;
   friend class store::Reads;
   friend class History;
-  struct State;
-  explicit Loan(std::unique_ptr<State> state);
+  struct Impl;
+  explicit Loan(std::unique_ptr<Impl> state);
   void leave();
-  std::unique_ptr<State> state_;
+  std::unique_ptr<Impl> state_;
 };
 
 /// A light view of one history's versions over the store's caches. Copyable; after the store is gone, every call is

@@ -231,7 +231,7 @@ def _close(store: Store) -> None:
     try:
         _try_to_close(store)
     except BaseException:
-        # It is still open, and nothing will close it later: wait until it is durable after all. A user who does not want
+        # The store is still open, and nothing will close it later: wait until it is durable after all. A user who does not want
         # to wait may kill the process, which a persistent store outlives.
         with _signals_that_end():
             _try_to_close(store)

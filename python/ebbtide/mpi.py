@@ -95,7 +95,7 @@ class _Torch:
         self._torch, self._distributed = torch, distributed
         self.rank, self.count = distributed.get_rank(group), distributed.get_world_size(group)
         members = distributed.get_process_group_ranks(group)
-        # It stays until the program ends all groups: torch would give the name of one that is gone to the next.
+        # The group stays until the program ends all groups: torch would give the name of one that is gone to the next.
         self._group = distributed.new_group(members, backend="gloo", use_local_synchronization=True)
 
     def begin_least(self, values: list[int]) -> Any:

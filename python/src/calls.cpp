@@ -25,7 +25,7 @@ RestoreOptions restore_options(bool keep, std::optional<double> timeout, Signals
   return options;
 }
 
-Reach reach_of(State& state, nb::handle stream) { return {state.gpu(), to_stream(stream), &state.kinds()}; }
+Reach reach_of(StoreState& state, nb::handle stream) { return {state.gpu(), to_stream(stream), &state.kinds()}; }
 
 void refuse_stream(const Reach& reach) {
   if (reach.gpu >= 0 || !reach.stream) return;
@@ -47,7 +47,7 @@ void tell_allocators(const Bundle& bundle, const Reach& reach) {
   }
 }
 
-void get_past(State& state, StreamHandle stream) {
+void get_past(StoreState& state, StreamHandle stream) {
   static_cast<void>(static_cast<bool>(finish(state, state.gpu(), stream)));
 }
 

@@ -13,7 +13,7 @@ CheckpointOptions checkpoint_options(std::string metadata, std::optional<double>
 RestoreOptions restore_options(bool keep, std::optional<double> timeout, Signals& signals);
 
 /// What a call's arrays may be, and the stream it was given.
-Reach reach_of(State& state, nb::handle stream);
+Reach reach_of(StoreState& state, nb::handle stream);
 /// Refuses a stream if the store is not on a GPU: unsupported.
 void refuse_stream(const Reach& reach);
 
@@ -26,7 +26,7 @@ bool lends(const Bundle& bundle);
 /// that it uses the memory too.
 void tell_allocators(const Bundle& bundle, const Reach& reach);
 /// Waits for a stream: after a failed call, nothing else shows when the stream has passed its copies.
-void get_past(State& state, StreamHandle stream);
+void get_past(StoreState& state, StreamHandle stream);
 
 /// Reads the disk for a version of an earlier process.
 /// Waits for a snapshot of the version that is in flight, at most `timeout`.

@@ -36,7 +36,7 @@ class DeviceArray {
 
  private:
   nb::object lent_;  // the Reservation or the Loan
-  std::shared_ptr<State> state_;
+  std::shared_ptr<StoreState> state_;
   std::weak_ptr<Grip> grip_;
   std::shared_ptr<Grip> kept_;
   DeviceMemory memory_;

@@ -32,13 +32,13 @@ struct Exported {
   std::byte* data() const { return static_cast<std::byte*>(tensor->data) + tensor->byte_offset; }
 };
 
-struct Place {
+struct DlDevice {
   int kind = 0, ordinal = 0;
 };
 
-Place place_of(nb::handle object, const std::string& where) {
+DlDevice place_of(nb::handle object, const std::string& where) {
   const nb::object given = object.attr("__dlpack_device__")();
-  Place place;
+  DlDevice place;
   const auto number = [&](Py_ssize_t i, int& to) {
     PyObject* const item = PyTuple_GetItem(given.ptr(), i);
     if (!PyIndex_Check(item)) return false;
@@ -142,7 +142,7 @@ void prove_writable(Leaf& leaf, nb::handle object, const Exported& made, std::op
 }  // namespace
 
 Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const Reach& reach, Library library) {
-  const Place place = place_of(object, where);
+  const DlDevice place = place_of(object, where);
   Leaf leaf;
   std::optional<StreamHandle> stream;
   if (place.kind == kDlCuda || place.kind == kDlCudaManaged) {

@@ -12,7 +12,7 @@ namespace {
 
 class FileHandle {
  public:
-  FileHandle(std::shared_ptr<State> state, ebb::File file) : state_(std::move(state)), file_(std::move(file)) {}
+  FileHandle(std::shared_ptr<StoreState> state, ebb::File file) : state_(std::move(state)), file_(std::move(file)) {}
   FileHandle(const FileHandle&) = delete;
   ~FileHandle() { leak_if_foreign(*state_, file_); }
 
@@ -26,7 +26,7 @@ class FileHandle {
   bool foreign() const { return state_->foreign(); }
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<StoreState> state_;
   ebb::File file_;
 };
 

@@ -17,7 +17,7 @@ bool has_ended(const FutureObject::Pending& pending, const std::optional<std::st
 
 }  // namespace
 
-FutureObject::FutureObject(std::shared_ptr<State> state, Pending pending, std::shared_ptr<Held> held)
+FutureObject::FutureObject(std::shared_ptr<StoreState> state, Pending pending, std::shared_ptr<Held> held)
     : state_(std::move(state)), pending_(std::move(pending)), held_(std::move(held)) {}
 
 FutureObject::~FutureObject() { leak_if_foreign(*state_, pending_); }

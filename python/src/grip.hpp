@@ -11,7 +11,7 @@ namespace ebb::python {
 ///    the memory, outlives the reservation or the loan, and the store.
 /// 2. A forked child destroys nothing of it.
 struct Grip {
-  Grip(std::shared_ptr<State> of, Version number) : state(std::move(of)), version(number) {}
+  Grip(std::shared_ptr<StoreState> of, Version number) : state(std::move(of)), version(number) {}
   virtual ~Grip() = default;
   Grip(const Grip&) = delete;
   /// Records that a library, or a call of the store's own, took the memory to work on it on `stream` (0 and 1: the
@@ -23,7 +23,7 @@ struct Grip {
   /// several.
   std::optional<StreamHandle> stream() const;
 
-  std::shared_ptr<State> state;
+  std::shared_ptr<StoreState> state;
   Version version;
   bool ended = false;  ///< committed, abandoned or released
   std::vector<StreamHandle> streams;
@@ -31,7 +31,7 @@ struct Grip {
 
 template <class Handle>
 struct GripOf : Grip {
-  GripOf(std::shared_ptr<State> of, Version number, Handle held, std::shared_ptr<const void> mapped)
+  GripOf(std::shared_ptr<StoreState> of, Version number, Handle held, std::shared_ptr<const void> mapped)
       : Grip(std::move(of), number), mapping(std::move(mapped)), handle(std::move(held)) {}
   ~GripOf() override {
     leak_if_foreign(*state, handle);

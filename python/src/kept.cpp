@@ -11,7 +11,7 @@
 namespace ebb::python {
 namespace {
 
-nb::list versions_of(State& state, ebb::History history) {
+nb::list versions_of(StoreState& state, ebb::History history) {
   const auto found = check([&] {
     Unlocked unlocked(state.inside());
     return history.versions();
@@ -21,7 +21,7 @@ nb::list versions_of(State& state, ebb::History history) {
   return result;
 }
 
-nb::object latest_of(State& state, ebb::History history, nb::handle at_most) {
+nb::object latest_of(StoreState& state, ebb::History history, nb::handle at_most) {
   std::optional<Version> limit;
   if (!at_most.is_none()) limit = to_version(at_most);
   Warnings warnings;

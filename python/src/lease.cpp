@@ -67,7 +67,7 @@ HandBack Lent::hand_back(const std::shared_ptr<Grip>& grip, nb::handle stream) c
 
 // --- Reservation
 
-ReservationObject::ReservationObject(std::shared_ptr<State> state, Version version, LeafType type,
+ReservationObject::ReservationObject(std::shared_ptr<StoreState> state, Version version, LeafType type,
                                      std::optional<StreamHandle> stream, nb::object like, ebb::Reservation reservation)
     : Lent(state, version, stream), type_(std::move(type)), like_(std::move(like)) {
   auto mapping = reservation.mapping();
@@ -142,7 +142,7 @@ void ReservationObject::abandon() {
 
 // --- Loan
 
-LoanObject::LoanObject(std::shared_ptr<State> state, Version version, const Layout& layout,
+LoanObject::LoanObject(std::shared_ptr<StoreState> state, Version version, const Layout& layout,
                        std::vector<RegionInfo> regions, std::optional<StreamHandle> stream, ebb::Loan loan, bool keep)
     : Lent(state, version, stream),
       layout_(layout),

@@ -13,7 +13,7 @@
 namespace ebb::python {
 
 struct HistoryObject {
-  std::shared_ptr<State> state;
+  std::shared_ptr<StoreState> state;
   ebb::History history;
 };
 
@@ -22,7 +22,7 @@ struct StoreObject : HistoryObject {};
 class FutureObject {
  public:
   using Pending = std::variant<ebb::Future, ebb::Snapshot>;
-  FutureObject(std::shared_ptr<State> state, Pending pending, std::shared_ptr<Held> held);
+  FutureObject(std::shared_ptr<StoreState> state, Pending pending, std::shared_ptr<Held> held);
   ~FutureObject();
   bool done(std::optional<std::string> level);
   void wait(std::optional<std::string> level, std::optional<double> timeout);
@@ -32,7 +32,7 @@ class FutureObject {
 
  private:
   Result<void> wait_for(const std::optional<std::string>& level, std::optional<double> timeout);
-  std::shared_ptr<State> state_;
+  std::shared_ptr<StoreState> state_;
   Pending pending_;
   std::shared_ptr<Held> held_;  ///< null but for a restore's future
 };
@@ -42,7 +42,7 @@ class FutureObject {
 /// DeviceArrays.
 class Lent {
  public:
-  Lent(std::shared_ptr<State> state, Version version, std::optional<StreamHandle> stream)
+  Lent(std::shared_ptr<StoreState> state, Version version, std::optional<StreamHandle> stream)
       : state_(std::move(state)), version_(version), stream_(stream) {}
   virtual ~Lent() = default;
   virtual void* data() = 0;
@@ -61,7 +61,7 @@ class Lent {
   /// How a GPU's memory is given back: ordered after `stream`, else the one given at the start, else the one on which
   /// its consumers compute; and not before they release it.
   HandBack hand_back(const std::shared_ptr<Grip>& grip, nb::handle stream) const;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<StoreState> state_;
   Version version_;
   std::optional<StreamHandle> stream_;
   bool ended_ = false;
@@ -71,8 +71,8 @@ class Lent {
 /// cannot be made read-only from here, and may be written to as long as it lives (`exports` > 0).
 class ReservationObject : public Lent {
  public:
-  ReservationObject(std::shared_ptr<State> state, Version version, LeafType type, std::optional<StreamHandle> stream,
-                    nb::object like, ebb::Reservation reservation);
+  ReservationObject(std::shared_ptr<StoreState> state, Version version, LeafType type,
+                    std::optional<StreamHandle> stream, nb::object like, ebb::Reservation reservation);
   void* data() override { return pages_.data() ? pages_.data() : grip_->handle.data(); }
   std::size_t bytes() override { return grip_->handle.bytes(); }
   bool writable() const override { return true; }
@@ -93,7 +93,7 @@ class ReservationObject : public Lent {
 
 class LoanObject : public Lent {
  public:
-  LoanObject(std::shared_ptr<State> state, Version version, const Layout& layout, std::vector<RegionInfo> regions,
+  LoanObject(std::shared_ptr<StoreState> state, Version version, const Layout& layout, std::vector<RegionInfo> regions,
              std::optional<StreamHandle> stream, ebb::Loan loan, bool keep);
   void* data() override { return const_cast<std::byte*>(grip_->handle.data()); }
   std::size_t bytes() override { return grip_->handle.bytes(); }

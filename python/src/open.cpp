@@ -53,7 +53,7 @@ StoreObject* open(nb::dict options, nb::object log) {
     nb::gil_scoped_release unlocked;
     return Store::open(chosen);
   }();
-  auto state = std::make_shared<State>(check(std::move(store)), durability);
+  auto state = std::make_shared<StoreState>(check(std::move(store)), durability);
   warnings.raise(2);                   // reported at the caller of `ebbtide.open`
   ebb::History self = state->store();  // the store's own history, as a view
   return new StoreObject{{std::move(state), std::move(self)}};

@@ -22,7 +22,7 @@ std::uint64_t to_zone(nb::handle zone) {
 }
 
 // Error closed goes before that: a store that is closed protects nothing.
-const Bundle& demand_protected(State& state) {
+const Bundle& demand_protected(StoreState& state) {
   const Bundle* const held = state.protected_arrays();
   if (held) return *held;
   check(state.store().versions());
@@ -76,19 +76,19 @@ std::pair<std::uintptr_t, std::uintptr_t> bounds_of(const Leaf& leaf, nb::handle
   return nb::cast<std::pair<std::uintptr_t, std::uintptr_t>>(limits);
 }
 
-struct Place {
+struct ByteRange {
   std::uint32_t region = 0;
   std::uint64_t offset = 0, bytes = 0;
 };
 
 // Of a protected array, or of a slice of one; none: it has no bytes.
-std::optional<Place> place_of(State& state, const Leaf& leaf, nb::handle array) {
+std::optional<ByteRange> place_of(StoreState& state, const Leaf& leaf, nb::handle array) {
   const Bundle& held = demand_protected(state);
   const auto [first, end] = bounds_of(leaf, array);
   if (first == end) return {};
   if (const auto region = state.protected_before(first)) {
     const auto begin = reinterpret_cast<std::uintptr_t>(held.leaves[*region].data);
-    if (end <= begin + held.leaves[*region].bytes) return Place{*region, first - begin, end - first};
+    if (end <= begin + held.leaves[*region].bytes) return ByteRange{*region, first - begin, end - first};
   }
   raise(Errc::invalid_argument, "array is no part of a protected array: give one of them, or a slice of it");
 }

@@ -55,13 +55,13 @@ void sweep_lent() {
   }
 }
 
-State::State(ebb::Store store, std::string_view durability)
+StoreState::StoreState(ebb::Store store, std::string_view durability)
     : store_(std::make_unique<ebb::Store>(std::move(store))),
       pid_(getpid()),
       gpu_(store_->gpu().value_or(-1)),
       durability_(durability) {}
 
-State::~State() {
+StoreState::~StoreState() {
   if (foreign()) {
     (void)store_.release();
     (void)protected_.release();
@@ -76,16 +76,16 @@ State::~State() {
   sweep_lent();
 }
 
-bool State::foreign() const { return getpid() != pid_; }
+bool StoreState::foreign() const { return getpid() != pid_; }
 
-void State::check() const {
+void StoreState::check() const {
   if (!foreign()) return;
   raise(Errc::unsupported,
         "this store was opened by process " + std::to_string(pid_) + " and process " + std::to_string(getpid()) +
             " was forked from it: a fork shares neither its threads nor its files; open a store of its own");
 }
 
-void State::admit() {
+void StoreState::admit() {
   check();
   if (!suspends_) return;
   Signals signals;
@@ -97,13 +97,13 @@ void State::admit() {
   ebb::python::check(admitted);
 }
 
-void State::suspend_on(int signal, const SuspendOptions& options) {
+void StoreState::suspend_on(int signal, const SuspendOptions& options) {
   check();
   ebb::python::check(store_->suspend_on(signal, options));
   suspends_ = true;
 }
 
-bool State::Pending::ended() const {
+bool StoreState::Pending::ended() const {
   try {
     return future.done(level);
   } catch (const BadResult&) {
@@ -111,12 +111,12 @@ bool State::Pending::ended() const {
   }
 }
 
-void State::keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<const char*> level) {
+void StoreState::keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<const char*> level) {
   sweep();
   pending_.push_back({std::move(future), std::move(held), level});
 }
 
-void State::sweep() {
+void StoreState::sweep() {
   sweep_lent();
   if (pending_.empty()) return;
   // Releasing arrays may run any Python code, which may come back here: complete the list first.
@@ -128,7 +128,7 @@ void State::sweep() {
   });
 }
 
-void State::protect(std::unique_ptr<Bundle> arrays) {
+void StoreState::protect(std::unique_ptr<Bundle> arrays) {
   protected_ = std::move(arrays);
   by_address_.clear();
   if (!protected_) return;
@@ -138,14 +138,14 @@ void State::protect(std::unique_ptr<Bundle> arrays) {
   std::ranges::sort(by_address_, std::ranges::less(), [&](std::uint32_t i) { return leaves[i].data; });
 }
 
-std::optional<std::uint32_t> State::protected_before(std::uintptr_t address) const {
+std::optional<std::uint32_t> StoreState::protected_before(std::uintptr_t address) const {
   const auto address_of = [&](std::uint32_t i) { return reinterpret_cast<std::uintptr_t>(protected_->leaves[i].data); };
   const auto after = std::ranges::upper_bound(by_address_, address, {}, address_of);
   if (after == by_address_.begin()) return {};
   return *(after - 1);
 }
 
-void State::close() {
+void StoreState::close() {
   if (foreign()) return;
   Signals signals;
   const auto closed = [&] {

@@ -28,12 +28,12 @@ void sweep_lent();
 /// 1. A forked child touches nothing: `check` refuses, destructors leak.
 /// 2. `pending` holds each background restore that may still write into arrays, and each checkpoint that may still read
 ///    memory that its producer lent until the copy, so that the arrays outlive their Future.
-class State {
+class StoreState {
  public:
   /// `durability`: its name, or "readonly".
-  State(ebb::Store store, std::string_view durability);
-  ~State();
-  State(const State&) = delete;
+  StoreState(ebb::Store store, std::string_view durability);
+  ~StoreState();
+  StoreState(const StoreState&) = delete;
 
   ebb::Store& store() { return *store_; }
   std::atomic<int>& inside() { return inside_; }
@@ -82,7 +82,7 @@ class State {
 
 /// In a forked child, `thing` is never destroyed: its destructor would wait for threads that do not exist there.
 template <class T>
-void leak_if_foreign(const State& state, T& thing) {
+void leak_if_foreign(const StoreState& state, T& thing) {
   if (state.foreign()) new T(std::move(thing));
 }
 

@@ -45,7 +45,7 @@ struct Found {
   bool operator==(const Found&) const = default;
 };
 
-void await(State& state, const Found& found) {
+void await(StoreState& state, const Found& found) {
   if (!has_streams(found.library)) return check(finish(state, found.gpu, found.stream));
   const char* const library = found.library == Library::torch ? "torch" : "cupy";
   nb::module_::import_("ebbtide._arrays").attr("synchronize")(library, found.gpu);
@@ -78,7 +78,7 @@ std::optional<StreamHandle> to_stream(nb::handle stream) {
             "__cuda_stream__");
 }
 
-std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order,
+std::optional<StreamHandle> stream_for(StoreState& state, const Bundle& bundle, const Reach& reach, bool may_order,
                                        bool mixed) {
   if (reach.gpu < 0) return reach.stream;  // refused there, by name
   bool host = false, blocks = !may_order;

@@ -12,7 +12,7 @@ std::optional<StreamHandle> to_stream(nb::handle stream);
 /// pending work on the arrays. Raises invalid_argument when the arrays' streams differ, or when a stream was given for
 /// arrays in host memory; unsupported when a stream to wait for is being captured. `may_order` false: never returns a
 /// stream. `mixed`: arrays in host memory are beside the point.
-std::optional<StreamHandle> stream_for(State& state, const Bundle& bundle, const Reach& reach, bool may_order = true,
-                                       bool mixed = false);
+std::optional<StreamHandle> stream_for(StoreState& state, const Bundle& bundle, const Reach& reach,
+                                       bool may_order = true, bool mixed = false);
 
 }  // namespace ebb::python

@@ -13,7 +13,7 @@ namespace ebb::python {
 /// Runs `call` without the GIL; a signal handler's exception takes precedence over the call's own result. Before either
 /// is raised, `after` gets the result (null: the call threw), because copies may be on a stream by then.
 template <class Call, class After>
-auto waiting(State& state, Signals& signals, Call call, After after) {
+auto waiting(StoreState& state, Signals& signals, Call call, After after) {
   std::optional<decltype(call())> result;
   std::exception_ptr thrown;
   {
@@ -32,7 +32,7 @@ auto waiting(State& state, Signals& signals, Call call, After after) {
 }
 
 template <class Call>
-auto waiting(State& state, Signals& signals, Call call) {
+auto waiting(StoreState& state, Signals& signals, Call call) {
   return waiting(state, signals, std::move(call), [](auto*) {});
 }
 
@@ -44,7 +44,7 @@ bool begun(const Result<T>* result) {
 }
 
 /// machine::finish(), without the GIL.
-inline Result<void> finish(State& state, int gpu, StreamHandle stream) {
+inline Result<void> finish(StoreState& state, int gpu, StreamHandle stream) {
   Unlocked unlocked(state.inside());
   return machine::finish(gpu, stream);
 }

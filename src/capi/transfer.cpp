@@ -23,8 +23,8 @@ ebb_status with_handle(ebb_store* store, H** out, Body&& body) noexcept {
 }
 
 // Moves a call's result into its place in a handle.
-template <class T, class Place>
-ebb_status keep_in(Place& place, ebb::Result<T> result) {
+template <class T, class Where>
+ebb_status keep_in(Where& place, ebb::Result<T> result) {
   if (!result) return fail(result.error());
   place = std::move(*result);
   return EBB_OK;

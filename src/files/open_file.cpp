@@ -84,7 +84,7 @@ Result<std::uint64_t> OpenFile::read(std::span<std::byte> to, const Interrupt& i
 // There are so many bytes.
 Result<void> OpenFile::read_at(std::uint64_t position, std::span<std::byte> to, const Interrupt& interrupted) {
   while (!to.empty()) {
-    const PieceLayout::Place place = layout_.at(position);
+    const PieceLayout::PiecePlace place = layout_.at(position);
     const std::uint64_t from = position - place.start;
     std::uint64_t length = std::min<std::uint64_t>(to.size(), place.bytes - from);
     const auto found = pieces_.find(place.index);
@@ -126,10 +126,10 @@ Result<void> OpenFile::write(std::span<const std::byte> from, const Interrupt& i
   if (from.size() > kMostBytes || position_ > kMostBytes - from.size())
     return Error{Errc::too_large, name_.text() + " would have more than " + std::to_string(kMostBytes) + " bytes"};
   while (!from.empty()) {
-    const PieceLayout::Place place = layout_.at(position_);
+    const PieceLayout::PiecePlace place = layout_.at(position_);
     const auto piece = to_fill(place, interrupted);
     if (!piece) return piece.error();
-    Piece& filling = **piece;
+    FilePiece& filling = **piece;
     const std::uint64_t at = position_ - place.start;
     const std::uint64_t length = std::min<std::uint64_t>(from.size(), place.bytes - at);
     std::byte* const memory = filling.memory->data();
@@ -159,14 +159,14 @@ Result<void> OpenFile::truncate(std::uint64_t bytes, const Interrupt& interrupte
   if (bytes > kMostBytes)
     return Error{Errc::too_large, name_.text() + " would have more than " + std::to_string(kMostBytes) + " bytes"};
   if (bytes < size_) {
-    const PieceLayout::Place last = layout_.at(bytes);
+    const PieceLayout::PiecePlace last = layout_.at(bytes);
     // What is stored of a piece is all of it that counts: the one that is cut is filled anew.
     const auto cut = pieces_.find(last.index);
     if (cut != pieces_.end() && last.start < bytes && bytes - last.start < cut->second.filled) {
       if (auto piece = to_fill(last, interrupted); !piece) return piece.error();
     }
     for (auto at = pieces_.lower_bound(last.index); at != pieces_.end();) {
-      Piece& piece = at->second;
+      FilePiece& piece = at->second;
       piece.filled = at->first == last.index ? std::min(piece.filled, bytes - last.start) : 0;
       if (piece.filled == 0) {
         drop_piece(at->first, piece);
@@ -193,7 +193,7 @@ std::uint64_t OpenFile::size() const {
 // --- pieces --------------------------------------------------------------------------------------------------------
 
 // Memory of the piece, with what it had.
-Result<OpenFile::Piece*> OpenFile::to_fill(PieceLayout::Place place, const Interrupt& interrupted) {
+Result<OpenFile::FilePiece*> OpenFile::to_fill(PieceLayout::PiecePlace place, const Interrupt& interrupted) {
   if (const auto found = pieces_.find(place.index); found != pieces_.end() && found->second.memory) {
     if (filling_.back() != place.index) {
       std::erase(filling_, place.index);
@@ -203,7 +203,7 @@ Result<OpenFile::Piece*> OpenFile::to_fill(PieceLayout::Place place, const Inter
   }
   if (auto way = make_way(filling_, interrupted); !way) return way.error();
   const auto [at, added] = pieces_.try_emplace(place.index);
-  Piece& piece = at->second;
+  FilePiece& piece = at->second;
   if (added) piece.next = first_version_;
   const auto made = [&]() -> Result<void> {
     if (piece.filled > 0) {
@@ -228,7 +228,7 @@ Result<OpenFile::Piece*> OpenFile::to_fill(PieceLayout::Place place, const Inter
   return &piece;
 }
 
-Result<const std::byte*> OpenFile::to_read(std::uint64_t index, Piece& piece, const Interrupt& interrupted) {
+Result<const std::byte*> OpenFile::to_read(std::uint64_t index, FilePiece& piece, const Interrupt& interrupted) {
   if (piece.memory) return static_cast<const std::byte*>(piece.memory->data());
   if (!piece.loaded) {
     if (auto there = load(index, piece, interrupted); !there) return there.error();
@@ -236,7 +236,7 @@ Result<const std::byte*> OpenFile::to_read(std::uint64_t index, Piece& piece, co
   return piece.loaded->data();
 }
 
-Result<void> OpenFile::store(std::uint64_t index, Piece& piece, const Interrupt& interrupted) {
+Result<void> OpenFile::store(std::uint64_t index, FilePiece& piece, const Interrupt& interrupted) {
   History history = history_of(index);
   const auto version = piece.memory->store(history, piece.filled, interrupted);
   if (!version) return version.error();
@@ -249,7 +249,7 @@ Result<void> OpenFile::store(std::uint64_t index, Piece& piece, const Interrupt&
   return {};
 }
 
-Result<void> OpenFile::load(std::uint64_t index, Piece& piece, const Interrupt& interrupted) {
+Result<void> OpenFile::load(std::uint64_t index, FilePiece& piece, const Interrupt& interrupted) {
   if (piece.loaded) return {};
   if (auto way = make_way(loaded_, interrupted); !way) return way;
   if (!writable_) hint_after(index);
@@ -266,7 +266,7 @@ Result<void> OpenFile::load(std::uint64_t index, Piece& piece, const Interrupt& 
 Result<void> OpenFile::make_way(std::vector<std::uint64_t>& in_hand, const Interrupt& interrupted) {
   if (in_hand.size() < kInHand) return {};
   const std::uint64_t oldest = in_hand.front();
-  Piece& piece = pieces_.at(oldest);
+  FilePiece& piece = pieces_.at(oldest);
   if (piece.memory) return store(oldest, piece, interrupted);
   piece.loaded.reset();
   in_hand.erase(in_hand.begin());
@@ -281,7 +281,7 @@ void OpenFile::hint_after(std::uint64_t index) {
   }
 }
 
-void OpenFile::drop_piece(std::uint64_t index, Piece& piece) {
+void OpenFile::drop_piece(std::uint64_t index, FilePiece& piece) {
   piece.memory.reset();
   piece.loaded.reset();
   std::erase(filling_, index);
@@ -298,7 +298,7 @@ Result<void> OpenFile::close(const Interrupt& interrupted) {
   if (writable_) {
     while (!filling_.empty()) {
       const std::uint64_t index = *std::ranges::min_element(filling_);
-      Piece& piece = pieces_.at(index);
+      FilePiece& piece = pieces_.at(index);
       if (auto stored = store(index, piece, interrupted); !stored) return stored;
     }
     FileRecord record{size_, layout_, {}};

@@ -43,7 +43,7 @@ class OpenFile {
   static constexpr std::size_t kInHand = 4, kAhead = 2;
   static constexpr std::size_t kWindow = 64 << 10;
 
-  struct Piece {
+  struct FilePiece {
     std::uint64_t filled = 0;
     std::uint64_t stored = 0;                    // bytes; 0: it is not
     Version version = 0;                         // under which it is
@@ -60,13 +60,13 @@ class OpenFile {
   bool lent(std::uint64_t bytes) const { return bytes <= lent_; }
   Result<void> read_at(std::uint64_t position, std::span<std::byte> to, const Interrupt& interrupted);
   void give_back();
-  Result<Piece*> to_fill(PieceLayout::Place place, const Interrupt& interrupted);
-  Result<const std::byte*> to_read(std::uint64_t index, Piece& piece, const Interrupt& interrupted);
-  Result<void> store(std::uint64_t index, Piece& piece, const Interrupt& interrupted);
-  Result<void> load(std::uint64_t index, Piece& piece, const Interrupt& interrupted);
+  Result<FilePiece*> to_fill(PieceLayout::PiecePlace place, const Interrupt& interrupted);
+  Result<const std::byte*> to_read(std::uint64_t index, FilePiece& piece, const Interrupt& interrupted);
+  Result<void> store(std::uint64_t index, FilePiece& piece, const Interrupt& interrupted);
+  Result<void> load(std::uint64_t index, FilePiece& piece, const Interrupt& interrupted);
   Result<void> make_way(std::vector<std::uint64_t>& in_hand, const Interrupt& interrupted);
   void hint_after(std::uint64_t index);
-  void drop_piece(std::uint64_t index, Piece& piece);
+  void drop_piece(std::uint64_t index, FilePiece& piece);
   void let_go();
 
   const pid_t process_ = ::getpid();
@@ -82,7 +82,7 @@ class OpenFile {
   bool open_ = true;
   bool whole_ = false;  // it is in the store
   std::uint64_t position_ = 0, size_ = 0;
-  std::map<std::uint64_t, Piece> pieces_;        // those with bytes, or with memory
+  std::map<std::uint64_t, FilePiece> pieces_;    // those with bytes, or with memory
   std::vector<std::uint64_t> filling_, loaded_;  // in hand, the last used at the end
   std::vector<std::byte> window_;                // of one to be read, for small reads: the bytes from window_at_ on
   std::uint64_t window_at_ = 0;

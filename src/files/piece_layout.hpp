@@ -11,10 +11,10 @@ namespace ebb::files {
 struct PieceLayout {
   std::uint64_t smallest = 0, largest = 0;
 
-  struct Place {
+  struct PiecePlace {
     std::uint64_t index = 0, start = 0, bytes = 0;
   };
-  Place at(std::uint64_t offset) const {
+  PiecePlace at(std::uint64_t offset) const {
     const auto doublings = static_cast<std::uint64_t>(std::countr_zero(largest / smallest));
     const std::uint64_t quarters = offset / (4 * smallest);
     if (doublings == 0 || quarters < 2) return place(0, 0, smallest, offset);
@@ -25,7 +25,7 @@ struct PieceLayout {
 
  private:
   /// In a row of pieces of one size that begins with piece `index` at `start`.
-  static Place place(std::uint64_t index, std::uint64_t start, std::uint64_t bytes, std::uint64_t offset) {
+  static PiecePlace place(std::uint64_t index, std::uint64_t start, std::uint64_t bytes, std::uint64_t offset) {
     const std::uint64_t n = (offset - start) / bytes;
     return {index + n, start + n * bytes, bytes};
   }

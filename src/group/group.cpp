@@ -346,7 +346,7 @@ Result<Future> GroupHistory::checkpoint(Version version, std::span<const Source>
     agreement.written(number_, version);
   }
   members_->progress();
-  // It counts as durable from the next call on: until then the member may withdraw it.
+  // The version counts as durable from the next call on: until then the member may withdraw it.
   if (written) {
     members_->of[number_].open.push_back(
         {version, [future = *written, level = members_->level] { return future.done(level); }});

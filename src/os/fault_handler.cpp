@@ -52,7 +52,7 @@ void empty_in_child() noexcept {
 
 // Tells of the write and sleeps until the page is open. False: the fault is not ours.
 bool answered(std::uintptr_t address) noexcept {
-  const Use range = find(address);
+  const RangeUse range = find(address);
   if (!range) return can_ask && used.load() > 0 && writable(address);  // it may have been forgotten since the fault
   if (range->process.load() != ::getpid()) {
     return lift(range->begin.load(), range->end.load()) ||
@@ -109,15 +109,15 @@ void pass_on(const struct sigaction& before, int number, siginfo_t* info, void* 
 
 Page& Range::page_at(std::uintptr_t address) const noexcept { return pages.load()[(address - begin.load()) / kBlock]; }
 
-Use find(std::uintptr_t address) noexcept {
+RangeUse find(std::uintptr_t address) noexcept {
   const auto inside = [address](const Range& range) { return address >= range.begin && address < range.end; };
   for (std::size_t i = 0; i < used; ++i) {
     if (!inside(table[i])) continue;
     table[i].users.fetch_add(1);
-    Use use(&table[i]);
+    RangeUse use(&table[i]);
     if (inside(table[i])) return use;
   }
-  return Use();
+  return RangeUse();
 }
 
 Range* claim(const void* owner) noexcept {

@@ -31,12 +31,12 @@ struct Range {
 inline constexpr std::size_t kRanges = 4096;
 
 /// A range that is in use, or none. Move-only.
-class Use {
+class RangeUse {
  public:
-  explicit Use(Range* range = nullptr) noexcept : range_(range) {}
-  Use(Use&& other) noexcept : range_(other.range_) { other.range_ = nullptr; }
-  Use& operator=(Use&&) = delete;
-  ~Use() {
+  explicit RangeUse(Range* range = nullptr) noexcept : range_(range) {}
+  RangeUse(RangeUse&& other) noexcept : range_(other.range_) { other.range_ = nullptr; }
+  RangeUse& operator=(RangeUse&&) = delete;
+  ~RangeUse() {
     if (range_) range_->users.fetch_sub(1);
   }
   explicit operator bool() const noexcept { return range_ != nullptr; }
@@ -47,7 +47,7 @@ class Use {
 };
 
 /// The range that this address is in; async-signal-safe.
-Use find(std::uintptr_t address) noexcept;
+RangeUse find(std::uintptr_t address) noexcept;
 /// A free place, now the owner's; null: there is none.
 Range* claim(const void* owner) noexcept;
 /// The n-th place, below kRanges.

@@ -19,22 +19,22 @@ namespace {
 
 // A thread in guarded work. No thread_local: a handler must not be the first to touch one, which may allocate, and a
 // module that is loaded later may find no room for those that never do.
-struct Place {
+struct GuardedThread {
   std::atomic<pthread_t> owner{};
   sigjmp_buf* back = nullptr;
 };
 constexpr std::size_t kPlaces = 1024;  // threads that copy at once; any more are not guarded
-constinit std::array<Place, kPlaces> places{};
+constinit std::array<GuardedThread, kPlaces> places{};
 
 // Threads' handles are addresses in their stacks: the low bits say nothing.
-Place& place_of(pthread_t thread, std::size_t tries) noexcept {
+GuardedThread& place_of(pthread_t thread, std::size_t tries) noexcept {
   return places[((static_cast<std::uint64_t>(thread) * 0x9E3779B97F4A7C15u >> 54) + tries) % kPlaces];
 }
 
-Place* claim(sigjmp_buf* back) noexcept {
+GuardedThread* claim(sigjmp_buf* back) noexcept {
   const pthread_t me = ::pthread_self();
   for (std::size_t tries = 0; tries < kPlaces; ++tries) {
-    Place& place = place_of(me, tries);
+    GuardedThread& place = place_of(me, tries);
     pthread_t none{};
     if (!place.owner.compare_exchange_strong(none, me, std::memory_order_acquire)) continue;
     place.back = back;
@@ -43,10 +43,10 @@ Place* claim(sigjmp_buf* back) noexcept {
   return nullptr;
 }
 
-Place* place_of_this_thread() noexcept {
+GuardedThread* place_of_this_thread() noexcept {
   const pthread_t me = ::pthread_self();
   for (std::size_t tries = 0; tries < kPlaces; ++tries)
-    if (Place& place = place_of(me, tries); place.owner.load(std::memory_order_relaxed) == me) return &place;
+    if (GuardedThread& place = place_of(me, tries); place.owner.load(std::memory_order_relaxed) == me) return &place;
   return nullptr;
 }
 
@@ -63,7 +63,7 @@ bool is_fault(const siginfo_t& info) noexcept {
 void on_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
   const bool answered = number == SIGSEGV && faults::answer(*info);
-  if (Place* const place = answered || !is_fault(*info) ? nullptr : place_of_this_thread()) {
+  if (GuardedThread* const place = answered || !is_fault(*info) ? nullptr : place_of_this_thread()) {
     ::pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
     ::siglongjmp(*place->back, 1);
   }
@@ -90,7 +90,7 @@ void install() noexcept {
 bool try_touch(void (*work)(void*), void* what) noexcept {
   if (!installed.load(std::memory_order_acquire)) install();
   sigjmp_buf back;
-  Place* const place = claim(&back);
+  GuardedThread* const place = claim(&back);
   const bool went = sigsetjmp(back, 0) == 0;  // else the handler has set the signal mask
   if (went) work(what);
   if (place != nullptr) place->owner.store({}, std::memory_order_release);

@@ -22,9 +22,9 @@ using faults::PageState;
 std::uintptr_t address_of(const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at); }
 
 // The pages of a watched range that are in `range`, if they all are.
-faults::Use find_whole(PageRange range) {
-  faults::Use found = faults::find(address_of(range.begin));
-  if (found && address_of(range.end()) > found->end.load()) return faults::Use();
+faults::RangeUse find_whole(PageRange range) {
+  faults::RangeUse found = faults::find(address_of(range.begin));
+  if (found && address_of(range.end()) > found->end.load()) return faults::RangeUse();
   return found;
 }
 
@@ -120,7 +120,7 @@ void MprotectWatch::forget(PageRange range) {
 WatchResult MprotectWatch::arm(PageRange range) {
   if (auto whole = check_pages(range); !whole) return whole;
   if (auto there = faults::install(); !there) return there;
-  const faults::Use watched = find_whole(range);
+  const faults::RangeUse watched = find_whole(range);
   if (!watched) return {Errc::invalid_argument, "are not watched", range};
   faults::Page* const first = &watched->page_at(address_of(range.begin));
   for (std::size_t i = 0; i < range.bytes / kBlock; ++i) {
@@ -133,7 +133,7 @@ WatchResult MprotectWatch::arm(PageRange range) {
 
 WatchResult MprotectWatch::disarm(PageRange range) {
   if (auto whole = check_pages(range); !whole) return whole;
-  const faults::Use watched = find_whole(range);
+  const faults::RangeUse watched = find_whole(range);
   if (!watched) return {Errc::invalid_argument, "are not watched", range};
   const int error = open_pages(*watched.operator->(), address_of(range.begin), range.bytes);
   return error ? why_unprotected(range, error) : WatchResult();

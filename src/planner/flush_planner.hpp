@@ -6,9 +6,9 @@
 
 namespace ebb::planner {
 
-class FlushPlanner : Part {
+class FlushPlanner : Decider {
  public:
-  FlushPlanner(State& state, RoomFinder& rooms) : Part(state), rooms_(rooms) {}
+  FlushPlanner(State& state, RoomFinder& rooms) : Decider(state), rooms_(rooms) {}
 
   void schedule();
   // Starts, or hastens, whatever makes this window evictable.

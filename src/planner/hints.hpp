@@ -8,9 +8,9 @@
 
 namespace ebb::planner {
 
-class Hints : Part {
+class Hints : Decider {
  public:
-  Hints(State& state, Outcomes& outcomes) : Part(state), outcomes_(outcomes) {}
+  Hints(State& state, Outcomes& outcomes) : Decider(state), outcomes_(outcomes) {}
 
   void on(HistoryId client, const event::Hint& e);
   void on(HistoryId client, const event::HintFront& e);

@@ -6,9 +6,9 @@
 
 namespace ebb::planner {
 
-class Invariants : Part {
+class Invariants : Decider {
  public:
-  explicit Invariants(State& state) : Part(state) {}
+  explicit Invariants(State& state) : Decider(state) {}
 
   void check() const;  // throws std::logic_error
 

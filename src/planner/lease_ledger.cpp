@@ -35,7 +35,7 @@ void LeaseLedger::apply(const lease_event::Offer& e) {
   recall_beyond(e.lender, e.deadline);
 }
 
-void LeaseLedger::apply(const lease_event::Request& e) {
+void LeaseLedger::apply(const lease_event::Borrow& e) {
   check_piece(e.piece);
   Borrower& borrower = borrowers_[e.borrower];
   if (borrower.dead) return;

@@ -34,7 +34,7 @@ struct Offer {
   Time deadline = kNever;           // of what is recalled
 };
 // What a process borrows in all, at most, in leases of at most `piece`.
-struct Request {
+struct Borrow {
   PartyId borrower = 0;
   Bytes bytes = 0;
   Bytes piece = UINT64_MAX;  // at least kSmallestLease
@@ -65,7 +65,7 @@ struct LenderDied {
 };
 struct Tick {};  // nothing but the time
 
-using Any = std::variant<Tick, Offer, Request, Return, Recall, BorrowerDied, BorrowerEnded, LenderDied>;
+using Any = std::variant<Tick, Offer, Borrow, Return, Recall, BorrowerDied, BorrowerEnded, LenderDied>;
 
 }  // namespace lease_event
 
@@ -120,7 +120,7 @@ class LeaseLedger {
 
   void apply(const lease_event::Tick&) {}
   void apply(const lease_event::Offer& e);
-  void apply(const lease_event::Request& e);
+  void apply(const lease_event::Borrow& e);
   void apply(const lease_event::Return& e);
   void apply(const lease_event::Recall& e);
   void apply(const lease_event::BorrowerDied& e);

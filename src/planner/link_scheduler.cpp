@@ -16,7 +16,7 @@ void for_each_hop(const Move& m, int link, Visit&& visit) {
 
 }  // namespace
 
-LinkScheduler::LinkScheduler(State& state) : Part(state) {
+LinkScheduler::LinkScheduler(State& state) : Decider(state) {
   const std::vector<Link>& links = links_.all();
   for (const Link& link : links) {
     Queue& queue = queues_.emplace_back();

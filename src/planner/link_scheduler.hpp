@@ -6,7 +6,7 @@
 
 namespace ebb::planner {
 
-class LinkScheduler : Part {
+class LinkScheduler : Decider {
  public:
   explicit LinkScheduler(State& state);
 

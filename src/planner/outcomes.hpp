@@ -9,9 +9,9 @@
 
 namespace ebb::planner {
 
-class Outcomes : Part {
+class Outcomes : Decider {
  public:
-  Outcomes(State& state, Waits& waits) : Part(state), waits_(waits) {}
+  Outcomes(State& state, Waits& waits) : Decider(state), waits_(waits) {}
 
   // What a driver reports of commands.
   void on(HistoryId client, const event::Carried& e);

@@ -7,10 +7,10 @@
 
 namespace ebb::planner {
 
-class Placing : Part {
+class Placing : Decider {
  public:
   Placing(State& state, RoomFinder& rooms, FlushPlanner& flush_planner, Outcomes& outcomes)
-      : Part(state), rooms_(rooms), flush_planner_(flush_planner), outcomes_(outcomes) {}
+      : Decider(state), rooms_(rooms), flush_planner_(flush_planner), outcomes_(outcomes) {}
 
   bool place(Request& request, bool fastest_taken, bool at_any_cost);
   void serve_waiting();

@@ -30,8 +30,8 @@ Machine connected(Machine machine) {
   return machine;
 }
 
-template <class Part, class E>
-concept Takes = requires(Part& part, const E& event) { part.on(HistoryId{}, event); };
+template <class Decider, class E>
+concept Takes = requires(Decider& part, const E& event) { part.on(HistoryId{}, event); };
 
 // Gives the event to the part that takes it.
 template <class E, class... Parts>

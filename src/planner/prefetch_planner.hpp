@@ -8,10 +8,10 @@
 
 namespace ebb::planner {
 
-class PrefetchPlanner : Part {
+class PrefetchPlanner : Decider {
  public:
   PrefetchPlanner(State& state, RoomFinder& rooms, FlushPlanner& flush_planner)
-      : Part(state), rooms_(rooms), flush_planner_(flush_planner) {}
+      : Decider(state), rooms_(rooms), flush_planner_(flush_planner) {}
 
   void schedule();
   // The only copy in memory that its lender will take, and that no tier below can hold, goes up.

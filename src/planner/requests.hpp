@@ -8,10 +8,10 @@
 
 namespace ebb::planner {
 
-class Requests : Part {
+class Requests : Decider {
  public:
   Requests(State& state, Waits& waits, Outcomes& outcomes, Placing& placing)
-      : Part(state), waits_(waits), outcomes_(outcomes), placing_(placing) {}
+      : Decider(state), waits_(waits), outcomes_(outcomes), placing_(placing) {}
 
   void on(HistoryId client, const event::Checkpoint& e);
   void on(HistoryId client, const event::Reserve& e);

@@ -7,9 +7,10 @@
 
 namespace ebb::planner {
 
-class RetentionPlanner : Part {
+class RetentionPlanner : Decider {
  public:
-  RetentionPlanner(State& state, Waits& waits, Outcomes& outcomes) : Part(state), waits_(waits), outcomes_(outcomes) {}
+  RetentionPlanner(State& state, Waits& waits, Outcomes& outcomes)
+      : Decider(state), waits_(waits), outcomes_(outcomes) {}
 
   void on(HistoryId client, const event::Recovered& e);
   void on(HistoryId client, const event::Durable& e);

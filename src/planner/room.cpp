@@ -265,7 +265,7 @@ std::optional<Room> RoomFinder::near_flushes(TierIndex tier, Bytes size, const R
   std::vector<std::pair<Bytes, Bytes>> runs;
   const auto look_around = [&](Slot slot) {
     if (adopted(table_[slot].at[tier])) return;
-    const Place at = map.find(table_[slot].at[tier].offset);
+    const FragmentAt at = map.find(table_[slot].at[tier].offset);
     const auto has = [&](const auto& run) { return run.first <= at->first && at->first < run.second; };
     if (scores_.size() >= kSearched || std::ranges::any_of(runs, has)) return;
     const auto joins = [&](const FragmentMap::Fragment& f) { return !score(f, tier, rights).never; };
@@ -295,14 +295,14 @@ std::optional<Room> RoomFinder::search(TierIndex tier, Bytes size, const Rights&
 
 // The fragment with those at its sides that join it: on each side no more than hold `enough`.
 template <class Joins>
-RoomFinder::Run RoomFinder::run_around(TierIndex tier, Place at, Bytes enough, const Joins& joins) const {
+RoomFinder::Run RoomFinder::run_around(TierIndex tier, FragmentAt at, Bytes enough, const Joins& joins) const {
   const FragmentMap& map = space_.map(tier);
-  const auto border = [&](Place p) { return p->first == map.first_of(map.segment_of(p->first)); };
+  const auto border = [&](FragmentAt p) { return p->first == map.first_of(map.segment_of(p->first)); };
   Run run{at, std::next(at), map.usable(at->second)};
   if (run.bytes == 0 || !joins(at->second)) return {};
   Bytes left = 0, right = 0;
   while (left < enough && !border(run.begin)) {
-    const Place before = std::prev(run.begin);
+    const FragmentAt before = std::prev(run.begin);
     const Bytes bytes = map.usable(before->second);
     if (bytes == 0 || !joins(before->second)) break;
     run.begin = before;
@@ -320,7 +320,7 @@ RoomFinder::Run RoomFinder::run_around(TierIndex tier, Place at, Bytes enough, c
 
 void RoomFinder::put(const Run& run, TierIndex tier, const Rights& rights) {
   const std::size_t first = scores_.size();
-  for (Place p = run.begin; p != run.end; ++p) {
+  for (FragmentAt p = run.begin; p != run.end; ++p) {
     scores_.push_back(score(p->second, tier, rights));
     places_.push_back(p);
   }

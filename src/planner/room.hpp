@@ -31,9 +31,9 @@ struct Room {
   Bytes begin = 0, end = 0;  // memory tiers: what starts there is to leave; empty: a gap holds it
 };
 
-class RoomFinder : Part {
+class RoomFinder : Decider {
  public:
-  explicit RoomFinder(State& state) : Part(state), chooser_(context_.machine.eviction) {}
+  explicit RoomFinder(State& state) : Decider(state), chooser_(context_.machine.eviction) {}
 
   Room look(TierIndex tier, Bytes bytes, const Rights& rights);
   // The best window of all fragments, which are looked at one by one. look() finds the same sooner, if it can.
@@ -54,21 +54,21 @@ class RoomFinder : Part {
   std::optional<Room> look_first(TierIndex tier, Bytes size, const Rights& rights) const;
   std::optional<Room> join_spares(TierIndex tier, Bytes size, const Rights& rights);
   std::optional<Room> near_flushes(TierIndex tier, Bytes size, const Rights& rights);
-  using Place = FragmentMap::Fragments::const_iterator;
+  using FragmentAt = FragmentMap::Fragments::const_iterator;
   // Fragments side by side.
   struct Run {
-    Place begin, end;
+    FragmentAt begin, end;
     Bytes bytes = 0;
   };
   template <class Joins>
-  Run run_around(TierIndex tier, Place at, Bytes enough, const Joins& joins) const;
+  Run run_around(TierIndex tier, FragmentAt at, Bytes enough, const Joins& joins) const;
   void put(const Run& run, TierIndex tier, const Rights& rights);
   std::optional<Room> best_of_put(TierIndex tier, Bytes size);
   std::vector<Slot> spare_in_file(TierIndex tier, Bytes size, Slot self) const;
 
   WindowChooser chooser_;
   std::vector<FragmentScore> scores_;  // of the fragments that put() was given
-  std::vector<Place> places_;          // theirs
+  std::vector<FragmentAt> places_;     // theirs
 };
 
 }  // namespace ebb::planner

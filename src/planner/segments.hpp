@@ -8,9 +8,9 @@
 
 namespace ebb::planner {
 
-class Segments : Part {
+class Segments : Decider {
  public:
-  Segments(State& state, Outcomes& outcomes) : Part(state), outcomes_(outcomes) {}
+  Segments(State& state, Outcomes& outcomes) : Decider(state), outcomes_(outcomes) {}
 
   void on(HistoryId client, const event::Lend& e);
   void on(HistoryId client, const event::Limit& e);

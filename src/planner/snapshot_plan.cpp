@@ -372,7 +372,7 @@ bool SnapshotPlan::copy_in_turn() {
   return out_.size() > before;
 }
 
-void SnapshotPlan::begin_copy(ZoneIndex zone, ZoneBuffer::Place place, bool at_once) {
+void SnapshotPlan::begin_copy(ZoneIndex zone, ZoneBuffer::BufferPlace place, bool at_once) {
   Zone& z = zones_[zone];
   const bool frees = at_once && copy_frees();
   z.state = transition(z.state, frees ? ZoneState::duplicating : ZoneState::copying);

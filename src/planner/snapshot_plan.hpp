@@ -186,7 +186,7 @@ class SnapshotPlan {
   bool serve_writes();
   bool copy_in_turn();
   bool drain_slots();
-  void begin_copy(ZoneIndex zone, ZoneBuffer::Place place, bool at_once);
+  void begin_copy(ZoneIndex zone, ZoneBuffer::BufferPlace place, bool at_once);
   bool room() const { return out_.size() < kMost; }
   Time deadline() const;
   // Whether a write that waits for a copy goes on when that ends.

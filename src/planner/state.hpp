@@ -31,9 +31,9 @@ struct State {
 };
 
 // Base of the parts that decide: the state, by name. planner.cpp lists them.
-class Part {
+class Decider {
  protected:
-  explicit Part(State& s)
+  explicit Decider(State& s)
       : context_(s.context),
         rings_(s.rings),
         space_(s.space),

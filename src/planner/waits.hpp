@@ -9,9 +9,9 @@
 
 namespace ebb::planner {
 
-class Waits : Part {
+class Waits : Decider {
  public:
-  explicit Waits(State& state) : Part(state) {}
+  explicit Waits(State& state) : Decider(state) {}
 
   void on(HistoryId client, const event::Wait& e);
   void on(HistoryId client, const event::WaitAll& e);

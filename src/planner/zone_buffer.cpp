@@ -10,7 +10,7 @@ ZoneBuffer::ZoneBuffer(std::uint32_t slots, std::uint32_t slot_zones) : slot_zon
   if (slots == 0 || slot_zones == 0) throw std::logic_error("a buffer of no places");
 }
 
-std::optional<ZoneBuffer::Place> ZoneBuffer::take(CutIndex cut, std::uint32_t reserve) {
+std::optional<ZoneBuffer::BufferPlace> ZoneBuffer::take(CutIndex cut, std::uint32_t reserve) {
   Slot* found = nullptr;
   for (Slot& slot : slots_) {
     const bool open = slot.cut == cut && !slot.draining && slot.used > 0 && slot.used < slot_zones_;
@@ -30,7 +30,7 @@ std::optional<ZoneBuffer::Place> ZoneBuffer::take(CutIndex cut, std::uint32_t re
   }
   found->cut = cut;
   ++found->copying;
-  return Place{index_of(*found), found->used++};
+  return BufferPlace{index_of(*found), found->used++};
 }
 
 CutIndex ZoneBuffer::copied(std::uint32_t index) {

@@ -17,7 +17,7 @@ using CutIndex = std::uint32_t;  // counted from 1
 // 3. A slot is used again when it is drained and every copy to it has ended, failed ones as well.
 class ZoneBuffer {
  public:
-  struct Place {
+  struct BufferPlace {
     std::uint32_t slot = 0, place = 0;
   };
   struct Full {
@@ -29,7 +29,7 @@ class ZoneBuffer {
 
   // A place for a copy, which begins; none: there will be one when a slot has drained. The last `reserve` places of a
   // slot are not given.
-  std::optional<Place> take(CutIndex cut, std::uint32_t reserve);
+  std::optional<BufferPlace> take(CutIndex cut, std::uint32_t reserve);
   // The cut of a copy that has ended; 0: the cut failed before that.
   CutIndex copied(std::uint32_t slot);
   void drained(std::uint32_t slot);

@@ -65,11 +65,11 @@ auto fields(Finished& m) { return std::tie(m.object, m.sequence, m.error); }
 auto fields(Written& m) { return std::tie(m.object, m.sequence); }
 auto fields(Dropped& m) { return std::tie(m.number); }
 auto fields(Stage& m) { return std::tie(m.bytes); }
-auto fields(Piece& m) { return std::tie(m.object, m.offset, m.at, m.bytes, m.description); }
+auto fields(Staged& m) { return std::tie(m.object, m.offset, m.at, m.bytes, m.description); }
 auto fields(Moved& m) { return std::tie(m.object, m.offset, m.error); }
 auto fields(Delayed& m) { return std::tie(m.object, m.error); }
 auto fields(Lifeline& m) { return std::tie(m.version, m.process); }
-auto fields(Request& m) { return std::tie(m.bytes, m.piece); }
+auto fields(Borrow& m) { return std::tie(m.bytes, m.piece); }
 auto fields(Granted& m) { return std::tie(m.lease, m.bytes); }
 auto fields(Share& m) { return std::tie(m.link); }
 auto fields(Recall& m) { return std::tie(m.lease); }

@@ -48,7 +48,7 @@ struct Stage {
   std::uint64_t bytes = 0;
 };
 /// A part of an object that is not in the pool, and is larger than what is: its bytes are in the stage until Moved.
-struct Piece {
+struct Staged {
   std::uint64_t object = 0;
   std::uint64_t offset = 0;  // in the object
   std::uint64_t at = 0;      // in the stage
@@ -113,7 +113,7 @@ struct Lifeline {
 };
 /// What the borrower takes in all, at most, in leases of at most `piece` bytes. An agent lends what others do not use
 /// of their shares, whatever is asked for.
-struct Request {
+struct Borrow {
   std::uint64_t bytes = 0, piece = 0;
 };
 /// A lease. A lender sends its memory's descriptor with the message; an agent's leases bear the number of their first
@@ -138,7 +138,7 @@ struct Return {
 };
 
 using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage,
-                         Piece, Moved, Delayed, Lifeline, Request, Granted, Share, Recall, Return, Written>;
+                         Staged, Moved, Delayed, Lifeline, Borrow, Granted, Share, Recall, Return, Written>;
 
 std::vector<std::byte> encode(const Any& message);
 /// Error damaged: it is none that encode() makes. Unsupported: a Hello of another version, with both versions.

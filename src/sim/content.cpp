@@ -93,17 +93,17 @@ Content::Memory* Content::memory(const Place& place, planner::CheckpointRef ref,
   return &it->second;
 }
 
-void Content::use(Memory& memory, const Use& use, const char* what) {
+void Content::use(Memory& memory, const Access& use, const char* what) {
   if (use.begin < planner::kAdopted && use.begin + use.length > memory.capacity)
     throw std::logic_error(std::string("content: beyond the end, ") + what);
-  for (const Use& other : memory.uses)
+  for (const Access& other : memory.uses)
     if ((use.writes || other.writes) && use.begin < other.begin + other.length && other.begin < use.begin + use.length)
       throw std::logic_error(std::string("content: two live uses overlap, one of them a write: ") + what);
   memory.uses.push_back(use);
 }
 
 void Content::end_use(Memory& memory, std::uint64_t id) {
-  const auto it = std::find_if(memory.uses.begin(), memory.uses.end(), [&](const Use& u) { return u.id == id; });
+  const auto it = std::find_if(memory.uses.begin(), memory.uses.end(), [&](const Access& u) { return u.id == id; });
   if (it == memory.uses.end()) throw std::logic_error("content: a use ends that never began");
   *it = memory.uses.back();
   memory.uses.pop_back();
@@ -191,7 +191,7 @@ void Content::freed(const planner::Freed& f) {
     files_[t].erase(it);
     return;
   }
-  for (const Use& u : arenas_[t].uses)
+  for (const Access& u : arenas_[t].uses)
     if (u.begin < f.offset + f.length && f.offset < u.begin + u.length)
       throw std::logic_error("content: memory in use was freed");
   arenas_[t].stamps.erase(f.offset, f.length);

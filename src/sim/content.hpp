@@ -61,14 +61,14 @@ class Content {
   void give_back(std::uint64_t loan);
 
  private:
-  struct Use {
+  struct Access {
     std::uint64_t id = 0;  // of a command (even) or a loan (odd)
     Bytes begin = 0, length = 0;
     bool writes = false;
   };
   struct Memory {
     Stamps stamps;
-    std::vector<Use> uses;
+    std::vector<Access> uses;
     Bytes capacity = 0;
   };
   struct Landing {
@@ -87,7 +87,7 @@ class Content {
   // The memory behind a place, null for the application; `begin` is the place's offset in it.
   Memory* memory(const planner::Place& place, planner::CheckpointRef ref, bool create);
   std::uint64_t source_serial(const planner::Command& command);
-  void use(Memory& memory, const Use& use, const char* what);
+  void use(Memory& memory, const Access& use, const char* what);
   void end_use(Memory& memory, std::uint64_t id);
   [[noreturn]] static void wrong(const std::string& what, const planner::Command& command);
 

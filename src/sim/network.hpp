@@ -19,7 +19,7 @@ class Network {
     int link = 0;
     std::uint64_t id = 0;
   };
-  struct Use {
+  struct LinkTraffic {
     Bytes bytes = 0;
     std::uint64_t transfers = 0;
     Time busy = 0;  // with at least one command queued
@@ -33,7 +33,7 @@ class Network {
   Time next() const { return next_; }
   // Moves on to `now` (never beyond next()); gives one command that has ended by then, until there is none.
   std::optional<Done> advance(Time now);
-  const Use& use(int link) const { return links_[static_cast<std::size_t>(link)].use; }
+  const LinkTraffic& use(int link) const { return links_[static_cast<std::size_t>(link)].use; }
   // Bytes a second that move over it now; 0: it has none that may move.
   std::uint64_t rate(int link) const {
     const Link& l = links_[static_cast<std::size_t>(link)];
@@ -56,7 +56,7 @@ class Network {
     bool shared = false;
     std::vector<int> groups;
     std::deque<Job> jobs;
-    Use use;
+    LinkTraffic use;
   };
   struct Group {
     std::uint64_t bytes_per_s = 0, left = 0;

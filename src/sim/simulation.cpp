@@ -7,7 +7,7 @@
 
 namespace ebb::sim {
 
-Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o)
+Simulation::Impl::Impl(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o)
     : machine(m),
       options(o),
       provisioning(machine, static_cast<int>(programs.size())),
@@ -34,7 +34,7 @@ Simulation::State::State(const MachineModel& m, std::vector<std::vector<Program>
 }
 
 // In the network, by GPU (-1: the node's) and number.
-int Simulation::State::group_of(int rank, int number, planner::PartyId lender) {
+int Simulation::Impl::group_of(int rank, int number, planner::PartyId lender) {
   const GroupModel* model = &machine.groups.at(static_cast<std::size_t>(number));
   int gpu = model->of_node ? -1 : rank;
   if (model->of_lender >= 0) {
@@ -53,7 +53,7 @@ int Simulation::State::group_of(int rank, int number, planner::PartyId lender) {
 }
 
 // A rank's link in the network; to and from the memory of each lender it is another one.
-int Simulation::State::link_of(int rank, int number, planner::PartyId lender) {
+int Simulation::Impl::link_of(int rank, int number, planner::PartyId lender) {
   const auto [it, fresh] = network_links.try_emplace({rank, number, lender});
   if (!fresh) return it->second;
   const LinkModel& link = machine.links[static_cast<std::size_t>(number)];
@@ -64,7 +64,7 @@ int Simulation::State::link_of(int rank, int number, planner::PartyId lender) {
   return it->second;
 }
 
-void Simulation::State::lend_at_first() {
+void Simulation::Impl::lend_at_first() {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     std::map<TierIndex, planner::SegmentId> segments;
     for (const LentModel& one : machine.lent) {
@@ -75,14 +75,14 @@ void Simulation::State::lend_at_first() {
   }
 }
 
-bool Simulation::State::idle() const {
+bool Simulation::Impl::idle() const {
   const auto paced = [](const Rank& rank) { return rank.planner.pending() > 0 && rank.wakeup != planner::kNever; };
   return moving.empty() && ordered.empty() && syncing.idle() && std::ranges::none_of(ranks, paced) &&
          std::all_of(clients.begin(), clients.end(),
                      [](const Client& c) { return c.done && c.open_calls == 0 && c.stream.empty(); });
 }
 
-bool Simulation::State::step() {
+bool Simulation::Impl::step() {
   if (idle()) return false;
   if (return_one() || release_one()) return true;
   const auto over = [&](RequestId id) {
@@ -160,7 +160,7 @@ bool Simulation::State::step() {
   throw std::logic_error("the simulation has lost its next event");
 }
 
-void Simulation::State::stall() const {
+void Simulation::Impl::stall() const {
   std::string what = "stall at " + std::to_string(now) + " ns: nothing moves, and unanswered are";
   for (const Call& c : calls.all())
     if (!c.answered)
@@ -171,7 +171,7 @@ void Simulation::State::stall() const {
 }
 
 Simulation::Simulation(const MachineModel& machine, std::vector<std::vector<Program>> programs, const Options& options)
-    : state_(std::make_unique<State>(machine, std::move(programs), options)) {
+    : state_(std::make_unique<Impl>(machine, std::move(programs), options)) {
   state_->self = this;
   state_->lend_at_first();
 }
@@ -179,7 +179,7 @@ Simulation::~Simulation() = default;
 
 bool Simulation::step() { return state_->step(); }
 void Simulation::append(std::size_t index, Op op) {
-  State::Client& client = state_->clients.at(index);
+  Impl::Client& client = state_->clients.at(index);
   client.barriers_left += op.kind == Op::Kind::barrier;
   client.program.ops.push_back(std::move(op));
   if (client.done) state_->wake(index, state_->now);
@@ -206,13 +206,13 @@ Result Simulation::result() const {
   }
   const std::size_t links = state_->machine.links.size();
   for (std::size_t r = 0; r < state_->ranks.size(); ++r) {
-    const State::Rank& rank = state_->ranks[r];
+    const Impl::Rank& rank = state_->ranks[r];
     RankResult result = rank.result;
     for (std::size_t l = 0; l < links; ++l) result.links[l].name = state_->machine.planner.links[l].name;
     for (const auto& [key, index] : state_->network_links) {
       const auto [rank_of, link, lender] = key;
       if (rank_of != static_cast<int>(r)) continue;
-      const Network::Use& use = state_->network.use(index);
+      const Network::LinkTraffic& use = state_->network.use(index);
       auto& sum = result.links[static_cast<std::size_t>(link)];
       sum.bytes += use.bytes;
       sum.transfers += use.transfers;

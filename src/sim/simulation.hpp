@@ -124,8 +124,8 @@ class Simulation {
   Result result() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Impl;
+  std::unique_ptr<Impl> state_;
 };
 
 Result run(const MachineModel& machine, const std::vector<Program>& programs, const Options& options = {});

@@ -15,7 +15,7 @@ bool is_call(Op::Kind kind) {
 
 }  // namespace
 
-void Simulation::State::act(std::size_t index) {
+void Simulation::Impl::act(std::size_t index) {
   Client& client = clients[index];
   if (client.next == client.program.ops.size()) {
     client.done = true;
@@ -79,7 +79,7 @@ void Simulation::State::act(std::size_t index) {
   wake(index, now);
 }
 
-void Simulation::State::submit_recovered(const Client& client, const Op& op) {
+void Simulation::Impl::submit_recovered(const Client& client, const Op& op) {
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
   if (machine.planner.tiers.back().medium != planner::Medium::file) return;
   const std::pair name{client.program.history, op.version};
@@ -96,12 +96,12 @@ void Simulation::State::submit_recovered(const Client& client, const Op& op) {
   give(client.rank, event_for(client, op));
 }
 
-TierIndex Simulation::State::found_on(const Op& op) const {
+TierIndex Simulation::Impl::found_on(const Op& op) const {
   const auto last = static_cast<TierIndex>(machine.planner.tiers.size() - 1);
   return op.tier != planner::kNoTier ? op.tier : std::min(last, planner::first_keeping(machine.planner));
 }
 
-void Simulation::State::hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open) {
+void Simulation::Impl::hand_back(std::size_t index, const Op& op, std::map<Version, std::vector<RequestId>>& open) {
   Client& client = clients[index];
   Rank none(machine.planner, false);
   const RequestId loan = take(open, op, none, false);
@@ -111,8 +111,8 @@ void Simulation::State::hand_back(std::size_t index, const Op& op, std::map<Vers
   give(client.rank, {now, client.program.history, submit});
 }
 
-RequestId Simulation::State::take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank,
-                                  bool commit) {
+RequestId Simulation::Impl::take(std::map<Version, std::vector<RequestId>>& open, const Op& op, Rank& rank,
+                                 bool commit) {
   const auto it = open.find(op.version);
   if (it == open.end()) return 0;
   const RequestId loan = it->second.back();
@@ -127,14 +127,14 @@ RequestId Simulation::State::take(std::map<Version, std::vector<RequestId>>& ope
   return loan;
 }
 
-void Simulation::State::forget(Rank& rank, HistoryId history, const Op& op) {
+void Simulation::Impl::forget(Rank& rank, HistoryId history, const Op& op) {
   if (!op.flag)
     rank.written.erase({history, op.version});
   else
     std::erase_if(rank.written, [&](const auto& entry) { return entry.first.first == history; });
 }
 
-Event Simulation::State::event_for(const Client& client, const Op& op, RequestId request) const {
+Event Simulation::Impl::event_for(const Client& client, const Op& op, RequestId request) const {
   const auto what = [&]() -> event::Any {
     switch (op.kind) {
       case Op::Kind::checkpoint: return event::Checkpoint{request, op.version, op.bytes, op.time, op.ordered};
@@ -166,11 +166,11 @@ Event Simulation::State::event_for(const Client& client, const Op& op, RequestId
   return {now, client.program.history, what()};
 }
 
-void Simulation::State::submit_event(std::size_t index, const Op& op, RequestId loan) {
+void Simulation::Impl::submit_event(std::size_t index, const Op& op, RequestId loan) {
   give(clients[index].rank, event_for(clients[index], op, loan));
 }
 
-void Simulation::State::call(std::size_t index, const Op& op) {
+void Simulation::Impl::call(std::size_t index, const Op& op) {
   Client& client = clients[index];
   Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
   const RequestId request = calls.new_request();
@@ -222,7 +222,7 @@ void Simulation::State::call(std::size_t index, const Op& op) {
   if (op.async) wake(index, now);
 }
 
-void Simulation::State::join(std::size_t index) {
+void Simulation::Impl::join(std::size_t index) {
   Client& client = clients[index];
   if (client.open_calls == 0) {
     wake(index, now);
@@ -239,7 +239,7 @@ void Simulation::State::join(std::size_t index) {
   client.join_call = calls.add_join(std::move(call));
 }
 
-void Simulation::State::meet(Client& client) {
+void Simulation::Impl::meet(Client& client) {
   client.at_barrier = true;
   for (const Client& c : clients)
     if (c.barriers_left > 0 && !c.at_barrier) return;

@@ -7,7 +7,7 @@
 
 namespace ebb::sim {
 
-void Simulation::State::give(int r, const Event& event) {
+void Simulation::Impl::give(int r, const Event& event) {
   Rank& rank = ranks[static_cast<std::size_t>(r)];
   ++events;
   if (options.max_events && events > options.max_events)
@@ -47,7 +47,7 @@ void Simulation::State::give(int r, const Event& event) {
   if (options.record) rank.result.steps.push_back({event, out});
 }
 
-std::optional<Version> Simulation::State::version_of(const Event& e) const {
+std::optional<Version> Simulation::Impl::version_of(const Event& e) const {
   if (const auto* checkpoint = std::get_if<event::Checkpoint>(&e.what)) return checkpoint->version;
   if (const auto* reserve = std::get_if<event::Reserve>(&e.what)) return reserve->version;
   if (const auto* adopt = std::get_if<event::Adopt>(&e.what)) return adopt->version;
@@ -56,17 +56,17 @@ std::optional<Version> Simulation::State::version_of(const Event& e) const {
   return {};
 }
 
-void Simulation::State::lender_event(int r, std::optional<event::Any> what) {
+void Simulation::Impl::lender_event(int r, std::optional<event::Any> what) {
   if (what) give(r, {.now = now, .what = *std::move(what)});
 }
 
-bool Simulation::State::touches_application(const Command& c) {
+bool Simulation::Impl::touches_application(const Command& c) {
   return c.from.at.kind == Endpoint::application || c.to.at.kind == Endpoint::application;
 }
 
-void Simulation::State::begin(int r, const Command& c) {
+void Simulation::Impl::begin(int r, const Command& c) {
   if (lenders.beyond(r, c.to, c.length)) throw std::logic_error("a command writes where memory has ended");
-  const Lenders::Segment* const from = lenders.find(r, c.from);
+  const Lenders::LentSegment* const from = lenders.find(r, c.from);
   if (from != nullptr && (from->lost || (from->returned && lenders.beyond(r, c.from, c.length))))
     throw std::logic_error("a command reads memory that was given back, or lost");
   if (touches_application(c)) {
@@ -78,7 +78,7 @@ void Simulation::State::begin(int r, const Command& c) {
   if (!provisioning.hold({.rank = r, .command = c, .bytes = c.length}, now)) carry_out(r, c);
 }
 
-bool Simulation::State::release_one() {
+bool Simulation::Impl::release_one() {
   const auto held = provisioning.release(now);
   if (!held) return false;
   if (!held->command)
@@ -90,7 +90,7 @@ bool Simulation::State::release_one() {
   return true;
 }
 
-void Simulation::State::carry_out(int r, const Command& c) {
+void Simulation::Impl::carry_out(int r, const Command& c) {
   Rank& rank = ranks[static_cast<std::size_t>(r)];
   if (!provisioning.usable(r, c.to, c.length)) throw std::logic_error("a command writes into memory that is not ready");
   if (const auto it = ordered.find(c.request); touches_application(c) && it != ordered.end()) {
@@ -114,7 +114,7 @@ void Simulation::State::carry_out(int r, const Command& c) {
   network.submit(link, id, c.length, now);
 }
 
-void Simulation::State::enqueue(Rank& rank, Ordered& call, const Command& c) {
+void Simulation::Impl::enqueue(Rank& rank, Ordered& call, const Command& c) {
   Client& client = clients[call.client];
   if (c.after != 0) awaited.insert({client.rank, c.after});
   Item item;
@@ -127,14 +127,14 @@ void Simulation::State::enqueue(Rank& rank, Ordered& call, const Command& c) {
   client.stream.push_back(std::move(item));
 }
 
-void Simulation::State::enqueue(Client& client, Time busy, std::optional<Event> event) {
+void Simulation::Impl::enqueue(Client& client, Time busy, std::optional<Event> event) {
   Item item;
   item.busy = busy;
   item.event = std::move(event);
   client.stream.push_back(std::move(item));
 }
 
-void Simulation::State::begin_first(Client& client) {
+void Simulation::Impl::begin_first(Client& client) {
   if (client.stream.empty() || client.stream_ends != planner::kNever) return;
   Item& item = client.stream.front();
   if (item.command && item.command->after != 0) {
@@ -151,7 +151,7 @@ void Simulation::State::begin_first(Client& client) {
   client.stream_ends = now + item.busy;
 }
 
-void Simulation::State::end_first(Client& client) {
+void Simulation::Impl::end_first(Client& client) {
   const Item item = std::move(client.stream.front());
   client.stream.pop_front();
   client.stream_ends = planner::kNever;
@@ -171,7 +171,7 @@ void Simulation::State::end_first(Client& client) {
   give(client.rank, e);
 }
 
-bool Simulation::State::return_one() {
+bool Simulation::Impl::return_one() {
   for (auto& [request, call] : ordered) {
     if (call.returned || !call.all()) continue;
     call.returned = true;
@@ -188,7 +188,7 @@ bool Simulation::State::return_one() {
   return false;
 }
 
-int Simulation::State::fate(int r, const Command& c) const {
+int Simulation::Impl::fate(int r, const Command& c) const {
   if (ranks[static_cast<std::size_t>(r)].broken[static_cast<std::size_t>(c.link)] || lenders.lost(r, c)) return 2;
   const Faults& f = options.faults;
   const bool late = lenders.beyond(r, c.to, c.length) && !awaited.contains({r, c.id}) && !ordered.contains(c.request);
@@ -199,12 +199,12 @@ int Simulation::State::fate(int r, const Command& c) const {
   return random.chance(f.probability) ? 1 : 0;
 }
 
-bool Simulation::State::reads_file(const Command& c) const {
+bool Simulation::Impl::reads_file(const Command& c) const {
   return c.from.at.kind == Endpoint::tier &&
          machine.planner.tiers[static_cast<std::size_t>(c.from.at.index)].medium == planner::Medium::file;
 }
 
-bool Simulation::State::hangs(const Command& c) const {
+bool Simulation::Impl::hangs(const Command& c) const {
   const auto of = [&](const planner::Place& place) {
     return place.at.kind == Endpoint::tier && options.hang.at(place.at.index, now);
   };
@@ -212,7 +212,7 @@ bool Simulation::State::hangs(const Command& c) const {
 }
 
 // What is being written hangs.
-void Simulation::State::report_overdue(std::uint64_t id) {
+void Simulation::Impl::report_overdue(std::uint64_t id) {
   const auto it = moving.find(id);
   if (it == moving.end() || it->second.command.to.at.index != options.hang.tier) return;
   const Rank& rank = ranks[static_cast<std::size_t>(it->second.rank)];
@@ -222,7 +222,7 @@ void Simulation::State::report_overdue(std::uint64_t id) {
   give(it->second.rank, {now, name->second.first, event::NotDurable{name->second.second, options.hang.tier}});
 }
 
-void Simulation::State::carried(std::uint64_t id) {
+void Simulation::Impl::carried(std::uint64_t id) {
   const Moving& m = moving.at(id);
   if (hangs(m.command)) {
     checked.emplace(options.hang.until, id);
@@ -235,13 +235,13 @@ void Simulation::State::carried(std::uint64_t id) {
   give(m.rank, {.now = now, .what = event::Carried{m.command.id}});
 }
 
-void Simulation::State::ended(std::uint64_t id) {
+void Simulation::Impl::ended(std::uint64_t id) {
   const Moving m = moving.at(id);
   moving.erase(id);
   report(m, false, false);
 }
 
-void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) {
+void Simulation::Impl::report(const Moving& m, bool on_stream, bool worthless) {
   Rank& rank = ranks[static_cast<std::size_t>(m.rank)];
   if (touches_application(m.command)) calls.end_copy(m.command.request);
   in_flight.erase({m.rank, m.command.id});
@@ -269,7 +269,7 @@ void Simulation::State::report(const Moving& m, bool on_stream, bool worthless) 
   syncing.moved(m.rank, rank.planner, m.command.checkpoint, now);
 }
 
-void Simulation::State::answered(int r, const Answer& a) {
+void Simulation::Impl::answered(int r, const Answer& a) {
   if (!calls.knows(a.request)) throw std::logic_error("an answer to no call");
   const Call& call = calls.of(a.request);
   if (a.reason != Reason::ok || call.kind != Op::Kind::reserve) return answer_call(r, a);
@@ -281,7 +281,7 @@ void Simulation::State::answered(int r, const Answer& a) {
   if (!held) answer_call(r, a);
 }
 
-void Simulation::State::answer_call(int r, const Answer& a) {
+void Simulation::Impl::answer_call(int r, const Answer& a) {
   Call& call = calls.of(a.request);
   if (call.answered) throw std::logic_error("call " + std::to_string(a.request) + " was answered twice");
   if (calls.copying(a.request))
@@ -312,7 +312,7 @@ void Simulation::State::answer_call(int r, const Answer& a) {
   calls.forget(a.request);
 }
 
-void Simulation::State::settle_content(Rank& rank, Client& client, const Call& call, const Answer& a) {
+void Simulation::Impl::settle_content(Rank& rank, Client& client, const Call& call, const Answer& a) {
   const bool ok = a.reason == Reason::ok;
   const auto name = std::pair{call.history, call.version};
   const auto known = rank.written.find(name);

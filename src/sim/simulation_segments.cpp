@@ -14,36 +14,36 @@ Bytes rounded_up(Bytes bytes, Bytes granule) { return (bytes + granule - 1) / gr
 }  // namespace
 
 Lenders::Lenders(const planner::Machine& machine, std::size_t ranks) : machine_(machine) {
-  std::vector<std::vector<Segment>> tiers;
+  std::vector<std::vector<LentSegment>> tiers;
   for (const planner::TierSpec& t : machine.tiers)
     tiers.push_back({{.extent = rounded_up(t.capacity, t.granule), .usable = t.capacity}});
   segments_.assign(ranks, tiers);
 }
 
-const Lenders::Segment* Lenders::find(int rank, const planner::Place& place) const {
+const Lenders::LentSegment* Lenders::find(int rank, const planner::Place& place) const {
   if (place.at.kind != planner::Endpoint::tier) return nullptr;
   const auto t = static_cast<std::size_t>(place.at.index);
   if (machine_.tiers[t].medium == planner::Medium::file || place.offset >= planner::kAdopted) return nullptr;
   const auto& segments = segments_[static_cast<std::size_t>(rank)][t];
-  const auto after = std::ranges::upper_bound(segments, place.offset, {}, &Segment::first);
+  const auto after = std::ranges::upper_bound(segments, place.offset, {}, &LentSegment::first);
   return &*std::prev(after);
 }
 
 bool Lenders::beyond(int rank, const planner::Place& place, Bytes bytes) const {
-  const Segment* const segment = find(rank, place);
+  const LentSegment* const segment = find(rank, place);
   return segment != nullptr && place.offset + bytes > segment->first + segment->usable;
 }
 
 planner::PartyId Lenders::copied_by(int rank, const planner::Command& command) const {
   for (const planner::Place& place : {command.from, command.to})
-    if (const Segment* const segment = find(rank, place); segment != nullptr && segment->copied_by != 0)
+    if (const LentSegment* const segment = find(rank, place); segment != nullptr && segment->copied_by != 0)
       return segment->copied_by;
   return 0;
 }
 
 bool Lenders::lost(int rank, const planner::Command& command) const {
   return std::ranges::any_of(std::array{command.from, command.to}, [&](const planner::Place& place) {
-    const Segment* const segment = find(rank, place);
+    const LentSegment* const segment = find(rank, place);
     return segment != nullptr && segment->lost;
   });
 }
@@ -56,7 +56,7 @@ std::optional<event::Any> Lenders::lend(int rank, const Op& op, std::optional<Co
     segments.push_back({.first = segments.back().first + segments.back().extent, .extent = extent});
     if (content) content->extend(op.tier, extent);
   }
-  Segment& segment = segments[op.segment];
+  LentSegment& segment = segments[op.segment];
   if (segment.lost || op.bytes <= segment.usable || op.bytes > segment.extent) return {};
   segment.usable = op.bytes;
   segment.copied_by = op.relays ? op.lender : 0;
@@ -66,7 +66,7 @@ std::optional<event::Any> Lenders::lend(int rank, const Op& op, std::optional<Co
 std::optional<event::Any> Lenders::recall(int rank, const Op& op, Time now) {
   auto& segments = of(rank, op.tier);
   if (op.segment >= segments.size()) return {};
-  Segment& segment = segments[op.segment];
+  LentSegment& segment = segments[op.segment];
   if (segment.lost || op.bytes > segment.usable) return {};
   segment.usable = op.bytes;
   segment.returned = false;
@@ -77,7 +77,7 @@ std::optional<event::Any> Lenders::recall(int rank, const Op& op, Time now) {
 std::optional<event::Any> Lenders::lose(const Due& what, std::optional<Content>& content) {
   auto& segments = of(what.rank, what.tier);
   if (what.segment >= segments.size() || segments[what.segment].lost) return {};
-  Segment& segment = segments[what.segment];
+  LentSegment& segment = segments[what.segment];
   segment.lost = true;
   segment.usable = 0;
   segment.due = planner::kNever;
@@ -86,7 +86,7 @@ std::optional<event::Any> Lenders::lose(const Due& what, std::optional<Content>&
 }
 
 void Lenders::returned(int rank, const planner::Returned& what, std::optional<Content>& content) {
-  Segment& segment = of(rank, what.tier).at(what.segment);
+  LentSegment& segment = of(rank, what.tier).at(what.segment);
   if (segment.returned || segment.lost) throw std::logic_error("memory was returned that was not recalled");
   segment.returned = true;
   segment.due = planner::kNever;
@@ -97,7 +97,7 @@ Time Lenders::next(Time now) const {
   Time at = planner::kNever;
   for (const auto& tiers : segments_)
     for (const auto& segments : tiers)
-      for (const Segment& segment : segments) at = std::min(at, std::max(segment.due, now));
+      for (const LentSegment& segment : segments) at = std::min(at, std::max(segment.due, now));
   return at;
 }
 

@@ -17,7 +17,7 @@ namespace ebb::sim {
 // Thread safety: none.
 class Lenders {
  public:
-  struct Segment {
+  struct LentSegment {
     Bytes first = 0, extent = 0, usable = 0;
     planner::PartyId copied_by = 0;  // the lender whose device copies to the host; 0: the rank's own does
     bool lost = false;
@@ -34,7 +34,7 @@ class Lenders {
   Lenders(const planner::Machine& machine, std::size_t ranks);
 
   // The segment that has a place; null: none.
-  const Segment* find(int rank, const planner::Place& place) const;
+  const LentSegment* find(int rank, const planner::Place& place) const;
   planner::PartyId copied_by(int rank, const planner::Command& command) const;
   bool beyond(int rank, const planner::Place& place, Bytes bytes) const;
   bool lost(int rank, const planner::Command& command) const;
@@ -50,12 +50,12 @@ class Lenders {
   std::optional<Due> due(Time now) const;
 
  private:
-  std::vector<Segment>& of(int rank, TierIndex tier) {
+  std::vector<LentSegment>& of(int rank, TierIndex tier) {
     return segments_[static_cast<std::size_t>(rank)].at(static_cast<std::size_t>(tier));
   }
 
   const planner::Machine& machine_;
-  std::vector<std::vector<std::vector<Segment>>> segments_;  // of each rank's tiers
+  std::vector<std::vector<std::vector<LentSegment>>> segments_;  // of each rank's tiers
 };
 
 }  // namespace ebb::sim

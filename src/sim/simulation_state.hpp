@@ -34,7 +34,7 @@ using planner::Planner;
 using planner::Reason;
 using planner::RequestId;
 
-struct Simulation::State {
+struct Simulation::Impl {
   struct Written {
     std::uint64_t serial = 0;
     Bytes bytes = 0;
@@ -125,7 +125,7 @@ struct Simulation::State {
   std::priority_queue<std::pair<Time, RequestId>, std::vector<std::pair<Time, RequestId>>, std::greater<>> deadlines;
   Output scratch;
 
-  State(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o);
+  Impl(const MachineModel& m, std::vector<std::vector<Program>> programs, const Options& o);
   int group_of(int rank, int number, planner::PartyId lender);
   int link_of(int rank, int number, planner::PartyId lender);
   void lend_at_first();

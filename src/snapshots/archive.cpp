@@ -141,7 +141,7 @@ Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {
     packed.clear();
     return added;
   };
-  for (const Part& part : cut.memory->parts()) {
+  for (const MapRegion& part : cut.memory->parts()) {
     if (!part.is_edge()) continue;
     if (packed.size() == piece_bytes_)
       if (auto added = end_piece(); !added) return added.error();
@@ -164,7 +164,7 @@ Result<Future> Archive::store_map(Cut& cut, const InFlight& in_flight) {
     made = table_.add(cut, piece_bytes_, packed_bytes, edges);
   }
   storage::SnapshotLayout layout{.parts = {}, .piece_bytes = made.piece_bytes};
-  for (const Part& part : cut.memory->parts()) layout.parts.push_back({part.region, part.at});
+  for (const MapRegion& part : cut.memory->parts()) layout.parts.push_back({part.region, part.at});
   const std::vector<std::byte> map = storage::encode(made.map), places = encode(layout);
   const std::array<Source, 2> sources{Source{storage::kMapRegion, map.data(), map.size()},
                                       Source{storage::kLayoutRegion, places.data(), places.size()}};
@@ -249,7 +249,7 @@ void Archive::drop_pieces(Engine& engine, const std::string& prefix) {
 bool Archive::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
                     const storage::StoredSnapshot& from, const RestoredZones& zones) {
   const std::lock_guard lock(mutex_);
-  for (const RestoredZones::Piece& piece : zones.pieces)
+  for (const RestoredZones::StoredZones& piece : zones.pieces)
     if (!contains(stored_, from.map.sources[piece.source].id)) return false;
   table_.adopt(memory, first, from, zones.pieces);
   return true;

@@ -122,7 +122,7 @@ Result<bool> CutDriver::cut(const std::shared_ptr<Cut>& cut, bool full, std::spa
 
 std::optional<LostBody> CutDriver::copy_edges(Cut& cut) const {
   std::byte* to = cut.edges.data();
-  for (const Part& part : memory().parts()) {
+  for (const MapRegion& part : memory().parts()) {
     if (!part.is_edge()) continue;
     if (!read_memory(to, part.memory, part.bytes)) return LostBody{LostBody::How::unreadable, part.region};
     to += part.bytes;

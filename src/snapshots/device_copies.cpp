@@ -25,7 +25,7 @@ DeviceCopies::DeviceCopies(std::weak_ptr<DeviceCopier> copier, std::vector<Devic
   for (std::size_t i = 0; i < ahead.size(); ++i) pieces_[i].memory.emplace(std::move(ahead[i]));
 }
 
-bool DeviceCopies::Piece::has(std::uint32_t region) const {
+bool DeviceCopies::GatheredPiece::has(std::uint32_t region) const {
   return std::ranges::any_of(what.runs, [&](const DeviceRun& run) { return run.region == region; });
 }
 
@@ -151,15 +151,15 @@ Result<void> DeviceCopier::fence(StreamId stream) {
 
 Result<void> DeviceCopier::gather(const Cut& cut, std::optional<std::uint32_t> region, std::optional<StreamId> stream,
                                   const Interrupt& interrupted) {
-  using State = DeviceCopies::State;
+  using PieceState = DeviceCopies::PieceState;
   DeviceCopies& copies = *cut.device;
   for (std::uint32_t number = 0; number < copies.pieces_.size(); ++number) {
-    DeviceCopies::Piece& piece = copies.pieces_[number];
+    DeviceCopies::GatheredPiece& piece = copies.pieces_[number];
     if (region && !piece.has(*region)) continue;
     for (;;) {
       {
         std::unique_lock lock(copies.mutex_);
-        const auto free = [&] { return copies.error_ || piece.state != State::claimed; };
+        const auto free = [&] { return copies.error_ || piece.state != PieceState::claimed; };
         while (!copies.changed_.wait_for(lock, store::kInterruptEvery, free)) {
           lock.unlock();
           if (interrupted && interrupted())
@@ -167,8 +167,8 @@ Result<void> DeviceCopier::gather(const Cut& cut, std::optional<std::uint32_t> r
           lock.lock();
         }
         if (copies.error_) return *copies.error_;
-        if (piece.state == State::gathered) break;
-        piece.state = State::claimed;
+        if (piece.state == PieceState::gathered) break;
+        piece.state = PieceState::claimed;
       }
       if (auto done = gather_claimed(cut, number, stream.value_or(stream_), interrupted); !done) return done;
     }
@@ -209,10 +209,10 @@ void DeviceCopier::give_back(const storage::SnapshotId& id, std::uint32_t first,
 
 Result<void> DeviceCopier::gather_claimed(const Cut& cut, std::uint32_t number, StreamId stream,
                                           const Interrupt& interrupted) {
-  using State = DeviceCopies::State;
+  using PieceState = DeviceCopies::PieceState;
   DeviceCopies& copies = *cut.device;
-  DeviceCopies::Piece& piece = copies.pieces_[number];
-  const auto end = [&](State state, const Result<void>& result) {
+  DeviceCopies::GatheredPiece& piece = copies.pieces_[number];
+  const auto end = [&](PieceState state, const Result<void>& result) {
     const std::lock_guard lock(copies.mutex_);
     piece.state = state;
     if (!result && result.error().code != Errc::timed_out && !copies.error_) copies.error_ = result.error();
@@ -224,7 +224,7 @@ Result<void> DeviceCopier::gather_claimed(const Cut& cut, std::uint32_t number, 
       auto memory = reserve(
           cut.id, number, piece.what.zones.size(),
           {.timeout = kRoomTimeout, .interrupted = [&] { return stopping_ || (interrupted && interrupted()); }});
-      if (!memory) return end(State::owed, memory.error());
+      if (!memory) return end(PieceState::owed, memory.error());
       piece.memory.emplace(std::move(*memory));
     }
     Result<void> done;
@@ -236,9 +236,9 @@ Result<void> DeviceCopier::gather_claimed(const Cut& cut, std::uint32_t number, 
       }
       if (const auto recorded = device_->record(gathers_, stream); done) done = recorded;
     }
-    return end(State::gathered, done);
+    return end(PieceState::gathered, done);
   } catch (...) {
-    static_cast<void>(static_cast<bool>(end(State::owed, Error{Errc::lost, "a snapshot could not be copied"})));
+    static_cast<void>(static_cast<bool>(end(PieceState::owed, Error{Errc::lost, "a snapshot could not be copied"})));
     throw;
   }
 }
@@ -257,7 +257,7 @@ Result<storage::Checksum> DeviceCopier::sum_short(const std::byte* zone, std::si
   return storage::checksum_of({host_zone_.data(), bytes});
 }
 
-Result<void> DeviceCopier::commit(DeviceCopies::Piece& piece) {
+Result<void> DeviceCopier::commit(DeviceCopies::GatheredPiece& piece) {
   std::byte* const packed = piece.memory->data();
   const auto place_of = [&](std::uint32_t place) { return packed + std::size_t{place} * zone_bytes_; };
   Result<void> done;
@@ -297,19 +297,19 @@ Result<void> DeviceCopier::commit(DeviceCopies::Piece& piece) {
 }
 
 Result<void> DeviceCopier::commit_all(const Job& job) {
-  using State = DeviceCopies::State;
+  using PieceState = DeviceCopies::PieceState;
   DeviceCopies& copies = *job.cut->device;
   for (std::uint32_t number = 0; number < copies.pieces_.size(); ++number) {
-    DeviceCopies::Piece& piece = copies.pieces_[number];
+    DeviceCopies::GatheredPiece& piece = copies.pieces_[number];
     bool mine = false;
     {
       std::unique_lock lock(copies.mutex_);
       copies.changed_.wait(lock, [&] {
-        return copies.error_ || piece.state == State::gathered || (job.fenced && piece.state == State::owed);
+        return copies.error_ || piece.state == PieceState::gathered || (job.fenced && piece.state == PieceState::owed);
       });
       if (copies.error_) return *copies.error_;
-      mine = piece.state == State::owed;
-      if (mine) piece.state = State::claimed;
+      mine = piece.state == PieceState::owed;
+      if (mine) piece.state = PieceState::claimed;
     }
     if (mine)
       if (auto gathered = gather_claimed(*job.cut, number, stream_, {}); !gathered) return gathered;
@@ -345,10 +345,10 @@ void DeviceCopier::run() {
       // A piece is in use until the thread that gathers it is done.
       copies.changed_.wait(mine, [&] {
         return std::ranges::none_of(copies.pieces_,
-                                    [](const auto& one) { return one.state == DeviceCopies::State::claimed; });
+                                    [](const auto& one) { return one.state == DeviceCopies::PieceState::claimed; });
       });
     }
-    for (DeviceCopies::Piece& piece : copies.pieces_) piece.memory.reset();
+    for (DeviceCopies::GatheredPiece& piece : copies.pieces_) piece.memory.reset();
     {
       const std::lock_guard board(job.cut->board->mutex);
       job.cut->on_device = false;

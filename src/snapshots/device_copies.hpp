@@ -40,10 +40,10 @@ class DeviceCopies {
 
  private:
   friend class DeviceCopier;
-  enum class State : std::uint8_t { owed, claimed, gathered };
-  struct Piece {
+  enum class PieceState : std::uint8_t { owed, claimed, gathered };
+  struct GatheredPiece {
     DevicePiece what;
-    State state = State::owed;                 // by the mutex
+    PieceState state = PieceState::owed;       // by the mutex
     std::optional<Reservation> memory = {};    // then of who gathers it, then of the copier's thread
     std::vector<storage::Checksum> sums = {};  // of that thread, then of who collects
     bool has(std::uint32_t region) const;
@@ -52,7 +52,7 @@ class DeviceCopies {
   const std::weak_ptr<DeviceCopier> copier_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Piece> pieces_;
+  std::vector<GatheredPiece> pieces_;
   bool committed_ = false;      // by the mutex
   std::optional<Error> error_;  // by the mutex
 };
@@ -104,7 +104,7 @@ class DeviceCopier {
                               const CheckpointOptions& options);
   Result<void> gather_claimed(const Cut& cut, std::uint32_t number, device::StreamId stream,
                               const Interrupt& interrupted);
-  Result<void> commit(DeviceCopies::Piece& piece);
+  Result<void> commit(DeviceCopies::GatheredPiece& piece);
   Result<storage::Checksum> sum_short(const std::byte* zone, std::size_t bytes);
   Result<void> commit_all(const Job& job);
   void fail_under_way(const Error& why);

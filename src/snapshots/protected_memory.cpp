@@ -56,7 +56,7 @@ ProtectedMemory::ProtectedMemory(std::span<const Protection> protections, std::u
     parts_.push_back({one.region, 0, one.memory, one.bytes, zones_});
     add_body(one, 0, one.bytes);
   }
-  std::ranges::stable_sort(parts_, {}, &Part::region);
+  std::ranges::stable_sort(parts_, {}, &MapRegion::region);
   std::ranges::sort(by_address_, {}, [&](std::uint32_t body) { return bodies_[body].memory; });
 }
 

@@ -34,7 +34,7 @@ struct Body {
 };
 
 /// A region of the map, ascending by region and place.
-struct Part {
+struct MapRegion {
   std::uint32_t region = 0;  // the user's
   std::uint64_t at = 0;      // in the user's region
   std::byte* memory = nullptr;
@@ -56,7 +56,7 @@ class ProtectedMemory {
   std::uint32_t host_zones() const { return host_zones_; }                                 // the first ones
   std::span<const Body> bodies() const { return std::span(bodies_).first(host_bodies_); }  // by zone
   std::span<const Body> device_bodies() const { return std::span(bodies_).subspan(host_bodies_); }
-  std::span<const Part> parts() const { return parts_; }
+  std::span<const MapRegion> parts() const { return parts_; }
   std::uint64_t edges() const { return edges_; }  // how many
 
   const Body& body_of(std::uint32_t zone) const;
@@ -79,7 +79,7 @@ class ProtectedMemory {
   std::vector<Body> bodies_;
   std::size_t host_bodies_ = 0;
   std::vector<std::uint32_t> by_address_;  // bodies
-  std::vector<Part> parts_;
+  std::vector<MapRegion> parts_;
 };
 
 }  // namespace ebb::snapshots

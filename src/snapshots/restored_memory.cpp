@@ -58,9 +58,10 @@ RestoredSnapshot::RestoredSnapshot(const storage::StoredSnapshot& from, std::spa
 
 RestoredZones RestoredSnapshot::zones_of(const Body& body, const Protection& protection,
                                          std::uint32_t zone_bytes) const {
-  const std::vector<SnapshotLayout::Part>& parts = from_.layout.parts;  // ascending, as they are in ProtectedMemory
-  const SnapshotLayout::Part part{body.region, static_cast<std::uint64_t>(body.memory - protection.memory)};
-  const auto order = [](const SnapshotLayout::Part& one) { return std::tuple(one.region, one.at); };
+  const std::vector<SnapshotLayout::RegionPart>& parts =
+      from_.layout.parts;  // ascending, as they are in ProtectedMemory
+  const SnapshotLayout::RegionPart part{body.region, static_cast<std::uint64_t>(body.memory - protection.memory)};
+  const auto order = [](const SnapshotLayout::RegionPart& one) { return std::tuple(one.region, one.at); };
   const auto found = std::ranges::lower_bound(parts, order(part), {}, order);
   if (found == parts.end() || *found != part) return {};
   const auto region = static_cast<std::uint32_t>(found - parts.begin());

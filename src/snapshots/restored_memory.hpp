@@ -38,12 +38,12 @@ class RestoredMemory {
 
 /// The zones of one region of a map, and where they were stored.
 struct RestoredZones {
-  struct Piece {
+  struct StoredZones {
     std::uint32_t source = 0;
     storage::ZonePiece zones;
   };
   std::span<const storage::ZoneRange> zones;
-  std::span<const Piece> pieces;
+  std::span<const StoredZones> pieces;
 };
 
 /// What was restored from a snapshot. `from` and `zones` must outlive this. Constant.
@@ -57,7 +57,7 @@ class RestoredSnapshot {
  private:
   const storage::StoredSnapshot& from_;
   const std::span<const storage::ZoneRange> zones_;
-  std::vector<RestoredZones::Piece> pieces_;  // by region
+  std::vector<RestoredZones::StoredZones> pieces_;  // by region
 };
 
 }  // namespace ebb::snapshots

@@ -408,7 +408,7 @@ Result<std::shared_ptr<Cut>> Snapshotter::take(Engine& engine, Version version, 
     }
   }
   std::uint64_t edge_bytes = 0;
-  for (const Part& part : memory_->parts()) edge_bytes += part.is_edge() ? part.bytes : 0;
+  for (const MapRegion& part : memory_->parts()) edge_bytes += part.is_edge() ? part.bytes : 0;
   const auto cut = std::shared_ptr<Cut>(new Cut{.board = cuts_.board(),
                                                 .process = process_,
                                                 .version = version,

@@ -36,7 +36,7 @@ MadeMap ZoneTable::add(const Cut& cut, std::uint64_t piece_bytes, std::uint64_t 
   }
   const auto last = static_cast<std::uint32_t>(sources_.size() - 1);
   const std::uint64_t zone_bytes = memory.zone_bytes();
-  for (const Part& part : memory.parts()) {
+  for (const MapRegion& part : memory.parts()) {
     const auto region = static_cast<std::uint32_t>(made.map.regions.size());
     made.map.regions.push_back({part.bytes, memory.zone_bytes()});
     if (part.bytes == 0) continue;
@@ -101,7 +101,7 @@ std::uint32_t ZoneTable::place_of(const Source& source) {
 }
 
 void ZoneTable::adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
-                      const storage::StoredSnapshot& from, std::span<const RestoredZones::Piece> pieces) {
+                      const storage::StoredSnapshot& from, std::span<const RestoredZones::StoredZones> pieces) {
   begin(memory);
   by_sum_.clear();
   for (const auto& [number, piece] : pieces) {

@@ -36,7 +36,7 @@ class ZoneTable {
 
   /// Zones of this memory, from `first` on, have the bytes of these pieces of a snapshot.
   void adopt(const std::shared_ptr<const ProtectedMemory>& memory, std::uint32_t first,
-             const storage::StoredSnapshot& from, std::span<const RestoredZones::Piece> pieces);
+             const storage::StoredSnapshot& from, std::span<const RestoredZones::StoredZones> pieces);
 
   /// The sources that an increment would lean on. `dirty` has a value for each zone. Empty for other memory.
   std::vector<planner::SnapshotSource> sources(const ProtectedMemory& memory,

@@ -12,7 +12,7 @@
 
 namespace ebb::store {
 
-void ApplicationCopies::copy_next(Locked& locked, Request& request) {
+void ApplicationCopies::copy_next(Locked& locked, CallRow& request) {
   const planner::Command command = request.commands[request.next++];
   if (memory_.never(command)) {
     memory_.submit_limits(locked);
@@ -51,10 +51,10 @@ void ApplicationCopies::copy_next(Locked& locked, Request& request) {
   queues_.complete(locked, command.id, made.result);
 }
 
-Error ApplicationCopies::refusal(const Locked& locked, const Request& request, const planner::Command& command,
+Error ApplicationCopies::refusal(const Locked& locked, const CallRow& request, const planner::Command& command,
                                  const std::byte* memory) const {
   const auto piece = std::ranges::find_if(
-      request.pieces, [&](const Piece& one) { return memory >= one.memory && memory < one.memory + one.bytes; });
+      request.pieces, [&](const PlacedRegion& one) { return memory >= one.memory && memory < one.memory + one.bytes; });
   const auto i = static_cast<std::size_t>(piece - request.pieces.begin());
   const bool writes = command.from.at.kind == planner::Endpoint::application;
   const Record* const record = catalog_.find(locked, command.checkpoint);
@@ -64,7 +64,7 @@ Error ApplicationCopies::refusal(const Locked& locked, const Request& request, c
 }
 
 // Without the mutex, as all below.
-ApplicationCopies::Made ApplicationCopies::make(Request& request, const planner::Command& command, bool enqueue) {
+ApplicationCopies::Made ApplicationCopies::make(CallRow& request, const planner::Command& command, bool enqueue) {
   if (!enqueue) {
     Made made;
     made.result = copy_at_once(request, command, made.refused);
@@ -85,7 +85,7 @@ ApplicationCopies::Made ApplicationCopies::make(Request& request, const planner:
   return {std::move(result), followed, copied, nullptr};
 }
 
-Result<void> ApplicationCopies::enqueue_parts(const Request& request, const planner::Command& command,
+Result<void> ApplicationCopies::enqueue_parts(const CallRow& request, const planner::Command& command,
                                               device::StreamId stream, const std::byte*& refused) {
   const bool writes = command.from.at.kind == planner::Endpoint::application;
   const Tiers& tiers = memory_.tiers();
@@ -106,7 +106,7 @@ Result<void> ApplicationCopies::enqueue_parts(const Request& request, const plan
 }
 
 // Returns when the bytes are there.
-Result<void> ApplicationCopies::copy_at_once(Request& request, const planner::Command& command,
+Result<void> ApplicationCopies::copy_at_once(CallRow& request, const planner::Command& command,
                                              const std::byte*& refused) {
   if (streams_.host_memory()) return enqueue_parts(request, command, device::kInlineStream, refused);
   Result<void> result = request.stream ? streams_.make(request.own) : streams_.come_after_legacy(request.own);

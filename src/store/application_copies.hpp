@@ -24,7 +24,7 @@ class ApplicationCopies {
         catalog_(catalog) {}
 
   /// The next of a request's own copies. A background request may be gone when it returns, unless the caller shares it.
-  void copy_next(Locked& locked, Request& request);
+  void copy_next(Locked& locked, CallRow& request);
 
  private:
   struct Made {
@@ -33,12 +33,12 @@ class ApplicationCopies {
     bool copied = false;
     const std::byte* refused = nullptr;  // the part of the application's memory that cannot be copied from or to
   };
-  Made make(Request& request, const planner::Command& command, bool enqueue);
-  Error refusal(const Locked& locked, const Request& request, const planner::Command& command,
+  Made make(CallRow& request, const planner::Command& command, bool enqueue);
+  Error refusal(const Locked& locked, const CallRow& request, const planner::Command& command,
                 const std::byte* memory) const;
-  Result<void> enqueue_parts(const Request& request, const planner::Command& command, device::StreamId stream,
+  Result<void> enqueue_parts(const CallRow& request, const planner::Command& command, device::StreamId stream,
                              const std::byte*& refused);
-  Result<void> copy_at_once(Request& request, const planner::Command& command, const std::byte*& refused);
+  Result<void> copy_at_once(CallRow& request, const planner::Command& command, const std::byte*& refused);
 
   PlannerPort& port_;
   Lifetime& lifetime_;

@@ -31,7 +31,7 @@ void BackgroundWorker::run() {
   }
 }
 
-void BackgroundWorker::check(Locked& locked, Request& request) {
+void BackgroundWorker::check(Locked& locked, CallRow& request) {
   if (auto right = verifier_.check_handed_out(locked, request, request.pieces, true); !right) {
     request.wrong = right.error();
   }

@@ -23,7 +23,7 @@ class BackgroundWorker {
 
  private:
   void run();
-  void check(Locked& locked, Request& request);
+  void check(Locked& locked, CallRow& request);
 
   PlannerPort& port_;
   const Lifetime& lifetime_;

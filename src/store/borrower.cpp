@@ -48,7 +48,7 @@ void Borrower::run() {
 }
 
 void Borrower::take(std::uint32_t lease) {
-  const bool has = std::ranges::any_of(segments_, [&](const Segment& one) { return one.lease == lease; });
+  const bool has = std::ranges::any_of(segments_, [&](const LeasedSegment& one) { return one.lease == lease; });
   if (has) return static_cast<void>(keep_terms(lease));
   const auto used = use(lease);
   if (used) return;
@@ -63,8 +63,8 @@ Result<void> Borrower::use(std::uint32_t lease) {
   const std::uint64_t bytes = source_.lease_bytes(lease);
   share::LeaseSource::Terms terms = keep_terms(lease);
   add_owner(terms);
-  Segment* free = nullptr;
-  for (Segment& one : segments_) {
+  LeasedSegment* free = nullptr;
+  for (LeasedSegment& one : segments_) {
     if (one.lease || one.memory->size() < bytes) continue;
     if (free == nullptr || one.memory->size() < free->memory->size()) free = &one;
   }
@@ -79,7 +79,7 @@ Result<void> Borrower::use(std::uint32_t lease) {
   }
   auto made = std::make_unique<cache::LeasedMemory>(device_, bytes, pinned_);
   if (auto begun = made->begin(std::move(*memory), bytes); !begun) return begun;
-  Segment segment{.number = 0, .memory = made.get(), .lease = lease};
+  LeasedSegment segment{.number = 0, .memory = made.get(), .lease = lease};
   const auto lent = leases_.lend(tier_, std::move(made), terms);
   if (!lent) return lent.error();
   segment.number = *lent;
@@ -109,7 +109,7 @@ void Borrower::add_owner(share::LeaseSource::Terms& terms) {
 }
 
 void Borrower::recall(std::uint32_t lease) {
-  for (Segment& segment : segments_) {
+  for (LeasedSegment& segment : segments_) {
     if (segment.lease != lease || segment.recalled) continue;
     segment.recalled =
         leases_.recall(tier_, segment.number, 0, Seconds(std::chrono::nanoseconds(planner::kReturnWithin)));
@@ -119,7 +119,7 @@ void Borrower::recall(std::uint32_t lease) {
 // Whether there is more to be returned.
 bool Borrower::return_what_can_be() {
   bool more = false;
-  for (Segment& segment : segments_) {
+  for (LeasedSegment& segment : segments_) {
     if (!segment.recalled) continue;
     if (!leases_.await_returned(tier_, segment.number, Seconds{0})) {
       more = true;

@@ -51,7 +51,7 @@ class Borrower {
     std::deque<std::pair<std::uint32_t, bool>> told;  // the lease, and whether it is lent
     bool stopping = false;
   };
-  struct Segment {
+  struct LeasedSegment {
     planner::SegmentId number = 0;
     cache::LeasedMemory* memory = nullptr;  // the tier's
     std::optional<std::uint32_t> lease;
@@ -74,7 +74,7 @@ class Borrower {
   const std::string what_;
   const ebb::base::Log log_;
   const std::shared_ptr<News> news_ = std::make_shared<News>();
-  std::vector<Segment> segments_;
+  std::vector<LeasedSegment> segments_;
   std::map<planner::PartyId, std::uint32_t> limits_;  // as the planner knows them
   bool told_why_ = false;
   std::set<std::string> told_;  // why copies to and from the host take this device's link

@@ -45,8 +45,8 @@ void CacheMemory::submit_limits(const Locked& locked) {
 
 // --- lenders -------------------------------------------------------------------------------------------------------
 
-CacheMemory::Segment* CacheMemory::segment_of(const Locked& locked, planner::TierIndex tier,
-                                              planner::SegmentId segment) {
+CacheMemory::SegmentUse* CacheMemory::segment_of(const Locked& locked, planner::TierIndex tier,
+                                                 planner::SegmentId segment) {
   if (!lifetime_.running(locked) || tier < 0) return nullptr;
   auto& segments = segments_.at(static_cast<std::size_t>(tier));
   return segment < segments.size() && !segments[segment].lost ? &segments[segment] : nullptr;
@@ -82,13 +82,13 @@ void CacheMemory::expect_recalls(const Locked& /*locked*/, planner::TierIndex ti
   const planner::TierSpec& spec = tiers[static_cast<std::size_t>(tier)];
   if (spec.medium != planner::Medium::device || spec.capacity > 0 || host == tiers.end() || host->capacity == 0) return;
   std::uint64_t lent = 0;
-  for (const Segment& segment : segments_[static_cast<std::size_t>(tier)]) lent += segment.lost ? 0 : segment.usable;
+  for (const SegmentUse& segment : segments_[static_cast<std::size_t>(tier)]) lent += segment.lost ? 0 : segment.usable;
   tiers_->expect(static_cast<planner::TierIndex>(host - tiers.begin()), lent);
 }
 
 bool CacheMemory::extend(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes,
                          const LentBy& lender) {
-  Segment* const found = segment_of(locked, tier, segment);
+  SegmentUse* const found = segment_of(locked, tier, segment);
   if (found == nullptr || bytes < found->usable || bytes > tiers_->limit(tier, segment)) return false;
   found->usable = bytes;
   found->owner = lender.owner;
@@ -105,7 +105,7 @@ device::Device* CacheMemory::owner(const Locked& /*locked*/, const planner::Plac
 
 bool CacheMemory::recall(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes,
                          planner::Time deadline) {
-  Segment* const found = segment_of(locked, tier, segment);
+  SegmentUse* const found = segment_of(locked, tier, segment);
   if (found == nullptr || bytes >= found->usable) return false;
   found->usable = bytes;
   found->returned = false;
@@ -115,7 +115,7 @@ bool CacheMemory::recall(const Locked& locked, planner::TierIndex tier, planner:
 }
 
 void CacheMemory::take_returned(const Locked& locked, const planner::Returned& returned) {
-  Segment* const found = segment_of(locked, returned.tier, returned.segment);
+  SegmentUse* const found = segment_of(locked, returned.tier, returned.segment);
   if (found == nullptr) return;
   found->returned = true;
   returned_.notify_all();
@@ -124,17 +124,17 @@ void CacheMemory::take_returned(const Locked& locked, const planner::Returned& r
 bool CacheMemory::await_returned(Locked& locked, planner::TierIndex tier, planner::SegmentId segment,
                                  std::chrono::nanoseconds timeout) {
   const auto over = [&] {
-    const Segment* const found = segment_of(locked, tier, segment);
+    const SegmentUse* const found = segment_of(locked, tier, segment);
     return found == nullptr || found->returned;
   };
   locked.wake_pump();
   EBB_WAIT(memory_returned, returned_.wait_for(locked.native(), timeout, over));
-  const Segment* const found = segment_of(locked, tier, segment);
+  const SegmentUse* const found = segment_of(locked, tier, segment);
   return found != nullptr && found->returned;
 }
 
 void CacheMemory::lose(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment) {
-  Segment* const found = segment_of(locked, tier, segment);
+  SegmentUse* const found = segment_of(locked, tier, segment);
   if (found == nullptr) return;
   found->lost = true;
   expect_recalls(locked, tier);
@@ -144,24 +144,24 @@ void CacheMemory::lose(const Locked& locked, planner::TierIndex tier, planner::S
 }
 
 bool CacheMemory::usable(const planner::Command& command) const {
-  return tiers_->use_of(command.to, command.length) != Tiers::Use::later;
+  return tiers_->use_of(command.to, command.length) != Tiers::Usable::later;
 }
 
 bool CacheMemory::never(const planner::Command& command) const {
-  return tiers_->use_of(command.to, command.length) == Tiers::Use::never ||
-         tiers_->use_of(command.from, command.length) == Tiers::Use::never;
+  return tiers_->use_of(command.to, command.length) == Tiers::Usable::never ||
+         tiers_->use_of(command.from, command.length) == Tiers::Usable::never;
 }
 
 Error CacheMemory::no_memory_error(const planner::Command& command) const {
-  const bool written = tiers_->use_of(command.to, command.length) == Tiers::Use::never;
+  const bool written = tiers_->use_of(command.to, command.length) == Tiers::Usable::never;
   const auto tier = static_cast<std::size_t>((written ? command.to : command.from).at.index);
   return {Errc::no_space, "the " + port_.machine().tiers.at(tier).name + " cache has less memory than was asked for"};
 }
 
-Result<void> CacheMemory::await(Locked& locked, Request& request, const Interrupt& interrupted) {
+Result<void> CacheMemory::await(Locked& locked, CallRow& request, const Interrupt& interrupted) {
   const auto use = [&] { return tiers_->use_of(request.answer.place, request.bytes); };
   bool stop = false;
-  const auto over = [&] { return !lifetime_.running(locked) || stop || use() != Tiers::Use::later; };
+  const auto over = [&] { return !lifetime_.running(locked) || stop || use() != Tiers::Usable::later; };
   tiers_->want(request.answer.place, request.bytes);
   while (!over()) {
     locked.wake_pump();
@@ -175,10 +175,10 @@ Result<void> CacheMemory::await(Locked& locked, Request& request, const Interrup
   }
   port_.throw_if_poisoned(locked);
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
-  const Tiers::Use there = use();
-  if (there == Tiers::Use::now) return {};
+  const Tiers::Usable there = use();
+  if (there == Tiers::Usable::now) return {};
   const std::string key = catalog_.key_text(locked, request.history, request.version);
-  if (there == Tiers::Use::never)
+  if (there == Tiers::Usable::never)
     return Error{Errc::no_space, key + ": the device cache has less memory than was asked for"};
   return Error{Errc::timed_out, "the call was interrupted before the device cache had the memory for " + key};
 }

@@ -77,7 +77,7 @@ class CacheMemory {
   bool never(const planner::Command& command) const;
   Error no_memory_error(const planner::Command& command) const;
   /// Waits until the memory that a reservation was granted can be used.
-  Result<void> await(Locked& locked, Request& request, const Interrupt& interrupted);
+  Result<void> await(Locked& locked, CallRow& request, const Interrupt& interrupted);
   /// The planner has given a command: its target's memory will be used.
   void want(const planner::Command& command);
   /// `owner` keeps the memory alive in which the checkpoint is adopted. Until that replica is gone.
@@ -90,7 +90,7 @@ class CacheMemory {
   void discard(const Locked& locked, const planner::Freed& freed);
 
  private:
-  struct Segment {
+  struct SegmentUse {
     std::uint64_t usable = 0;  // as the planner has been told
     bool returned = true;
     bool lost = false;
@@ -98,13 +98,13 @@ class CacheMemory {
   };
   static std::uint64_t key_of(planner::CheckpointRef ref) { return std::uint64_t{ref.slot} << 32 | ref.generation; }
   void expect_recalls(const Locked& locked, planner::TierIndex tier);
-  Segment* segment_of(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment);
+  SegmentUse* segment_of(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
   Catalog& catalog_;
   std::shared_ptr<Tiers> tiers_;                                            // constant between create() and free()
-  std::vector<std::vector<Segment>> segments_;                              // by tier; by the port's mutex
+  std::vector<std::vector<SegmentUse>> segments_;                           // by tier; by the port's mutex
   std::unordered_map<std::uint64_t, std::shared_ptr<const void>> adopted_;  // by the port's mutex
   std::condition_variable returned_;                                        // with the port's mutex
 };

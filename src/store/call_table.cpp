@@ -10,21 +10,21 @@ namespace ebb::store {
 
 // --- requests ------------------------------------------------------------------------------------------------------
 
-void CallTable::enter(Request& request) {
+void CallTable::enter(CallRow& request) {
   request.id = next_request_++;
   request.started = port_.now();
   requests_.emplace(request.id, &request);
   request.commands.swap(spare_commands_);
 }
 
-void CallTable::leave(Request& request) {
+void CallTable::leave(CallRow& request) {
   requests_.erase(request.id);
   request.commands.clear();
   request.next = 0;
   if (spare_commands_.capacity() == 0) request.commands.swap(spare_commands_);
 }
 
-CallTable::Entered::Entered(CallTable& table, const Locked& locked, Request& request)
+CallTable::Entered::Entered(CallTable& table, const Locked& locked, CallRow& request)
     : table_(table), locked_(locked), request_(request) {
   table.enter(request);
 }
@@ -35,20 +35,20 @@ CallTable::Entered::~Entered() {
   table_.leave(request_);
 }
 
-void CallTable::Entered::detach(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable) {
+void CallTable::Entered::detach(std::shared_ptr<CallRow> request, std::shared_ptr<Waitable> waitable) {
   detached_ = true;
   request->background = true;
   request->waitable = std::move(waitable);
   table_.background_.emplace(request_.id, std::move(request));
 }
 
-void CallTable::add_background(const Locked& /*locked*/, std::shared_ptr<Request> request) {
+void CallTable::add_background(const Locked& /*locked*/, std::shared_ptr<CallRow> request) {
   request->background = true;
   enter(*request);
   background_.emplace(request->id, std::move(request));
 }
 
-void CallTable::end_background(const Locked& locked, Request& request) {
+void CallTable::end_background(const Locked& locked, CallRow& request) {
   const bool writes = request.waitable && !request.waitable->background;
   if (request.answer.reason != planner::Reason::ok || request.wrong) {
     const Error error =
@@ -88,7 +88,7 @@ void CallTable::end_all(const Locked& locked) {
 void CallTable::take_command(const Locked& /*locked*/, const planner::Command& command) {
   const auto found = requests_.find(command.request);
   if (found == requests_.end()) throw std::logic_error("a copy was ordered for a call that has ended");
-  Request& request = *found->second;
+  CallRow& request = *found->second;
   request.add(command);
   if (!request.background) return request.changed.notify_one();
   copies_to_make_.push_back(request.id);
@@ -99,7 +99,7 @@ void CallTable::take_answer(const Locked& locked, planner::Answer& answer) {
   if (abandoned_.erase(answer.request) > 0) return;
   const auto found = requests_.find(answer.request);
   if (found == requests_.end()) throw std::logic_error("an answer came for a call that has ended");
-  Request& request = *found->second;
+  CallRow& request = *found->second;
   request.answer = std::move(answer);
   request.answered = true;
   request.by_ended ? port_.ended().notify_all() : request.changed.notify_one();
@@ -156,7 +156,7 @@ std::optional<CallTable::Work> CallTable::next_work(Locked& locked) {
   return Work{background_.at(id), check};
 }
 
-void CallTable::abandon(const Locked& /*locked*/, Request& request) {
+void CallTable::abandon(const Locked& /*locked*/, CallRow& request) {
   abandoned_.insert(request.id);
   request.answer.reason = planner::Reason::cancelled;
   request.answered = true;

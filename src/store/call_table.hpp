@@ -34,25 +34,25 @@ class CallTable {
   /// A request's place in the table, for as long as its call lasts.
   class Entered {
    public:
-    Entered(CallTable& table, const Locked& locked, Request& request);
+    Entered(CallTable& table, const Locked& locked, CallRow& request);
     Entered(const Entered&) = delete;
     ~Entered();
     /// The call returns, the request stays until it is answered; an error goes to `waitable`.
-    void detach(std::shared_ptr<Request> request, std::shared_ptr<Waitable> waitable);
+    void detach(std::shared_ptr<CallRow> request, std::shared_ptr<Waitable> waitable);
 
    private:
     CallTable& table_;
     const Locked& locked_;
-    Request& request_;
+    CallRow& request_;
     bool detached_ = false;
   };
   /// Adds a request whose call does not wait.
-  void add_background(const Locked& locked, std::shared_ptr<Request> request);
+  void add_background(const Locked& locked, std::shared_ptr<CallRow> request);
 
   // What there is to do for requests whose caller does not wait. Copies of one request come in the order in which they
   // were ordered.
   struct Work {
-    std::shared_ptr<Request> request;
+    std::shared_ptr<CallRow> request;
     bool check = false;  // it was answered, and what it was handed is to be checked before it ends; else: its next copy
   };
   /// Waits for the next. Nothing: the store is closed.
@@ -64,7 +64,7 @@ class CallTable {
   /// The request fails: a copy that its own come after has failed.
   void take_spoiled(const Locked& locked, planner::RequestId id);
   /// The target's owner may use it, or free it, from here on; no other thread touches the request again.
-  void end_background(const Locked& locked, Request& request);
+  void end_background(const Locked& locked, CallRow& request);
   /// Ends all requests: the store is closed.
   void end_all(const Locked& locked);
 
@@ -80,11 +80,11 @@ class CallTable {
   /// The copy that the command comes after is ordered, and on no stream yet.
   bool unsent(const Locked& /*locked*/, planner::CommandId command) const { return unsent_.contains(command); }
   /// The caller returns before the planner has answered; the answer is dropped when it comes.
-  void abandon(const Locked& locked, Request& request);
+  void abandon(const Locked& locked, CallRow& request);
 
  private:
-  void enter(Request& request);
-  void leave(Request& request);
+  void enter(CallRow& request);
+  void leave(CallRow& request);
 
   PlannerPort& port_;
   Lifetime& lifetime_;
@@ -94,8 +94,8 @@ class CallTable {
   const bool verify_all_;
   std::condition_variable work_;  // for next_work()
   // All below by the port's mutex.
-  planner::RecycledHashMap<planner::RequestId, Request*> requests_;
-  planner::RecycledHashMap<planner::RequestId, std::shared_ptr<Request>> background_;
+  planner::RecycledHashMap<planner::RequestId, CallRow*> requests_;
+  planner::RecycledHashMap<planner::RequestId, std::shared_ptr<CallRow>> background_;
   std::deque<planner::RequestId> copies_to_make_;  // one entry for each command
   std::deque<planner::RequestId> checks_;
   std::unordered_set<planner::RequestId> abandoned_;     // given up and returned from before the planner answered

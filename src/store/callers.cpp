@@ -11,13 +11,13 @@
 
 namespace ebb::store {
 
-bool Callers::has_work(const Locked& locked, const Request& request) const {
+bool Callers::has_work(const Locked& locked, const CallRow& request) const {
   if (lifetime_.closed(locked) || request.next == request.commands.size()) return false;
   const planner::Command& next = request.commands[request.next];
   return !calls_.unsent(locked, next.after) && memory_.usable(next);
 }
 
-void Callers::run_until_answered(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted) {
+void Callers::run_until_answered(Locked& locked, CallRow& request, const Timer* timer, const Interrupt& interrupted) {
   bool cancelled = false, stop = false;
   const auto stopped = [&] { return !cancelled && (stop || request.refused || (timer != nullptr && timer->fired())); };
   const auto ready = [&] {
@@ -51,7 +51,7 @@ void Callers::run_until_answered(Locked& locked, Request& request, const Timer* 
   }
 }
 
-void Callers::cancel(const Locked& locked, Request& request) {
+void Callers::cancel(const Locked& locked, CallRow& request) {
   if (!request.wrong) port_.submit(locked, request.history, planner::event::Cancel{request.id});  // else it was
   if (request.copies && !request.answered && request.next == request.commands.size()) {
     // Transfers between tiers may still be under way in its name, perhaps for ever; none of them knows the caller's
@@ -67,7 +67,7 @@ void Callers::cancel(const Locked& locked, Request& request) {
 }
 
 // Asks whether the stream has done what it held before the call, since the caller is about to wait anyway.
-void Callers::ask_ready(Locked& locked, Request& request) {
+void Callers::ask_ready(Locked& locked, CallRow& request) {
   request.asks_ready = true;
   const device::StreamId stream = *request.stream;
   const transfer::Token token = kReady | request.id;

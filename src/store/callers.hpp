@@ -16,13 +16,13 @@ class Callers {
 
   /// Returns when the planner has answered, every copy is on the application's stream, or the store is closed. Throws
   /// std::logic_error when the planner's contract is broken.
-  void run_until_answered(Locked& locked, Request& request, const Timer* timer, const Interrupt& interrupted);
+  void run_until_answered(Locked& locked, CallRow& request, const Timer* timer, const Interrupt& interrupted);
 
  private:
   /// Whether the request has a copy that can be made now: its memory is there, and the copies before it are made.
-  bool has_work(const Locked& locked, const Request& request) const;
-  void ask_ready(Locked& locked, Request& request);
-  void cancel(const Locked& locked, Request& request);
+  bool has_work(const Locked& locked, const CallRow& request) const;
+  void ask_ready(Locked& locked, CallRow& request);
+  void cancel(const Locked& locked, CallRow& request);
 
   PlannerPort& port_;
   Lifetime& lifetime_;

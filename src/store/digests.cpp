@@ -6,7 +6,7 @@ DigestPlaces::Shared::~Shared() {
   for (device::Digest* const place : idle) device->free_host(reinterpret_cast<std::byte*>(place), kBytes);
 }
 
-Result<DigestPlaces::Place> DigestPlaces::take() {
+Result<DigestPlace> DigestPlaces::take() {
   device::Digest* found = nullptr;
   {
     std::lock_guard lock(shared_->mutex);
@@ -20,7 +20,7 @@ Result<DigestPlaces::Place> DigestPlaces::take() {
     if (!made) return made.error();
     found = reinterpret_cast<device::Digest*>(*made);
   }
-  return Place(found, [shared = shared_](device::Digest* place) {
+  return DigestPlace(found, [shared = shared_](device::Digest* place) {
     std::lock_guard lock(shared->mutex);
     shared->idle.push_back(place);
   });

@@ -8,18 +8,18 @@
 
 namespace ebb::store {
 
+using DigestPlace = std::shared_ptr<device::Digest>;
+
 /// Places for a device to put a digest, used again and again: host memory that it reaches is dear to make.
 ///
 /// Thread safety: every method may be called from any thread. A place goes back to the pool when its last owner lets go
 /// of it, which must be when no digest is on its way there. Places may outlive the pool, but not the device.
 class DigestPlaces {
  public:
-  using Place = std::shared_ptr<device::Digest>;
-
   explicit DigestPlaces(std::shared_ptr<device::Device> device)
       : shared_(std::make_shared<Shared>(std::move(device))) {}
   /// kDigestParts. Error out_of_memory.
-  Result<Place> take();
+  Result<DigestPlace> take();
 
  private:
   static constexpr std::size_t kBytes = device::kDigestParts * sizeof(device::Digest);
@@ -37,8 +37,8 @@ class DigestPlaces {
 struct Check {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
-  device::Digest taken;       ///< at commit; known once `place` is empty
-  DigestPlaces::Place place;  ///< where it comes to, until the commit's stream has got there
+  device::Digest taken;  ///< at commit; known once `place` is empty
+  DigestPlace place;     ///< where it comes to, until the commit's stream has got there
 
   /// The stream has got there: reads `taken` from its place.
   void settle();
@@ -47,7 +47,7 @@ struct Check {
 /// The digest of a copy's source, behind the copy.
 struct Comparison {
   std::shared_ptr<const Check> check;
-  DigestPlaces::Place place;  ///< empty: no digest was asked for yet
+  DigestPlace place;  ///< empty: no digest was asked for yet
 };
 
 }  // namespace ebb::store

@@ -50,8 +50,8 @@ struct Hold {
 
 namespace ebb {
 
-struct Reservation::State : store::Hold {};
-struct Loan::State : store::Hold {
+struct Reservation::Impl : store::Hold {};
+struct Loan::Impl : store::Hold {
   bool keep = false;  // as it was borrowed: however it is given back
 };
 

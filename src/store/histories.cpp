@@ -101,7 +101,7 @@ Result<CheckpointInfo> Histories::info(planner::HistoryId history, Version versi
   if (const Record* record = catalog_.find(locked, history, version); record != nullptr && !record->reserved)
     return *record->info;
   // The planner's refusal says why the version is not there.
-  Request request;
+  CallRow request;
   request.answer.reason = planner::Reason::unknown_version;
   if (!port_.planner(locked).find(history, version)) {
     const CallTable::Entered entered(calls_, locked, request);

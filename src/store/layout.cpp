@@ -54,8 +54,8 @@ Result<CheckpointInfo> lay_out(std::span<const Source> sources, const std::strin
   return info;
 }
 
-std::vector<Piece> pieces_of(const CheckpointInfo& info, std::span<const Source> sources) {
-  std::vector<Piece> pieces;
+std::vector<PlacedRegion> pieces_of(const CheckpointInfo& info, std::span<const Source> sources) {
+  std::vector<PlacedRegion> pieces;
   pieces.reserve(sources.size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
     auto* memory = static_cast<std::byte*>(const_cast<void*>(sources[i].data));
@@ -64,11 +64,11 @@ std::vector<Piece> pieces_of(const CheckpointInfo& info, std::span<const Source>
   return pieces;
 }
 
-Result<std::vector<Piece>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets) {
+Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets) {
   if (const auto id = twice(targets)) {
     return Error{Errc::size_mismatch, "region " + std::to_string(*id) + " has two targets: ids must differ"};
   }
-  std::vector<Piece> pieces;
+  std::vector<PlacedRegion> pieces;
   pieces.reserve(targets.size());
   std::size_t hint = 0;  // targets mostly come in the order of the regions
   for (const RegionInfo& region : info.regions) {

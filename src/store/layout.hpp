@@ -10,7 +10,7 @@ namespace ebb::store {
 inline constexpr std::uint64_t kRegionAlignment = 256;
 
 /// A region's place in the checkpoint and in the application's memory (only read when writing a checkpoint).
-struct Piece {
+struct PlacedRegion {
   std::uint64_t offset = 0;
   std::size_t bytes = 0;
   std::byte* memory = nullptr;
@@ -19,11 +19,11 @@ struct Piece {
 /// Errors invalid_argument: an id twice, a size without data (unless `sizes_only`), more bytes than can be counted.
 Result<CheckpointInfo> lay_out(std::span<const Source> sources, const std::string& metadata, bool sizes_only);
 
-std::vector<Piece> pieces_of(const CheckpointInfo& info, std::span<const Source> sources);
+std::vector<PlacedRegion> pieces_of(const CheckpointInfo& info, std::span<const Source> sources);
 
 /// Errors size_mismatch naming ids and sizes: a region without a target, a target without a region, a size that
 /// differs.
-Result<std::vector<Piece>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets);
+Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets);
 
 /// For what try_touch() refused: `reads` it, or writes it: invalid_argument.
 Error unusable_memory(std::uint32_t region, bool reads);
@@ -31,9 +31,9 @@ Error prefixed(const std::string& key, Error error);
 
 /// Calls `copy(memory, offset from the range's first byte, bytes)` for each part of bytes [offset, offset + length).
 template <class Copy>
-void for_each_part(std::span<const Piece> pieces, std::uint64_t offset, std::uint64_t length, Copy&& copy) {
+void for_each_part(std::span<const PlacedRegion> pieces, std::uint64_t offset, std::uint64_t length, Copy&& copy) {
   const std::uint64_t end = offset + length;
-  for (const Piece& piece : pieces) {
+  for (const PlacedRegion& piece : pieces) {
     if (piece.offset >= end) return;  // pieces are in order
     const std::uint64_t from = std::max(offset, piece.offset), to = std::min(end, piece.offset + piece.bytes);
     if (from < to) copy(piece.memory + (from - piece.offset), from - offset, static_cast<std::size_t>(to - from));

@@ -33,7 +33,7 @@ class OnTheWay {
     return asked(checkpoint) && question_->request.answered && question_->request.answer.reason != planner::Reason::ok;
   }
   Error why_never(Catalog& catalog) const {
-    const Request& request = question_->request;
+    const CallRow& request = question_->request;
     Error error = catalog.refusal(locked_, request.history, request.version, request.answer);
     error.message = catalog.key_text(locked_, request.history, request.version) +
                     " could not be handed over: " + request.answer.detail;
@@ -47,7 +47,7 @@ class OnTheWay {
       request.by_ended = true;
     }
     planner::CheckpointRef checkpoint;
-    Request request;
+    CallRow request;
     CallTable::Entered entered;
   };
   void give_up() {

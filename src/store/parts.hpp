@@ -33,6 +33,6 @@ class Waits;              // calls that only wait
 class Timer;
 class Timers;  // time limits
 struct FileObject;
-struct Request;
+struct CallRow;
 
 }  // namespace ebb::store

@@ -37,7 +37,7 @@ std::optional<Error> Future::error() const {
   return state_->engine->waits().error(*state_);
 }
 
-Reservation::Reservation(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Reservation::Reservation(std::unique_ptr<Impl> state) : state_(std::move(state)) {}
 Reservation::Reservation(Reservation&&) noexcept = default;
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
@@ -75,7 +75,7 @@ void Reservation::abandon() {
     state->engine->writes().abandon(*state);
 }
 
-Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Loan::Loan(std::unique_ptr<Impl> state) : state_(std::move(state)) {}
 Loan::Loan(Loan&&) noexcept = default;
 Loan& Loan::operator=(Loan&& other) noexcept {
   if (this != &other) {

@@ -23,7 +23,7 @@ Error only_restored(const std::string& key, const std::string& call) {
 
 // Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
 // that is not there: the planner refuses it, by its name.
-Result<void> Reads::prepare_restore(const Locked& locked, Request& request, const Record* record,
+Result<void> Reads::prepare_restore(const Locked& locked, CallRow& request, const Record* record,
                                     std::span<const Target> targets) {
   if (record == nullptr || !record->info) return {};
   auto pieces = pieces_of(*record->info, targets);
@@ -43,9 +43,9 @@ Result<bool> Reads::restore(planner::HistoryId history, Version version, std::sp
   const auto stream = streams_.resolve(options.stream);
   if (!stream) return stream.error();
   // In stream order it outlives the call.
-  const auto shared = *stream ? std::make_shared<Request>() : nullptr;
-  std::optional<Request> in_frame;
-  Request& request = shared ? *shared : in_frame.emplace();
+  const auto shared = *stream ? std::make_shared<CallRow>() : nullptr;
+  std::optional<CallRow> in_frame;
+  CallRow& request = shared ? *shared : in_frame.emplace();
   request.stream = *stream;
   request.history = history;
   request.version = version;
@@ -95,7 +95,7 @@ Result<Future> Reads::restore_async(std::shared_ptr<Engine> engine, planner::His
                  "the checkpoint is on the device"};
   }
   if (const auto free = streams_.resolve({}); !free) return free.error();
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<CallRow>();
   request->history = history;
   request->version = version;
   auto waitable = std::make_shared<Waitable>();
@@ -146,10 +146,10 @@ Result<Loan> Reads::borrow(const std::shared_ptr<Engine>& engine, planner::Histo
 Result<Loan> Reads::borrow_once(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
                                 const RestoreOptions& options) {
   if (auto usable = streams_.check(options.stream); !usable) return usable.error();
-  Request request;
+  CallRow request;
   request.history = history;
   request.version = version;
-  auto hold = std::make_unique<Loan::State>();
+  auto hold = std::make_unique<Loan::Impl>();
   hold->keep = options.keep;
   hold->engine = std::move(engine);
   hold->history = history;
@@ -197,7 +197,7 @@ Result<Loan> Reads::borrow_once(std::shared_ptr<Engine> engine, planner::History
   return right.error();
 }
 
-Result<void> Reads::release(Loan::State& hold, bool keep, const HandBack& how) {
+Result<void> Reads::release(Loan::Impl& hold, bool keep, const HandBack& how) {
   if (auto error = lifetime_.forked()) return *error;
   const auto stream = streams_.resolve_hand_back(how.stream);
   if (!stream) return stream.error();
@@ -220,7 +220,7 @@ Result<void> Reads::release(Loan::State& hold, bool keep, const HandBack& how) {
   return handed;
 }
 
-void Reads::release_unordered(Loan::State& hold) {
+void Reads::release_unordered(Loan::Impl& hold) {
   if (lifetime_.forked()) return;
   if (streams_.host_memory()) {
     static_cast<void>(static_cast<bool>(release(hold, false, {})));

@@ -27,9 +27,9 @@ class Reads : OnMachinery {
                                std::span<const Target> targets, const RestoreOptions& options);
   Result<Loan> borrow(const std::shared_ptr<Engine>& engine, planner::HistoryId history, Version version,
                       const RestoreOptions& options);
-  Result<void> release(Loan::State& hold, bool keep, const HandBack& how);
+  Result<void> release(Loan::Impl& hold, bool keep, const HandBack& how);
   /// The loan's handle has ended, and no stream was named on which it is still read.
-  void release_unordered(Loan::State& hold);
+  void release_unordered(Loan::Impl& hold);
   /// Memory that was handed back with `hold` is looked at no longer.
   void end_hold(Hold& hold);
   /// `call(options)`, again where it met bytes that another process was just replacing: what is durable is given, as of
@@ -38,7 +38,7 @@ class Reads : OnMachinery {
   auto until_settled(planner::HistoryId history, Version version, const RestoreOptions& options, Call&& call);
 
  private:
-  Result<void> prepare_restore(const Locked& locked, Request& request, const Record* record,
+  Result<void> prepare_restore(const Locked& locked, CallRow& request, const Record* record,
                                std::span<const Target> targets);
   Result<Loan> borrow_once(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
                            const RestoreOptions& options);

@@ -4,7 +4,7 @@
 
 namespace ebb::store {
 
-void Request::add(const planner::Command& command) {
+void CallRow::add(const planner::Command& command) {
   if (stream) enqueued.order(command);
   commands.push_back(command);
 }

@@ -26,13 +26,13 @@ struct Enqueued {
 /// A row of the CallTable: in the caller's frame, or shared for restore_async and for calls in stream order, which it
 /// outlives. The port's mutex guards it, but for what the thread that copies for it looks at meanwhile: `pieces`,
 /// `stream`, `own`, `compared`.
-struct Request {
+struct CallRow {
   planner::RequestId id = 0;
   planner::HistoryId history = 0;
   Version version = 0;
   std::uint64_t bytes = 0;
   bool copies = false;                         // a checkpoint or restore: all it has of the planner are copies
-  std::vector<Piece> pieces;                   // the application's memory, if it copies
+  std::vector<PlacedRegion> pieces;            // the application's memory, if it copies
   std::shared_ptr<const CheckpointInfo> info;  // of what is handed out
   std::vector<planner::Command> commands;      // its own copies; those before `next` are begun
   std::size_t next = 0;

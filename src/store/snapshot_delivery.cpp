@@ -57,12 +57,12 @@ void ZoneScratches::put_back(std::unique_ptr<ZoneScratch> scratch) {
 // --- delivery --------------------------------------------------------------------------------------------------------
 
 SnapshotDelivery::SnapshotDelivery(std::shared_ptr<device::Device> device, ZoneScratches& scratches,
-                                   const StoredSnapshot& snapshot, std::span<const Piece> regions,
+                                   const StoredSnapshot& snapshot, std::span<const PlacedRegion> regions,
                                    std::optional<device::StreamId> on)
     : device_(std::move(device)), scratches_(scratches), snapshot_(snapshot), stream_(on), given_(on.has_value()) {
   std::size_t target = 0;
   for (std::size_t i = 0; i < snapshot.layout.parts.size(); ++i) {
-    const storage::SnapshotLayout::Part& part = snapshot.layout.parts[i];
+    const storage::SnapshotLayout::RegionPart& part = snapshot.layout.parts[i];
     if (snapshot.info.regions[target].id != part.region) ++target;
     std::byte* const memory = regions[target].memory + part.at;
     const ZoneMap::Region& region = snapshot.map.regions[i];

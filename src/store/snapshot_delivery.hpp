@@ -11,7 +11,7 @@
 
 namespace ebb::store {
 
-struct Piece;
+struct PlacedRegion;
 
 /// Memory to check and place the zones of one piece on the device: a checksum and a place for each.
 struct ZoneScratch {
@@ -44,7 +44,7 @@ class SnapshotDelivery {
 
   /// `on`: the caller's stream; none: one that comes after what the legacy default stream holds.
   SnapshotDelivery(std::shared_ptr<device::Device> device, ZoneScratches& scratches,
-                   const storage::StoredSnapshot& snapshot, std::span<const Piece> regions,
+                   const storage::StoredSnapshot& snapshot, std::span<const PlacedRegion> regions,
                    std::optional<device::StreamId> on);
   SnapshotDelivery(const SnapshotDelivery&) = delete;
   ~SnapshotDelivery();

@@ -157,7 +157,7 @@ void SnapshotReader::hint_piece(const StoredSnapshot& of, const ZonesInPiece& ch
 }
 
 // On a GPU the next few pieces come while one is checked and placed.
-Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<const Piece> regions,
+Result<void> SnapshotReader::deliver(const StoredSnapshot& snapshot, std::span<const PlacedRegion> regions,
                                      std::span<const ZoneRange> zones, std::optional<device::StreamId> stream) {
   constexpr std::size_t kAhead = 8;
   SnapshotDelivery delivery(engine_.device(), engine_.zone_scratches(), snapshot, regions, stream);
@@ -244,7 +244,7 @@ Error SnapshotReader::failed(const StoredSnapshot& of, const ZonesInPiece& chunk
                              const Error& why) {
   const std::string key = engine_.histories().key_text(history_, version_);
   const ZoneRange& zones = chunk.zones.zones;
-  const storage::SnapshotLayout::Part& part = of.layout.parts[zones.region];
+  const storage::SnapshotLayout::RegionPart& part = of.layout.parts[zones.region];
   const std::uint64_t from = part.at + of.map.regions[zones.region].begin(zones.first + zone);
   const std::string what = "zone " + std::to_string(zones.first + zone) + " (region " + std::to_string(part.region) +
                            " from byte " + std::to_string(from) + " on), which version " +

@@ -14,7 +14,7 @@
 namespace ebb::store {
 
 class Engine;
-struct Piece;
+struct PlacedRegion;
 
 /// These zones of a snapshot were copied to their targets.
 using Restored =
@@ -52,7 +52,7 @@ class SnapshotReader {
                                        std::span<const storage::ZonesInPiece> chunks);
   Result<void> restore_piece(const storage::StoredSnapshot& from, std::span<const storage::ZonesInPiece> chunks,
                              SnapshotDelivery& delivery);
-  Result<void> deliver(const storage::StoredSnapshot& snapshot, std::span<const Piece> regions,
+  Result<void> deliver(const storage::StoredSnapshot& snapshot, std::span<const PlacedRegion> regions,
                        std::span<const storage::ZoneRange> zones, std::optional<device::StreamId> stream);
   void hint_pieces(const storage::StoredSnapshot& of, bool wanted);
   void hint_piece(const storage::StoredSnapshot& of, const storage::ZonesInPiece& chunk, bool wanted);

@@ -183,12 +183,12 @@ std::byte* Tiers::at(const planner::Place& place) const {
   return there.memory->data() + there.offset;
 }
 
-Tiers::Use Tiers::use_of(const planner::Place& place, std::uint64_t bytes) const {
+Tiers::Usable Tiers::use_of(const planner::Place& place, std::uint64_t bytes) const {
   const Where there = where(place, bytes);
-  if (there.memory == nullptr || there.memory->ready() >= there.offset + bytes) return Use::now;
-  if (there.memory->limit() >= there.offset + bytes) return Use::later;
+  if (there.memory == nullptr || there.memory->ready() >= there.offset + bytes) return Usable::now;
+  if (there.memory->limit() >= there.offset + bytes) return Usable::later;
   // What passes the ring has no other way: its pages come as they are written, and are copied unregistered.
-  return there.in_ring ? Use::now : Use::never;
+  return there.in_ring ? Usable::now : Usable::never;
 }
 
 void Tiers::want(const planner::Place& place, std::uint64_t bytes) {

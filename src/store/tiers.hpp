@@ -61,8 +61,8 @@ class Tiers {
 
   /// Whether so many bytes of a place can be used: now, or later, or never, for there is less memory than was thought.
   /// Places that are not memory of ours: now.
-  enum class Use : std::uint8_t { now, later, never };
-  Use use_of(const planner::Place& place, std::uint64_t bytes) const;
+  enum class Usable : std::uint8_t { now, later, never };
+  Usable use_of(const planner::Place& place, std::uint64_t bytes) const;
   /// These bytes will be used soon.
   void want(const planner::Place& place, std::uint64_t bytes);
   /// The bytes of a place are not needed any more. Memory that cannot be used yet is left alone: it is still being

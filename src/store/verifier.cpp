@@ -11,8 +11,8 @@
 
 namespace ebb::store {
 
-std::vector<Piece> pieces_in(const CheckpointInfo& info, std::byte* data) {
-  std::vector<Piece> pieces;
+std::vector<PlacedRegion> pieces_in(const CheckpointInfo& info, std::byte* data) {
+  std::vector<PlacedRegion> pieces;
   pieces.reserve(info.regions.size());
   for (const RegionInfo& region : info.regions) {
     pieces.push_back({region.offset, region.bytes, data ? data + region.offset : nullptr});
@@ -22,7 +22,7 @@ std::vector<Piece> pieces_in(const CheckpointInfo& info, std::byte* data) {
 
 // --- checksums -----------------------------------------------------------------------------------------------------
 
-Result<Verifier::Sums> Verifier::sums_of(const CheckpointInfo& info, std::span<const Piece> pieces) const {
+Result<Verifier::Sums> Verifier::sums_of(const CheckpointInfo& info, std::span<const PlacedRegion> pieces) const {
   if (!setup_.verify_all) return Sums();
   auto sums = std::make_shared<Record::Sums>(pieces.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -37,7 +37,8 @@ Verifier::Sums Verifier::sums_of(const CheckpointInfo& info, const std::byte* da
   return sums_of(info, pieces_in(info, const_cast<std::byte*>(data))).value();
 }
 
-Result<void> Verifier::check_handed_out(Locked& locked, Request& request, std::span<const Piece> pieces, bool mend) {
+Result<void> Verifier::check_handed_out(Locked& locked, CallRow& request, std::span<const PlacedRegion> pieces,
+                                        bool mend) {
   if (!request.sums || !request.info) return {};
   locked.unlock();
   const auto found = sums_of(*request.info, pieces);
@@ -68,7 +69,7 @@ Result<void> Verifier::check_handed_out(Locked& locked, Request& request, std::s
 
 // The copy in a persistent store's files is held against its own checksums, and then against those of what was given.
 // Only the caller looks at `pieces`.
-bool Verifier::take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces) {
+bool Verifier::take_from_file(Locked& locked, const CallRow& request, std::span<const PlacedRegion> pieces) {
   if (!files_.persistent() || lifetime_.closed(locked)) return false;
   const Record* const record = catalog_.find(locked, request.history, request.version);
   const auto file = record == nullptr ? std::nullopt : record->durable_in();
@@ -78,7 +79,7 @@ bool Verifier::take_from_file(Locked& locked, const Request& request, std::span<
   bool writable = true;
   storage::PersistentStorage& storage = *files_.tiers()[*file]->persistent();
   const auto read = storage.read_payload(object, [&](std::uint64_t at, std::span<const std::byte> bytes) {
-    for (const Piece& piece : pieces) {
+    for (const PlacedRegion& piece : pieces) {
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), piece.offset + piece.bytes);
       if (from >= to) continue;
@@ -112,7 +113,7 @@ std::shared_ptr<const Check> Verifier::check_of(const Locked& locked, const plan
   return memory_.tiers().at(command.from) - command.offset == record->check->data ? record->check : nullptr;
 }
 
-Result<void> Verifier::compared(const Check& check, const DigestPlaces::Place& digest) {
+Result<void> Verifier::compared(const Check& check, const DigestPlace& digest) {
   if (device::sum_of(digest.get()) == check.taken) return {};
   return Error{Errc::damaged,
                "its memory in the device cache was written to after it had been committed (its digest is not "
@@ -137,14 +138,14 @@ Result<void> Verifier::compare(const Check& check, device::StreamId stream) {
   return compared(check, *taken_at);
 }
 
-Result<void> Verifier::compare_source(Request& request, const Check& check, bool in_order) {
+Result<void> Verifier::compare_source(CallRow& request, const Check& check, bool in_order) {
   if (in_order) return compare(check, *request.stream);
   if (streams_.host_memory()) return compare(check, device::kInlineStream);
   const Result<void> made = request.stream ? streams_.make(request.own) : streams_.come_after_legacy(request.own);
   return made ? compare(check, request.own.made->stream) : made;
 }
 
-Result<void> Verifier::check_lent(Locked& locked, Request& request) {
+Result<void> Verifier::check_lent(Locked& locked, CallRow& request) {
   const Record* const record = catalog_.find(locked, request.answer.checkpoint);
   if (record == nullptr || !record->check || request.bytes == 0) return {};
   const auto check = record->check;

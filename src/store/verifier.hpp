@@ -10,7 +10,7 @@
 namespace ebb::store {
 
 /// The regions of a checkpoint in one piece at `data`.
-std::vector<Piece> pieces_in(const CheckpointInfo& info, std::byte* data);
+std::vector<PlacedRegion> pieces_in(const CheckpointInfo& info, std::byte* data);
 
 /// With verify="all" a checkpoint's bytes are hashed as they are given, region by region, and again as they are handed
 /// out, whatever tier they were on meanwhile. With commit(check) the memory's digest is taken when it is committed, and
@@ -34,12 +34,12 @@ class Verifier {
   // --- checksums
   using Sums = std::shared_ptr<const Record::Sums>;
   /// The checksums of regions. Empty unless everything is verified. Error invalid_argument: unusable_memory().
-  Result<Sums> sums_of(const CheckpointInfo& info, std::span<const Piece> pieces) const;
+  Result<Sums> sums_of(const CheckpointInfo& info, std::span<const PlacedRegion> pieces) const;
   /// The same for a checkpoint whose bytes are all at `data`, one region after the other.
   Sums sums_of(const CheckpointInfo& info, const std::byte* data) const;
   /// Checks the bytes that a call hands out. `mend`: where a cache gave wrong bytes, those in the file are put into
   /// `pieces`. An ephemeral store has discarded the checkpoint: later calls get the error too.
-  Result<void> check_handed_out(Locked& locked, Request& request, std::span<const Piece> pieces, bool mend);
+  Result<void> check_handed_out(Locked& locked, CallRow& request, std::span<const PlacedRegion> pieces, bool mend);
 
   // --- digests
   /// Takes the digest of a hold's memory without waiting: it is there when `stream` (none: at once) has come here.
@@ -47,18 +47,18 @@ class Verifier {
   /// The check that a command's source must pass; null unless the source is the very memory that was committed to be
   /// checked.
   std::shared_ptr<const Check> check_of(const Locked& locked, const planner::Command& command) const;
-  Result<DigestPlaces::Place> place() { return digests_.take(); }
+  Result<DigestPlace> place() { return digests_.take(); }
   /// Compares a digest of the same memory that was taken later. Error damaged: it differs.
-  static Result<void> compared(const Check& check, const DigestPlaces::Place& digest);
+  static Result<void> compared(const Check& check, const DigestPlace& digest);
   /// Takes a digest on `stream`, waits for it and compares it.
   Result<void> compare(const Check& check, device::StreamId stream);
   /// Compares the source of a request before its first copy, on the stream that makes the copy.
-  Result<void> compare_source(Request& request, const Check& check, bool in_order);
+  Result<void> compare_source(CallRow& request, const Check& check, bool in_order);
   /// Checks memory that a borrow hands out, which cannot be mended.
-  Result<void> check_lent(Locked& locked, Request& request);
+  Result<void> check_lent(Locked& locked, CallRow& request);
 
  private:
-  bool take_from_file(Locked& locked, const Request& request, std::span<const Piece> pieces);
+  bool take_from_file(Locked& locked, const CallRow& request, std::span<const PlacedRegion> pieces);
 
   const PlannerPort& port_;
   Lifetime& lifetime_;

@@ -76,7 +76,7 @@ Result<void> Waits::wait(Locked& locked, planner::HistoryId history, std::option
   if (lifetime_.closed(locked)) return lifetime_.closed_error();
   auto tier = level_of(level);
   if (!tier) return tier.error();
-  Request request;
+  CallRow request;
   request.history = history;
   request.version = version.value_or(0);
   const CallTable::Entered entered(calls_, locked, request);

@@ -42,9 +42,9 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
   const auto stream = streams_.resolve(options.stream);
   if (!stream) return stream.error();
   // In stream order it outlives the call.
-  const auto shared = *stream ? std::make_shared<Request>() : nullptr;
-  std::optional<Request> in_frame;
-  Request& request = shared ? *shared : in_frame.emplace();
+  const auto shared = *stream ? std::make_shared<CallRow>() : nullptr;
+  std::optional<CallRow> in_frame;
+  CallRow& request = shared ? *shared : in_frame.emplace();
   request.stream = *stream;
   request.history = history;
   request.version = version;
@@ -103,11 +103,11 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
   if (auto usable = streams_.check(options.stream); !usable) return usable.error();
   auto info = lay_out(regions, options.metadata, true);
   if (!info) return info.error();
-  Request request;
+  CallRow request;
   request.history = history;
   request.version = version;
   request.bytes = info->bytes;
-  auto hold = std::make_unique<Reservation::State>();
+  auto hold = std::make_unique<Reservation::Impl>();
   hold->engine = std::move(engine);
   hold->history = history;
   hold->version = version;
@@ -176,7 +176,7 @@ Result<Future> Writes::adopt(std::shared_ptr<Engine> engine, planner::HistoryId 
     if (code != Errc::no_space && code != Errc::too_large) return reserved.error();
     return checkpoint(std::move(engine), history, version, sources, options);
   }
-  Reservation::State& hold = *reserved->state_;
+  Reservation::Impl& hold = *reserved->state_;
   if (Tiers::adopted(hold.place)) {
     memory_.adopt(port_.lock(), hold.checkpoint, options.adopt);
   } else if (auto filled = fill(hold, source, options.stream); !filled) {
@@ -199,7 +199,7 @@ Result<Future> Writes::adopt(std::shared_ptr<Engine> engine, planner::HistoryId 
 }
 
 // Without a stream, returns when the bytes are there.
-Result<void> Writes::fill(const Reservation::State& hold, const Source& source,
+Result<void> Writes::fill(const Reservation::Impl& hold, const Source& source,
                           const std::optional<StreamHandle>& stream) {
   const auto on = streams_.resolve_hand_back(stream);
   if (!on) return on.error();
@@ -215,7 +215,7 @@ Result<void> Writes::fill(const Reservation::State& hold, const Source& source,
   return result;
 }
 
-Result<void> Writes::commit(Reservation::State& hold, const HandBack& how) {
+Result<void> Writes::commit(Reservation::Impl& hold, const HandBack& how) {
   if (auto error = lifetime_.forked()) return *error;
   const planner::Time begun = port_.now();
   auto stream = streams_.resolve_hand_back(how.stream);
@@ -261,7 +261,7 @@ Result<void> Writes::commit(Reservation::State& hold, const HandBack& how) {
   return handed;
 }
 
-void Writes::abandon(Reservation::State& hold) {
+void Writes::abandon(Reservation::Impl& hold) {
   if (lifetime_.forked()) return;
   const bool finished = hold.info->bytes == 0 || streams_.finish_unordered();
   const Locked locked = port_.lock();

@@ -23,11 +23,11 @@ class Writes : OnMachinery {
   /// A checkpoint whose memory may stay the program's (CheckpointOptions::adopt).
   Result<Future> adopt(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
                        std::span<const Source> sources, const CheckpointOptions& options);
-  Result<void> commit(Reservation::State& hold, const HandBack& how);
-  void abandon(Reservation::State& hold);
+  Result<void> commit(Reservation::Impl& hold, const HandBack& how);
+  void abandon(Reservation::Impl& hold);
 
  private:
-  Result<void> fill(const Reservation::State& hold, const Source& source, const std::optional<StreamHandle>& stream);
+  Result<void> fill(const Reservation::Impl& hold, const Source& source, const std::optional<StreamHandle>& stream);
   void count_written(const Locked& locked, planner::CheckpointRef checkpoint, std::uint64_t bytes);
   /// Why nothing can be written now; none: it can.
   std::optional<Error> not_writable(const Locked& locked, planner::HistoryId history, Version version) const;

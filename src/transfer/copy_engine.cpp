@@ -80,16 +80,16 @@ class EventPool {
 /// 4. Only the oldest of each queue is polled and waited for, so that the work of a call does not grow with what is
 ///    outstanding. What is pushed behind others needs no interrupt: the reporting thread waits for the oldest, and
 ///    looks at the queue again after reporting it.
-struct CopyEngine::State {
+struct CopyEngine::Impl {
   struct Link {
     device::StreamId stream = 0;
     std::mutex mutex;
     std::deque<Copy> in_flight;  // no more than the driver queues at once
   };
 
-  State(device::Device& device, Done done) : device_(device), done_(std::move(done)), events_(device) {}
+  Impl(device::Device& device, Done done) : device_(device), done_(std::move(done)), events_(device) {}
 
-  ~State() {
+  ~Impl() {
     stop();
     for (const auto& link : links_) device_.destroy_stream(link->stream);
   }
@@ -251,15 +251,15 @@ struct CopyEngine::State {
   std::thread reporter_;
 };
 
-CopyEngine::CopyEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CopyEngine::CopyEngine(std::unique_ptr<Impl> state) : state_(std::move(state)) {}
 CopyEngine::~CopyEngine() = default;
 
 Result<std::unique_ptr<CopyEngine>> CopyEngine::create(device::Device& device, unsigned links, Done done) {
-  auto state = std::make_unique<State>(device, std::move(done));
+  auto state = std::make_unique<Impl>(device, std::move(done));
   for (unsigned link = 0; link < links; ++link) {
     Result<device::StreamId> stream = device.create_stream();
     if (!stream) return stream.error();
-    state->links_.push_back(std::make_unique<State::Link>());
+    state->links_.push_back(std::make_unique<Impl::Link>());
     state->links_.back()->stream = *stream;
   }
   try {
@@ -277,7 +277,7 @@ void CopyEngine::submit(unsigned link, Token token, void* to, const void* from, 
 
 void CopyEngine::submit(unsigned number, Token token, std::span<const Part> parts,
                         const std::optional<Digested>& digested) {
-  State::Link& link = *state_->links_.at(number);
+  Impl::Link& link = *state_->links_.at(number);
   {
     std::lock_guard lock(state_->mutex_);
     if (state_->closed_) throw std::logic_error("a copy was submitted to a stopped engine");

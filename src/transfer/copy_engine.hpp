@@ -56,9 +56,9 @@ class CopyEngine {
   void stop();
 
  private:
-  struct State;
-  explicit CopyEngine(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  struct Impl;
+  explicit CopyEngine(std::unique_ptr<Impl> state);
+  std::unique_ptr<Impl> state_;
 };
 
 }  // namespace ebb::transfer

@@ -24,7 +24,7 @@ bool Followed::push(device::StreamId stream, Copy copy) {
   room_for(spare_queues_, queues_.size() + spare_queues_.size() + 1);
   room_for(spare_tokens_, by_token_.size() + spare_tokens_.size() + 1);
   if (spare_copies_.empty()) spare_copies_.emplace_back();
-  const Place key{stream, this_thread()};
+  const QueueKey key{stream, this_thread()};
   auto place = queues_.find(key);
   if (place == queues_.end() && spare_queues_.empty()) {
     Queues made;

@@ -50,8 +50,8 @@ class Followed {
   std::size_t queues() const { return queues_.size(); }
 
  private:
-  using Place = std::pair<device::StreamId, std::uint64_t>;  // with the thread
-  using Queues = std::map<Place, std::list<Copy>>;
+  using QueueKey = std::pair<device::StreamId, std::uint64_t>;  // with the thread
+  using Queues = std::map<QueueKey, std::list<Copy>>;
   using Tokens = std::unordered_map<Token, const Copy*>;
   Queues queues_;
   Tokens by_token_;

@@ -141,7 +141,7 @@ class Client final : public ::veloc::client_t {
   std::optional<Reading> reading_;
 };
 
-/// It is not the process's client any more.
+/// The client is not the process's any more.
 void forget(const Client* client) noexcept;
 
 }  // namespace ebb::veloc

@@ -57,10 +57,10 @@ struct Waitable {
 
 using store::Engine;
 
-struct Reservation::State {
+struct Reservation::Impl {
   Version version;
 };
-struct Loan::State {
+struct Loan::Impl {
   Version version;
 };
 // A handle of version 1000 + n fails with n when it is used.
@@ -79,7 +79,7 @@ std::optional<Error> Future::error() const {
   return result ? std::nullopt : std::optional(result.error());
 }
 
-Reservation::Reservation(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Reservation::Reservation(std::unique_ptr<Impl> state) : state_(std::move(state)) {}
 Reservation::Reservation(Reservation&&) noexcept = default;
 Reservation& Reservation::operator=(Reservation&&) noexcept = default;
 Reservation::~Reservation() = default;
@@ -95,10 +95,10 @@ Result<void> Reservation::commit(const HandBack& how) {
 }
 void Reservation::abandon() { act(later(state_->version)).value(); }
 Reservation Engine::reservation(Version version) {
-  return Reservation(std::make_unique<Reservation::State>(Reservation::State{version}));
+  return Reservation(std::make_unique<Reservation::Impl>(Reservation::Impl{version}));
 }
 
-Loan::Loan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Loan::Loan(std::unique_ptr<Impl> state) : state_(std::move(state)) {}
 Loan::Loan(Loan&&) noexcept = default;
 Loan& Loan::operator=(Loan&&) noexcept = default;
 Loan::~Loan() = default;
@@ -112,7 +112,7 @@ Result<void> Loan::release(bool keep, const HandBack& how) {
   if (auto refused = refuse(how.stream, keep ? ", keep" : how.hold ? ", hold" : ""); !refused) return refused;
   return act(later(state_->version));
 }
-Loan Engine::loan(Version version) { return Loan(std::make_unique<Loan::State>(Loan::State{version})); }
+Loan Engine::loan(Version version) { return Loan(std::make_unique<Loan::Impl>(Loan::Impl{version})); }
 
 History::History(std::shared_ptr<Engine> engine, std::uint32_t id, std::string name,
                  std::shared_ptr<const store::InHand>)

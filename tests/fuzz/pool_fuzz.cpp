@@ -64,7 +64,7 @@ void read_pool(const PoolImage& image) {
   share::PoolTables tables = memory.view();
   for (std::uint32_t i = 0; i < std::min<std::uint32_t>(shape.slabs(), 2 * PoolImage::kSlabs); ++i) {
     const auto slab = tables.slab(i);
-    demand(!slab || slab->state == share::Slab::State::free || tables.process(slab->owner.slot).has_value());
+    demand(!slab || slab->state == share::SlabState::free || tables.process(slab->owner.slot).has_value());
   }
   if (const auto process = tables.process(0)) check_list(memory, process->member);
   if (const auto member = tables.next_member()) {

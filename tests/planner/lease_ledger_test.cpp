@@ -37,20 +37,20 @@ TEST(LeaseTable, WhatTheTableHasIsLegalAndAllElseThrows) {
 
 TEST(LeaseLedger, NothingIsLentWithoutAnOfferNorToOneWhoDoesNotAsk) {
   LeaseLedger ledger;
-  EXPECT_EQ(lease_text(ledger.on(0, lend::Request{1, 10 * kPiece})), "");
+  EXPECT_EQ(lease_text(ledger.on(0, lend::Borrow{1, 10 * kPiece})), "");
   EXPECT_EQ(lease_text(ledger.on(0, lend::Offer{2, kPiece - 1})), "");  // less than a lease
   EXPECT_EQ(lease_text(ledger.on(0, lend::Offer{1, kPiece})), "");      // its own memory
   EXPECT_EQ(lease_text(ledger.on(0, lend::Offer{2, kPiece})), "grant1:2>1");
   EXPECT_THROW(ledger.on(0, lend::Offer{.lender = 2, .bytes = kPiece, .piece = kPiece - 1}), std::logic_error);
-  EXPECT_THROW(ledger.on(0, lend::Request{1, kPiece, kPiece - 1}), std::logic_error);
+  EXPECT_THROW(ledger.on(0, lend::Borrow{1, kPiece, kPiece - 1}), std::logic_error);
 }
 
 TEST(LeaseLedger, BorrowersAndLendersShareEvenly) {
   LeaseLedger ledger;
   ledger.on(0, lend::Offer{1, 2 * kPiece});
   ledger.on(0, lend::Offer{2, 4 * kPiece});
-  ledger.on(0, lend::Request{7, kPiece});
-  EXPECT_EQ(lease_text(ledger.on(0, lend::Request{8, 9 * kPiece})),
+  ledger.on(0, lend::Borrow{7, kPiece});
+  EXPECT_EQ(lease_text(ledger.on(0, lend::Borrow{8, 9 * kPiece})),
             "grant2:2>8 grant3:1>8 grant4:2>8 grant5:1>8 grant6:2>8");
   EXPECT_EQ(ledger.borrowed_by(7), kPiece);
   EXPECT_EQ(ledger.link_of(2, 7) + ledger.link_of(2, 8), kWholeLink);
@@ -61,24 +61,24 @@ TEST(LeaseLedger, BorrowersAndLendersShareEvenly) {
 TEST(LeaseLedger, OfABorrowerThatHasEndedNothingIsKept) {
   LeaseLedger ledger;
   ledger.on(0, lend::Offer{1, kPiece});
-  ledger.on(0, lend::Request{7, kPiece});
+  ledger.on(0, lend::Borrow{7, kPiece});
   EXPECT_EQ(lease_text(ledger.on(0, lend::BorrowerDied{7})), "");
-  EXPECT_EQ(lease_text(ledger.on(0, lend::Request{7, kPiece})), "");
+  EXPECT_EQ(lease_text(ledger.on(0, lend::Borrow{7, kPiece})), "");
   EXPECT_EQ(lease_text(ledger.on(0, lend::BorrowerEnded{7})), "free1:1>7");
-  EXPECT_EQ(lease_text(ledger.on(0, lend::Request{7, kPiece})), "grant2:1>7") << "another one";
+  EXPECT_EQ(lease_text(ledger.on(0, lend::Borrow{7, kPiece})), "grant2:1>7") << "another one";
 }
 
 TEST(LeaseLedger, ALeaseIsNoLargerThanEitherSideSays) {
   LeaseLedger ledger;
-  ledger.on(0, lend::Request{7, 3 * kPiece, kPiece});
+  ledger.on(0, lend::Borrow{7, 3 * kPiece, kPiece});
   EXPECT_EQ(lease_text(ledger.on(0, lend::Offer{1, 4 * kPiece, 2 * kPiece})), "grant1:1>7 grant2:1>7 grant3:1>7");
   ledger.on(0, lend::Offer{1, 5 * kPiece, 2 * kPiece});
-  EXPECT_EQ(ledger.on(0, lend::Request{8, 9 * kPiece}).front().lease.bytes, 2 * kPiece);
+  EXPECT_EQ(ledger.on(0, lend::Borrow{8, 9 * kPiece}).front().lease.bytes, 2 * kPiece);
 }
 
 TEST(LeaseLedger, WhatIsReturnedCanBeLentAgainAndALesserOfferRecallsTheNewest) {
   LeaseLedger ledger;
-  ledger.on(0, lend::Request{7, 9 * kPiece});
+  ledger.on(0, lend::Borrow{7, 9 * kPiece});
   ledger.on(0, lend::Offer{1, 2 * kPiece});
   EXPECT_EQ(lease_text(ledger.on(1, lend::Return{1})), "free1:1>7 grant3:1>7");
   EXPECT_EQ(lease_text(ledger.on(2, lend::Offer{.lender = 1, .bytes = kPiece, .deadline = 100})), "recall3:1>7");
@@ -90,15 +90,15 @@ TEST(LeaseLedger, WhatIsReturnedCanBeLentAgainAndALesserOfferRecallsTheNewest) {
 
 TEST(LeaseLedger, WhatCannotBeUsedIsNotOfferedAgain) {
   LeaseLedger ledger;
-  ledger.on(0, lend::Request{7, kPiece});
+  ledger.on(0, lend::Borrow{7, kPiece});
   ledger.on(0, lend::Offer{1, kPiece});
   EXPECT_EQ(lease_text(ledger.on(0, lend::Return{.lease = 1, .unusable = true})), "free1:1>7");
-  EXPECT_EQ(lease_text(ledger.on(0, lend::Request{8, kPiece})), "grant2:1>8");
+  EXPECT_EQ(lease_text(ledger.on(0, lend::Borrow{8, kPiece})), "grant2:1>8");
 }
 
 TEST(LeaseLedger, PastItsDeadlineTheLenderHearsOfItAndTheBytesAreNotFree) {
   LeaseLedger ledger;
-  ledger.on(0, lend::Request{7, kPiece});
+  ledger.on(0, lend::Borrow{7, kPiece});
   ledger.on(0, lend::Offer{1, kPiece});
   ledger.on(0, lend::Recall{1, 100});
   EXPECT_EQ(lease_text(ledger.on(99, lend::Tick{})), "");
@@ -106,25 +106,25 @@ TEST(LeaseLedger, PastItsDeadlineTheLenderHearsOfItAndTheBytesAreNotFree) {
   EXPECT_EQ(lease_text(late), "overdue1:1>7");
   EXPECT_EQ(late[0].lease.bytes, kPiece);
   EXPECT_EQ(lease_text(ledger.on(200, lend::Tick{})), "");
-  EXPECT_EQ(lease_text(ledger.on(200, lend::Request{8, kPiece})), "");
+  EXPECT_EQ(lease_text(ledger.on(200, lend::Borrow{8, kPiece})), "");
   EXPECT_EQ(ledger.lent_by(1), kPiece);
   EXPECT_EQ(lease_text(ledger.on(300, lend::Return{1})), "free1:1>7");  // the lender has it back, and lends less now
 }
 
 TEST(LeaseLedger, ADeadBorrowersLeaseIsLentAgainOnlyOnceItsChildrenHaveEndedToo) {
   LeaseLedger ledger;
-  ledger.on(0, lend::Request{7, kPiece});
+  ledger.on(0, lend::Borrow{7, kPiece});
   ledger.on(0, lend::Offer{1, kPiece});
-  ledger.on(0, lend::Request{8, kPiece});
+  ledger.on(0, lend::Borrow{8, kPiece});
   EXPECT_EQ(lease_text(ledger.on(0, lend::BorrowerDied{7})), "");
   EXPECT_EQ(lease_text(ledger.on(0, lend::Return{1})), "");  // a child says so, which is not the borrower
   EXPECT_EQ(lease_text(ledger.on(0, lend::BorrowerEnded{7})), "free1:1>7 grant2:1>8");
-  EXPECT_EQ(lease_text(ledger.on(0, lend::Request{7, kPiece})), "");
+  EXPECT_EQ(lease_text(ledger.on(0, lend::Borrow{7, kPiece})), "");
 }
 
 TEST(LeaseLedger, ADeadLendersMemoryIsRecalledWithTheOrdinaryDeadline) {
   LeaseLedger ledger;
-  ledger.on(0, lend::Request{7, 9 * kPiece});
+  ledger.on(0, lend::Borrow{7, 9 * kPiece});
   ledger.on(0, lend::Offer{1, 2 * kPiece});
   EXPECT_EQ(lease_text(ledger.on(0, lend::LenderDied{1, 50})), "recall1:1>7 recall2:1>7");
   EXPECT_EQ(lease_text(ledger.on(0, lend::Return{1})), "free1:1>7");
@@ -189,7 +189,7 @@ class LeaseWorld {
   }
   void request(PartyId borrower, Bytes bytes) {
     wanted_[alive(borrower)] = bytes;
-    submit(lend::Request{alive(borrower), bytes, borrower == 5 ? kPiece : UINT64_MAX});
+    submit(lend::Borrow{alive(borrower), bytes, borrower == 5 ? kPiece : UINT64_MAX});
   }
   // Twice: at first its process alone ends.
   void die(PartyId borrower) {

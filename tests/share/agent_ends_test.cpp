@@ -154,7 +154,7 @@ class NodeAgentEndsInPieces : public ::testing::Test {
 
 TEST_F(NodeAgentEndsInPieces, the_next_agent_hears_of_no_piece_before_the_stage) {
   const ObjectId first = rank_->write_from(own_.data(), "first", 1, kMiB / 2);
-  agent_->await<message::Piece>();
+  agent_->await<message::Staged>();
   agent_->be_another();
   const auto hello = agent_->await<message::Hello>();
   const ObjectId second = rank_->write_from(other_.data(), "second", 1, kMiB / 2);
@@ -162,7 +162,7 @@ TEST_F(NodeAgentEndsInPieces, the_next_agent_hears_of_no_piece_before_the_stage)
   for (bool staged = false;;) {
     const message::Any any = agent_->next();
     staged = staged || std::holds_alternative<message::Stage>(any);
-    if (!std::holds_alternative<message::Piece>(any)) continue;
+    if (!std::holds_alternative<message::Staged>(any)) continue;
     EXPECT_TRUE(staged);
     break;
   }
@@ -174,9 +174,9 @@ TEST_F(NodeAgentEndsInPieces, the_next_agent_hears_of_no_piece_before_the_stage)
 
 TEST_F(NodeAgentEndsInPieces, what_it_has_taken_a_part_of_fails_and_nothing_else_does) {
   const ObjectId first = rank_->write_from(own_.data(), "first", 1, 6 * kMiB);
-  const auto piece = agent_->await<message::Piece>();
+  const auto piece = agent_->await<message::Staged>();
   agent_->say(message::Moved{piece.object, piece.offset, {}});
-  while (agent_->await<message::Piece>().offset < 4 * piece.bytes) continue;  // in the slot that became free
+  while (agent_->await<message::Staged>().offset < 4 * piece.bytes) continue;  // in the slot that became free
   agent_->be_another();
   agent_->await<message::Hello>();
   const ObjectId second = rank_->write_from(other_.data(), "second", 1, 6 * kMiB);

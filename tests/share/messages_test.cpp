@@ -29,11 +29,11 @@ auto values(const message::Claimed& m) { return std::tuple(m.slabs, values(m.err
 auto values(const message::Finished& m) { return std::tuple(m.object, m.sequence, values(m.error)); }
 auto values(const message::Dropped& m) { return std::tuple(m.number); }
 auto values(const message::Stage& m) { return std::tuple(m.bytes); }
-auto values(const message::Piece& m) { return std::tuple(m.object, m.offset, m.at, m.bytes, m.description); }
+auto values(const message::Staged& m) { return std::tuple(m.object, m.offset, m.at, m.bytes, m.description); }
 auto values(const message::Written& m) { return std::tuple(m.object, m.sequence); }
 auto values(const message::Delayed& m) { return std::tuple(m.object, values(m.error)); }
 auto values(const message::Lifeline& m) { return std::tuple(m.version, m.process); }
-auto values(const message::Request& m) { return std::tuple(m.bytes, m.piece); }
+auto values(const message::Borrow& m) { return std::tuple(m.bytes, m.piece); }
 auto values(const message::Granted& m) { return std::tuple(m.lease, m.bytes); }
 auto values(const message::Share& m) { return std::tuple(m.link); }
 auto values(const message::Recall& m) { return std::tuple(m.lease); }

@@ -53,7 +53,7 @@ class ObjectWriterTest : public ::testing::Test {
     description.info.bytes = kBytes;
     description.info.regions = {{0, kBytes, 0}};
     const auto text = encode_description(description);
-    message::Piece piece{};
+    message::Staged piece{};
     piece.object = number;
     piece.bytes = kBytes;
     piece.description.assign(reinterpret_cast<const char*>(text.data()), text.size());

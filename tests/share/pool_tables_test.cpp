@@ -9,7 +9,7 @@
 namespace ebb::share {
 namespace {
 
-using State = Slab::State;
+using State = SlabState;
 
 class PoolTablesTest : public ::testing::Test {
  protected:

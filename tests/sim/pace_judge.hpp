@@ -23,7 +23,7 @@ class PaceJudge {
     if (const auto* lend = std::get_if<planner::event::Lend>(&e.what)) on(*lend);
     if (const auto* limit = std::get_if<planner::event::Limit>(&e.what)) lenders_[limit->lender] = {limit->share};
     if (const auto* recall = std::get_if<planner::event::Recall>(&e.what)) {
-      Segment& segment = segments_[index(recall->tier)].at(recall->segment);
+      LentSegment& segment = segments_[index(recall->tier)].at(recall->segment);
       const planner::Bytes granule = machine_.tiers[index(recall->tier)].granule;
       segment.usable = recall->bytes / granule * granule;
       segment.urgent |= recall->deadline != planner::kNever;
@@ -39,7 +39,7 @@ class PaceJudge {
   std::uint64_t counted() const { return counted_; }
 
  private:
-  struct Segment {
+  struct LentSegment {
     planner::Bytes first = 0, usable = 0;
     planner::PartyId lender = 0;
     bool urgent = false;  // what is beyond its end has to leave in time
@@ -72,7 +72,7 @@ class PaceJudge {
     const planner::TierSpec& tier = machine_.tiers[index(place.at.index)];
     if (tier.medium == planner::Medium::file || place.offset >= planner::kAdopted) return 0;
     const auto& segments = segments_[index(place.at.index)];
-    const Segment& segment = *std::prev(std::ranges::upper_bound(segments, place.offset, {}, &Segment::first));
+    const LentSegment& segment = *std::prev(std::ranges::upper_bound(segments, place.offset, {}, &LentSegment::first));
     const planner::Bytes end = place.offset - c.offset + padded(tier, c.total);
     if (segment.urgent && end > segment.first + segment.usable) return 0;
     return segment.lender;
@@ -93,7 +93,7 @@ class PaceJudge {
   }
 
   const planner::Machine& machine_;
-  std::vector<std::vector<Segment>> segments_;         // of each tier
+  std::vector<std::vector<LentSegment>> segments_;     // of each tier
   std::map<planner::TierIndex, planner::Bytes> ends_;  // of the segments lent to it
   std::map<planner::PartyId, Lender> lenders_;
   std::uint64_t counted_ = 0;

@@ -28,7 +28,7 @@ TEST(ProtectedMemory, EveryByteIsInOnePartAndEveryZoneIsWhereItsAddressesAre) {
     for (const Protection& one : all) {
       std::uint64_t covered = 0;
       for (; part < memory.parts().size() && memory.parts()[part].region == one.region; ++part) {
-        const Part& found = memory.parts()[part];
+        const MapRegion& found = memory.parts()[part];
         ASSERT_EQ(found.at, covered);
         ASSERT_EQ(found.memory, one.memory + covered);
         covered += found.bytes;
@@ -54,7 +54,8 @@ TEST(ProtectedMemory, EveryByteIsInOnePartAndEveryZoneIsWhereItsAddressesAre) {
       ASSERT_EQ(found.first, z);
       ASSERT_EQ(found.count, 1u);
     }
-    for (const Part& one : memory.parts()) ASSERT_EQ(memory.zone_at(one.memory).has_value(), one.first.has_value());
+    for (const MapRegion& one : memory.parts())
+      ASSERT_EQ(memory.zone_at(one.memory).has_value(), one.first.has_value());
   }
 }
 

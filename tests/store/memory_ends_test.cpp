@@ -186,8 +186,8 @@ TEST(MemoryEnds, AStagingRingThatIsNotTouchedIsUsedAsItIs) {
   }();
   ASSERT_TRUE(tiers) << tiers.error().message;
   const planner::Place slot{{planner::Endpoint::ring, planner::kHost}, 0};
-  while ((*tiers)->use_of(slot, 4096) == Tiers::Use::later) std::this_thread::yield();
-  EXPECT_EQ((*tiers)->use_of(slot, 4096), Tiers::Use::now) << "what passes it has no other way";
+  while ((*tiers)->use_of(slot, 4096) == Tiers::Usable::later) std::this_thread::yield();
+  EXPECT_EQ((*tiers)->use_of(slot, 4096), Tiers::Usable::now) << "what passes it has no other way";
   std::memset((*tiers)->at(slot), 1, 4096);
   (*tiers)->stop();
   EXPECT_EQ(log.lines_of("staging ring"), 1);

@@ -109,7 +109,7 @@ TEST_F(MemoryGrowthInQueue, WhatPassesTheStagingRingWaitsWhileItsSlotIsRegistere
   };
   const auto tiers = Tiers::create(seams, setup, [] {}).value();
   tiers->want(command.from, command.length);
-  while (tiers->use_of(command.from, command.length) == Tiers::Use::later) std::this_thread::yield();
+  while (tiers->use_of(command.from, command.length) == Tiers::Usable::later) std::this_thread::yield();
   used = tiers.get();
   first.leave();
   while (!passed) std::this_thread::yield();

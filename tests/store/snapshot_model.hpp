@@ -130,7 +130,7 @@ class SnapshotModel {
  private:
   static inline const std::vector<storage::ZoneMap::Region> kRegions{
       {9 * kZone + 1000, kZone}, {100, kZone}, {12 * kZone, kZone}, {50, kZone}, {0, kZone}};
-  static inline const std::vector<storage::SnapshotLayout::Part> kParts{
+  static inline const std::vector<storage::SnapshotLayout::RegionPart> kParts{
       {2, 0}, {7, 0}, {7, 100}, {7, 100 + 12 * kZone}, {1, 0}};
 
   // A first snapshot has all zones, wherever they were copied: so it follows one that nothing is left of.

@@ -18,9 +18,9 @@ TEST(Tiers, WhatCannotBeUsedYetIsNotDiscarded) {
   ASSERT_TRUE(tiers) << tiers.error().message;
   const planner::Place first{{planner::Endpoint::tier, 1}, 0}, last{{planner::Endpoint::tier, 1}, size - 4096};
   (*tiers)->want(first, 4096);
-  while ((*tiers)->use_of(first, 4096) == Tiers::Use::later) std::this_thread::yield();
+  while ((*tiers)->use_of(first, 4096) == Tiers::Usable::later) std::this_thread::yield();
   (*tiers)->stop();
-  ASSERT_EQ((*tiers)->use_of(last, 4096), Tiers::Use::later);
+  ASSERT_EQ((*tiers)->use_of(last, 4096), Tiers::Usable::later);
   (*tiers)->discard(last, 4096);
   EXPECT_EQ(*(*tiers)->at(last), std::byte{0}) << "it is as the system made it";
   (*tiers)->discard(first, size);

@@ -40,7 +40,7 @@ class Array:
         }
 
     def numpy_type(self) -> np.dtype[Any] | None:
-        """Its NumPy type; None if it is of another library, or does not fit the bytes."""
+        """The array's NumPy type; None if it is of another library, or does not fit the bytes."""
         import numpy as np
 
         from ebbtide._arrays import dtype_from

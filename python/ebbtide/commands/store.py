@@ -123,7 +123,7 @@ class Store:
         self.checkpoints = sorted(here, key=lambda one: (names.bytes_of(one.history), one.version)) if shared else here
 
     def place_of(self, checkpoint: Checkpoint) -> Path:
-        """Its file."""
+        """The checkpoint's file."""
         return Path(self.about["shared"] if checkpoint.shared else self.directory) / checkpoint.file
 
     def whole_beside(self, damage: Damage, intact: list[Checkpoint]) -> str | None:

@@ -40,7 +40,7 @@ def ok(name: str, text: str, /, **values: Any) -> Finding:
 
 
 def note(name: str, text: str, advice: str, /, **values: Any) -> Finding:
-    """It works, but not as well as it could."""
+    """What is checked works, but not as well as it could."""
     return Finding(name, text, Level.note, advice, values)
 
 

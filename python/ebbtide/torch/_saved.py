@@ -79,7 +79,7 @@ class Window:
         self._peak = max(self._peak, self._used)
 
     def remove(self, entry: Entry) -> None:
-        """It no longer counts. Any thread may call this."""
+        """The entry no longer counts. Any thread may call this."""
         entry.counts = False
         self._gone.append(entry.bytes)
 
@@ -260,13 +260,13 @@ class Entry:
         return bool(part._version == self.key[1]) and (size == self.bytes if self.is_whole else size >= self.key[3])
 
     def whole(self) -> torch.Tensor:
-        """Its bytes, in memory."""
+        """The storage's bytes, in memory."""
         assert self.parts is not None
         storage = self.parts[0].untyped_storage()
         return torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage, self.key[2], (self.bytes,), (1,))
 
     def let_go(self, group: Group) -> None:
-        """They are not in memory any more, but in ``group``."""
+        """The bytes are not in memory any more, but in ``group``."""
         assert self.parts is not None
         layouts = []
         for part in self.parts:

@@ -116,7 +116,7 @@ Result<void> pin(std::byte* memory, std::size_t bytes) {
 void unpin(std::byte* memory) noexcept { forget(cudaHostUnregister(memory)); }
 
 void enable_peers(const Context& context) {
-  for (const Peer& peer : peers_in_use(context)) {
+  for (const PeerGpu& peer : peers_in_use(context)) {
     // Not an error: access is enabled already.
     if (peer.reached) forget(cudaDeviceEnablePeerAccess(peer.ordinal, 0));
     if (!peer.reaches) continue;

@@ -10,10 +10,10 @@
 
 namespace ebb::device::cuda {
 
-std::vector<Peer> peers_in_use(const Context& context) {
+std::vector<PeerGpu> peers_in_use(const Context& context) {
   int count = 0;
   if (forget(cudaGetDeviceCount(&count)) != cudaSuccess) return {};
-  std::vector<Peer> peers;
+  std::vector<PeerGpu> peers;
   for (int other = 0; other < count; ++other) {
     if (other == context.ordinal || !has_context(*context.driver, other)) continue;
     int reached = 0, reaches = 0;
@@ -54,7 +54,7 @@ CUresult MappedRange::append(std::size_t bytes) {
     driver.cuMemUnmap(piece, bytes);
     return result;
   }
-  for (const Peer& peer : peers_) {
+  for (const PeerGpu& peer : peers_) {
     // Only an optimisation: without peer access, copies go through host memory.
     if (peer.reaches) static_cast<void>(allow(piece, bytes, peer.ordinal));
   }

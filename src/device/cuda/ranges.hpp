@@ -11,11 +11,11 @@
 namespace ebb::device::cuda {
 
 /// Another GPU in use by this process: whether each can reach the other's memory.
-struct Peer {
+struct PeerGpu {
   int ordinal;
   bool reached, reaches;
 };
-std::vector<Peer> peers_in_use(const Context& context);
+std::vector<PeerGpu> peers_in_use(const Context& context);
 
 /// One range; unmapped and freed at its end, unless it was taken. Sizes are multiples of kGranularity.
 /// Thread safety: none of its own; the context must be current (Current).
@@ -41,7 +41,7 @@ class MappedRange {
   const Context context_;
   CUdeviceptr address_ = 0;
   std::size_t reserved_ = 0, mapped_ = 0;
-  std::vector<Peer> peers_;
+  std::vector<PeerGpu> peers_;
 };
 
 /// The ranges of Device::reserve().

@@ -193,7 +193,7 @@ void Agent::adopt_members() {
     if (share_ == 0 || slot >= shape.slabs() / share_) continue;  // nobody's share: the header or the table is damaged
     while (peer.claimed < peer.count) {
       const auto found = pool_.tables().slab(peer.first + peer.claimed);
-      if (!found || found->state == Slab::State::free || found->owner != process->member) break;
+      if (!found || found->state == SlabState::free || found->owner != process->member) break;
       ++peer.claimed;
     }
     auto list = pool_.list(process->member);

@@ -112,7 +112,7 @@ Result<void> Agent::lend(Peer& peer) {
     if (lease_at(slab) != nullptr) return {};
     if (auto done = pool_.allocate(slab); !done) return done;
     const auto now = pool_.tables().slab(slab);
-    const bool owned = now && now->state == Slab::State::lent && now->owner == peer.process->member;
+    const bool owned = now && now->state == SlabState::lent && now->owner == peer.process->member;
     if (!owned && !pool_.tables().lend(slab, peer.process->member)) {
       return Error{Errc::damaged, "slab " + std::to_string(slab) + " of the pool is not free, and has no owner"};
     }

@@ -24,12 +24,12 @@ void Agent::adopt_leases() {
   if (share_ == 0) return;
   for (std::uint32_t slab = 0; slab < pool_.shape().slabs() / share_ * share_; ++slab) {
     const auto found = pool_.tables().slab(slab);
-    if (!found || found->state == Slab::State::free || found->owner.slot == slab / share_) continue;
+    if (!found || found->state == SlabState::free || found->owner.slot == slab / share_) continue;
     Lease* const last = leases_.empty() ? nullptr : &leases_.back();
     const bool goes_on =
         last != nullptr && slab == last->first + last->slabs && slab % share_ != 0 && found->owner == last->borrower;
     if (found->begins) {
-      leases_.push_back({slab, 1, found->owner, found->state == Slab::State::recalled});
+      leases_.push_back({slab, 1, found->owner, found->state == SlabState::recalled});
     } else if (goes_on) {
       ++last->slabs;
       if (last->recalled) pool_.tables().recall(slab, last->borrower);

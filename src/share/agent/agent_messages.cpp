@@ -114,7 +114,7 @@ void Agent::on(Peer& peer, const message::Any& message, os::OwnDescriptor descri
     os::DescriptorSharedFile file(std::move(descriptor), "the stage of a process");
     auto mapped = file.map(std::array{os::FileRange{0, stage->bytes}});
     if (mapped && peer.stage.size() == 0) peer.stage = std::move(*mapped);
-  } else if (const auto* piece = std::get_if<message::Piece>(&message)) {
+  } else if (const auto* piece = std::get_if<message::Staged>(&message)) {
     const bool inside = !pool_.header().store.none() && piece->at % os::kBlock == 0 && piece->at <= peer.stage.size() &&
                         os::round_up(piece->bytes) <= peer.stage.size() - piece->at;
     if (inside && stop_ && !writer_->has(member, piece->object)) return;  // its process gives it to the next agent
@@ -122,7 +122,7 @@ void Agent::on(Peer& peer, const message::Any& message, os::OwnDescriptor descri
     send(peer, message::Moved{piece->object, piece->offset, {Errc::damaged, "a piece is not in the process's stage"}});
   } else if (std::holds_alternative<message::Commit>(message)) {
     writer_->commit(member);
-  } else if (std::holds_alternative<message::Request>(message)) {
+  } else if (std::holds_alternative<message::Borrow>(message)) {
     peer.borrows = true;
   } else if (const auto* returned = std::get_if<message::Return>(&message)) {
     take_back_lease(peer, returned->lease);

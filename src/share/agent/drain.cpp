@@ -15,19 +15,19 @@
 namespace ebb::share {
 namespace {
 
-using Place = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // a member, and the entry of a description
+using EntryKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;  // a member, and the entry of a description
 
 struct Waiting {
-  std::set<Place> objects;
+  std::set<EntryKey> objects;
   std::uint64_t bytes = 0;
 };
 
 // `among`: null for all.
-Waiting waiting_in(const Survey& survey, const std::set<Place>* among) {
+Waiting waiting_in(const Survey& survey, const std::set<EntryKey>* among) {
   Waiting found;
   for (const SurveyedProcess& one : survey.processes) {
     for (const WholeObject& object : one.waiting) {
-      const Place listed{one.process.member.slot, one.process.member.generation, object.last().sequence};
+      const EntryKey listed{one.process.member.slot, one.process.member.generation, object.last().sequence};
       if (among != nullptr && !among->contains(listed)) continue;
       found.objects.insert(listed);
       found.bytes += bytes_of(object);

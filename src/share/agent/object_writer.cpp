@@ -141,7 +141,7 @@ ObjectWriter::Object* ObjectWriter::find_piecewise(Member member, std::uint64_t 
   return nullptr;
 }
 
-void ObjectWriter::add_piece(Member member, const message::Piece& piece, const std::byte* memory) {
+void ObjectWriter::add_piece(Member member, const message::Staged& piece, const std::byte* memory) {
   const auto fail = [&](const Error& error) { failed_.push_back({member, piece.object, {}, error, 0, piece.offset}); };
   ObjectId id = 0;
   Object* object = find_piecewise(member, piece.object, id);
@@ -159,7 +159,7 @@ void ObjectWriter::add_piece(Member member, const message::Piece& piece, const s
     made.in_pieces = true;
     made.description = std::make_shared<const storage::Description>(std::move(*description));
     id = next_++;
-    // It is larger than the share: without room there all of it waits.
+    // An object in pieces is larger than the share: without room there all of it waits.
     if (auto begun = begin_in_store(id, made, room_of(member)); !begun) return fail(begun.error());
     object = &objects_.emplace(id, std::move(made)).first->second;
   }
@@ -207,7 +207,8 @@ void ObjectWriter::ask_for_commit() {
   storage_->commit();
 }
 
-// Its entries leave the list, so nothing that was handed over before it may come back as a newer record (invariant 5).
+// The object's entries leave the list, so nothing that was handed over before it may come back as a newer record
+// (invariant 5).
 void ObjectWriter::end_memory(ObjectId id, Object& object, std::vector<Ended>& ended) {
   if (object.written != 0 || object.drop || object.given < object.total || object.puts > 0) return;
   if (gone_.contains(bits(object.member))) return;

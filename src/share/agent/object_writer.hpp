@@ -63,8 +63,8 @@ class ObjectWriter {
   };
   void add(Member member, const WholeObject& object);
   /// A part of an object that is not in the pool: its bytes are read until its `piece` has ended.
-  void add_piece(Member member, const message::Piece& piece, const std::byte* memory);
-  /// Its process has ended (invariant 6). The objects of which pieces are missing never will be complete.
+  void add_piece(Member member, const message::Staged& piece, const std::byte* memory);
+  /// The member's process has ended (invariant 6). The objects of which pieces are missing never will be complete.
   void end_member(Member member);
   /// As message::Drop.
   void drop(Member member, const message::Drop& drop);

@@ -72,7 +72,7 @@ Result<std::optional<Survey>> survey_pool(const NodeSeams& seams, os::Files& fil
     found.waiting = whole_objects(HandoverList(bytes_at(*words), shape, tables, process->member).unfinished());
     for (std::uint32_t slab = 0; slab < shape.slabs(); ++slab) {
       const auto owned = tables.slab(slab);
-      if (owned && owned->state != Slab::State::free && owned->owner == process->member) ++found.slabs;
+      if (owned && owned->state != SlabState::free && owned->owner == process->member) ++found.slabs;
     }
     survey.processes.push_back(std::move(found));
   }

@@ -153,7 +153,7 @@ void Lender::run() {
 
 std::vector<os::Waiting> Lender::awaited() const {
   std::vector<os::Waiting> all{{bell_.fd()}, {listener_->fd()}};
-  for (const Peer& peer : peers_) {
+  for (const BorrowerPeer& peer : peers_) {
     if (peer.connection) all.push_back({peer.connection->fd(), !peer.outgoing.empty()});
     if (peer.lifeline) all.push_back({.fd = peer.lifeline.fd(), .to_receive = false});
   }
@@ -169,7 +169,7 @@ milliseconds Lender::until_deadline() const {
 
 void Lender::look_around() {
   accept();
-  for (Peer& peer : peers_) {
+  for (BorrowerPeer& peer : peers_) {
     flush(peer);
     receive(peer);
     if (!peer.lifeline || !has_ended(peer.lifeline)) continue;
@@ -179,7 +179,7 @@ void Lender::look_around() {
     submit(planner::lease_event::BorrowerEnded{peer.party});
   }
   submit(planner::lease_event::Tick{});
-  std::erase_if(peers_, [](const Peer& peer) { return !peer.connection && !peer.lifeline; });
+  std::erase_if(peers_, [](const BorrowerPeer& peer) { return !peer.connection && !peer.lifeline; });
 }
 
 void Lender::accept() {
@@ -187,13 +187,13 @@ void Lender::accept() {
     auto connection = listener_->accept();
     no_descriptors_ |= !connection;
     if (!connection || !*connection) return;
-    Peer& peer = peers_.emplace_back();
+    BorrowerPeer& peer = peers_.emplace_back();
     peer.party = ++last_party_;
     peer.connection = std::move(*connection);
   }
 }
 
-void Lender::receive(Peer& peer) {
+void Lender::receive(BorrowerPeer& peer) {
   std::array<std::byte, os::kMaxMessage> buffer;
   for (std::size_t n = 0; n < message::kMostInARow && peer.connection; ++n) {
     auto received = peer.connection->receive(buffer);
@@ -206,14 +206,14 @@ void Lender::receive(Peer& peer) {
 }
 
 // What it has stays its own until its pipe ends.
-void Lender::disconnect(Peer& peer) {
+void Lender::disconnect(BorrowerPeer& peer) {
   if (!peer.connection) return;
   peer.connection.reset();
   peer.outgoing.clear();
   if (peer.lifeline) submit(planner::lease_event::BorrowerDied{peer.party});
 }
 
-void Lender::on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor) {
+void Lender::on(BorrowerPeer& peer, const message::Any& message, os::OwnDescriptor descriptor) {
   if (const auto* hello = std::get_if<message::Lifeline>(&message)) {
     const bool right =
         hello->version == kPoolVersion && hello->process.pid == peer.connection->peer() && descriptor && !peer.lifeline;
@@ -223,9 +223,8 @@ void Lender::on(Peer& peer, const message::Any& message, os::OwnDescriptor descr
     return;
   }
   if (!peer.lifeline) return disconnect(peer);
-  if (const auto* request = std::get_if<message::Request>(&message)) {
-    submit(
-        planner::lease_event::Request{peer.party, request->bytes, std::max(request->piece, planner::kSmallestLease)});
+  if (const auto* request = std::get_if<message::Borrow>(&message)) {
+    submit(planner::lease_event::Borrow{peer.party, request->bytes, std::max(request->piece, planner::kSmallestLease)});
   } else if (const auto* returned = std::get_if<message::Return>(&message)) {
     const auto found = ledger_.leases().find(returned->lease);
     if (found == ledger_.leases().end() || found->second.borrower != peer.party) return;
@@ -257,7 +256,7 @@ void Lender::carry_out(const planner::LeaseCommand& command) {
 // To those who have leases, what they may use of the bandwidth; nothing, if all of it is theirs.
 void Lender::tell_shares() {
   if (options_.link >= planner::kWholeLink) return;
-  for (Peer& peer : peers_) {
+  for (BorrowerPeer& peer : peers_) {
     const std::uint32_t link = ledger_.link_of(kSelf, peer.party);
     if (link == 0 || link == std::exchange(peer.link, link)) continue;
     tell(peer.party, message::Share{link});
@@ -279,14 +278,14 @@ void Lender::grant(const planner::Lease& lease) {
 }
 
 void Lender::tell(planner::PartyId borrower, const message::Any& message, std::optional<planner::LeaseId> lease) {
-  for (Peer& peer : peers_) {
+  for (BorrowerPeer& peer : peers_) {
     if (peer.party != borrower || !peer.connection) continue;
     peer.outgoing.push_back({message::encode(message), lease});
     flush(peer);
   }
 }
 
-void Lender::flush(Peer& peer) {
+void Lender::flush(BorrowerPeer& peer) {
   while (peer.connection && !peer.outgoing.empty()) {
     const Outgoing& next = peer.outgoing.front();
     os::OwnDescriptor memory;
@@ -305,7 +304,7 @@ void Lender::flush(Peer& peer) {
 }
 
 pid_t Lender::pid_of(planner::PartyId borrower) const {
-  const auto found = std::ranges::find(peers_, borrower, &Peer::party);
+  const auto found = std::ranges::find(peers_, borrower, &BorrowerPeer::party);
   return found == peers_.end() ? 0 : found->process.pid;
 }
 

@@ -70,7 +70,7 @@ class Lender {
     std::vector<std::byte> message;
     std::optional<planner::LeaseId> lease = {};  // whose descriptor goes with it
   };
-  struct Peer {
+  struct BorrowerPeer {
     planner::PartyId party = 0;
     std::unique_ptr<os::LocalConnection> connection;  // null: it is closed
     os::ProcessId process;
@@ -87,10 +87,10 @@ class Lender {
   std::chrono::milliseconds until_deadline() const;
   void look_around();
   void accept();
-  void receive(Peer& peer);
-  void on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor);
-  void disconnect(Peer& peer);
-  void flush(Peer& peer);
+  void receive(BorrowerPeer& peer);
+  void on(BorrowerPeer& peer, const message::Any& message, os::OwnDescriptor descriptor);
+  void disconnect(BorrowerPeer& peer);
+  void flush(BorrowerPeer& peer);
   void submit(const planner::lease_event::Any& event);
   void carry_out(const planner::LeaseCommand& command);
   void tell_shares();
@@ -116,7 +116,7 @@ class Lender {
   planner::LeaseLedger ledger_;
   std::uint64_t offered_ = 0;
   std::map<planner::LeaseId, std::unique_ptr<device::LentMemory>> lent_;
-  std::deque<Peer> peers_;
+  std::deque<BorrowerPeer> peers_;
   planner::PartyId last_party_ = kSelf;
   bool no_descriptors_ = false;  // this process has too many open for what its thread was to do
   bool stopping_ = false;

@@ -62,8 +62,8 @@ void Lenders::borrow(LeaseNews news) {
   const Lock lock(mutex_);
   news_ = std::move(news);
   const bool takes = static_cast<bool>(news_);
-  submit(planner::lease_event::Request{kSelf, takes ? options_.bytes : 0});
-  for (Peer& peer : peers_) ask(peer);
+  submit(planner::lease_event::Borrow{kSelf, takes ? options_.bytes : 0});
+  for (LenderPeer& peer : peers_) ask(peer);
   if (!takes) {
     std::vector<std::uint32_t> idle;
     for (const auto& [lease, taken] : taken_)
@@ -83,7 +83,7 @@ Lenders::Terms Lenders::terms(std::uint32_t lease) const {
   const Lock lock(mutex_);
   const auto taken = taken_.find(lease);
   if (taken == taken_.end()) return {};
-  const auto of = std::ranges::find(peers_, taken->second.lender, &Peer::party);
+  const auto of = std::ranges::find(peers_, taken->second.lender, &LenderPeer::party);
   return {taken->second.lender, of == peers_.end() ? planner::kWholeLink : of->link, taken->second.owner};
 }
 
@@ -98,7 +98,7 @@ Result<std::shared_ptr<std::byte>> Lenders::use_lease(std::uint32_t lease) {
     found->second.mapped = true;
     descriptor = std::move(found->second.descriptor);
     bytes = ledger_.leases().at(lease).bytes;
-    if (const Peer* const peer = peer_of(found->second.lender)) probed = peer->probed;
+    if (const LenderPeer* const peer = peer_of(found->second.lender)) probed = peer->probed;
   }
   // All of this takes a while on a GPU.
   auto mapped = fabric_->map(descriptor.fd(), bytes);
@@ -115,7 +115,7 @@ Result<std::shared_ptr<std::byte>> Lenders::use_lease(std::uint32_t lease) {
   auto owner = fabric_->owner(mapped->get(), bytes);
   const Lock lock(mutex_);
   Taken& taken = taken_.at(lease);
-  if (Peer* const peer = peer_of(taken.lender)) peer->probed = true;
+  if (LenderPeer* const peer = peer_of(taken.lender)) peer->probed = true;
   taken.owner = std::move(owner);
   // The lender hears of it once it is unmapped.
   std::byte* const begin = mapped->get();
@@ -144,7 +144,7 @@ std::vector<Lenders::Lease> Lenders::leases() const {
   const Lock lock(mutex_);
   std::vector<Lease> all;
   for (const planner::Lease& lease : ledger_.leases() | std::views::values) {
-    const auto of = std::ranges::find(peers_, lease.lender, &Peer::party);
+    const auto of = std::ranges::find(peers_, lease.lender, &LenderPeer::party);
     all.push_back({of == peers_.end() ? 0 : of->name.process.pid, lease.bytes, lease.state});
   }
   return all;
@@ -170,7 +170,7 @@ void Lenders::run() {
         find();
         looked_at = clock_->now();
       }
-      for (Peer& peer : peers_) {
+      for (LenderPeer& peer : peers_) {
         flush(peer);
         hear(peer);
         if (peer.connection) all.push_back({peer.connection->fd(), !peer.outgoing.empty()});
@@ -209,7 +209,7 @@ void Lenders::meet(const LenderName& name) {
       (*connection)->send(message::encode(message::Lifeline{kPoolVersion, process_}), lifeline->second.fd());
   if (!sent || !*sent) return;
   met_.push_back(name);
-  Peer& peer = peers_.emplace_back();
+  LenderPeer& peer = peers_.emplace_back();
   peer.party = ++last_party_;
   peer.name = name;
   peer.connection = std::move(*connection);
@@ -218,7 +218,7 @@ void Lenders::meet(const LenderName& name) {
 }
 
 // As much as it lends to this process already, and what this one may have beyond all that it has.
-void Lenders::ask(Peer& peer) {
+void Lenders::ask(LenderPeer& peer) {
   std::uint64_t bytes = news_ ? options_.bytes : 0;
   if (news_ && bytes != UINT64_MAX) {
     bytes += ledger_.lent_by(peer.party);
@@ -227,10 +227,10 @@ void Lenders::ask(Peer& peer) {
   if (peer.asked == bytes) return;
   peer.asked = bytes;
   const std::uint64_t piece = bytes == UINT64_MAX ? bytes : piece_of(options_.bytes);
-  send(peer, message::Request{bytes, piece});
+  send(peer, message::Borrow{bytes, piece});
 }
 
-void Lenders::hear(Peer& peer) {
+void Lenders::hear(LenderPeer& peer) {
   std::array<std::byte, os::kMaxMessage> buffer;
   while (peer.connection) {
     auto received = peer.connection->receive(buffer);
@@ -242,7 +242,7 @@ void Lenders::hear(Peer& peer) {
   }
 }
 
-void Lenders::on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor) {
+void Lenders::on(LenderPeer& peer, const message::Any& message, os::OwnDescriptor descriptor) {
   if (const auto* lease = std::get_if<message::Granted>(&message)) return granted(peer, *lease, std::move(descriptor));
   if (const auto* share = std::get_if<message::Share>(&message)) return limited(peer, share->link);
   if (const auto* recall = std::get_if<message::Recall>(&message)) {
@@ -256,7 +256,7 @@ void Lenders::on(Peer& peer, const message::Any& message, os::OwnDescriptor desc
 
 // Into its own ledger, which grants it to this process unless that has as much as it wants. There a lender offers what
 // it has lent, and no more: nothing is granted but what came.
-void Lenders::granted(Peer& peer, const message::Granted& granted, os::OwnDescriptor descriptor) {
+void Lenders::granted(LenderPeer& peer, const message::Granted& granted, os::OwnDescriptor descriptor) {
   if (descriptor && granted.bytes >= planner::kSmallestLease && granted.bytes < UINT64_MAX / 2) {
     const planner::Bytes lent = ledger_.lent_by(peer.party);
     const planner::lease_event::Offer offer{
@@ -266,7 +266,7 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, os::OwnDescri
       Taken taken{.lender = peer.party, .lease = granted.lease, .descriptor = std::move(descriptor)};
       taken_.insert_or_assign(command.lease.id, std::move(taken));
       to_tell_.emplace_back(command.lease.id, true);
-      for (Peer& other : peers_) ask(other);
+      for (LenderPeer& other : peers_) ask(other);
       return;
     }
     submit(planner::lease_event::Offer{.lender = peer.party, .bytes = lent});
@@ -276,14 +276,14 @@ void Lenders::granted(Peer& peer, const message::Granted& granted, os::OwnDescri
 }
 
 // Once for all that this lender has lent.
-void Lenders::limited(Peer& peer, std::uint32_t link) {
+void Lenders::limited(LenderPeer& peer, std::uint32_t link) {
   peer.link = link;
   const auto one = std::ranges::find_if(taken_, [&](const auto& lease) { return lease.second.lender == peer.party; });
   if (one != taken_.end()) to_tell_.emplace_back(one->first, true);
 }
 
 // What it lent is recalled, and readable until it is unmapped.
-void Lenders::lost(Peer& peer) {
+void Lenders::lost(LenderPeer& peer) {
   peer.connection.reset();
   peer.outgoing.clear();
   std::erase(met_, peer.name);  // another store of that process may have it next
@@ -300,7 +300,7 @@ void Lenders::give_back(std::uint32_t lease, bool usable) {
   ledger_.on(now, planner::lease_event::Recall{lease});
   ledger_.on(now, planner::lease_event::Offer{.lender = taken.lender, .bytes = others});
   ledger_.on(now, planner::lease_event::Return{lease, !usable});
-  if (Peer* const peer = peer_of(taken.lender)) {
+  if (LenderPeer* const peer = peer_of(taken.lender)) {
     send(*peer, message::Return{taken.lease, !usable});
     if (!stopping_) ask(*peer);
   }
@@ -314,18 +314,18 @@ std::vector<planner::LeaseCommand> Lenders::submit(const planner::lease_event::A
   return commands;
 }
 
-Lenders::Peer* Lenders::peer_of(planner::PartyId party) {
-  const auto found = std::ranges::find(peers_, party, &Peer::party);
+Lenders::LenderPeer* Lenders::peer_of(planner::PartyId party) {
+  const auto found = std::ranges::find(peers_, party, &LenderPeer::party);
   return found == peers_.end() ? nullptr : &*found;
 }
 
-void Lenders::send(Peer& peer, const message::Any& message) {
+void Lenders::send(LenderPeer& peer, const message::Any& message) {
   if (!peer.connection) return;
   peer.outgoing.push_back(message::encode(message));
   flush(peer);
 }
 
-void Lenders::flush(Peer& peer) {
+void Lenders::flush(LenderPeer& peer) {
   while (peer.connection && !peer.outgoing.empty()) {
     const auto sent = peer.connection->send(peer.outgoing.front());
     if (sent && !*sent) return;
@@ -335,7 +335,7 @@ void Lenders::flush(Peer& peer) {
 
 // Once nothing of theirs is here.
 void Lenders::forget_those_gone() {
-  std::erase_if(peers_, [&](const Peer& peer) { return !peer.connection && ledger_.lent_by(peer.party) == 0; });
+  std::erase_if(peers_, [&](const LenderPeer& peer) { return !peer.connection && ledger_.lent_by(peer.party) == 0; });
 }
 
 }  // namespace ebb::share

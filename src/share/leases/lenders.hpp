@@ -61,7 +61,7 @@ class Lenders final : public LeaseSource, public std::enable_shared_from_this<Le
   std::vector<Lease> leases() const;
 
  private:
-  struct Peer {
+  struct LenderPeer {
     planner::PartyId party = 0;
     LenderName name;
     std::unique_ptr<os::LocalConnection> connection;  // null: it is gone
@@ -87,19 +87,19 @@ class Lenders final : public LeaseSource, public std::enable_shared_from_this<Le
   void run();
   void find();
   void meet(const LenderName& name);
-  void hear(Peer& peer);
-  void on(Peer& peer, const message::Any& message, os::OwnDescriptor descriptor);
-  void granted(Peer& peer, const message::Granted& granted, os::OwnDescriptor descriptor);
-  void limited(Peer& peer, std::uint32_t link);
-  void lost(Peer& peer);
-  void ask(Peer& peer);
+  void hear(LenderPeer& peer);
+  void on(LenderPeer& peer, const message::Any& message, os::OwnDescriptor descriptor);
+  void granted(LenderPeer& peer, const message::Granted& granted, os::OwnDescriptor descriptor);
+  void limited(LenderPeer& peer, std::uint32_t link);
+  void lost(LenderPeer& peer);
+  void ask(LenderPeer& peer);
   void end_lease(std::uint32_t lease, bool usable);
   void give_back(std::uint32_t lease, bool usable = true);
   void unmapped(std::uint32_t lease);
   std::vector<planner::LeaseCommand> submit(const planner::lease_event::Any& event);
-  Peer* peer_of(planner::PartyId party);
-  void send(Peer& peer, const message::Any& message);
-  void flush(Peer& peer);
+  LenderPeer* peer_of(planner::PartyId party);
+  void send(LenderPeer& peer, const message::Any& message);
+  void flush(LenderPeer& peer);
   void forget_those_gone();
   void ring() const;
 
@@ -117,7 +117,7 @@ class Lenders final : public LeaseSource, public std::enable_shared_from_this<Le
   LeaseNews news_;
   News to_tell_;
   planner::LeaseLedger ledger_;
-  std::deque<Peer> peers_;
+  std::deque<LenderPeer> peers_;
   std::vector<LenderName> met_;
   std::map<std::uint32_t, Taken> taken_;  // by the number of the lease in ledger_
   planner::PartyId last_party_ = kSelf;

@@ -11,7 +11,8 @@ SlabBytes Handover::place(std::uint64_t at, std::uint64_t bytes) const {
   return {static_cast<std::uint32_t>(at / member_.slab_bytes()), at % member_.slab_bytes(), bytes};
 }
 
-Result<void> Handover::add(storage::ObjectId object, const storage::Description& description, std::vector<Part> parts) {
+Result<void> Handover::add(storage::ObjectId object, const storage::Description& description,
+                           std::vector<SlabRange> parts) {
   const std::vector<std::byte> text = encode_description(description);
   const auto gap = std::ranges::find_if(gaps_, [&](const auto& one) { return one.second >= text.size(); });
   if (gap == gaps_.end()) {
@@ -21,9 +22,9 @@ Result<void> Handover::add(storage::ObjectId object, const storage::Description&
                                      "larger node_chunk, or fewer regions and metadata"};
   }
   // Split at the borders of slabs, in ascending order.
-  std::ranges::sort(parts, {}, &Part::offset);
+  std::ranges::sort(parts, {}, &SlabRange::offset);
   std::vector<HandedOver> entries;
-  for (const Part& part : parts) {
+  for (const SlabRange& part : parts) {
     for (std::uint64_t done = 0; done < part.bytes;) {
       const std::uint64_t at = part.at + done;
       const std::uint64_t bytes = std::min(part.bytes - done, member_.slab_bytes() - at % member_.slab_bytes());

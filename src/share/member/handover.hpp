@@ -14,7 +14,7 @@ namespace ebb::share {
 class Handover {
  public:
   /// A range of an object, and where it is in the slabs of the pool.
-  struct Part {
+  struct SlabRange {
     std::uint64_t offset = 0, at = 0, bytes = 0;
   };
 
@@ -24,7 +24,7 @@ class Handover {
   std::uint64_t begin() const { return member_.first_slab() * member_.slab_bytes(); }
   /// All of its parts, or none. Error no_space: the list or the slab is full until the agent has finished some; if
   /// empty(), it never will be enough.
-  Result<void> add(storage::ObjectId object, const storage::Description& description, std::vector<Part> parts);
+  Result<void> add(storage::ObjectId object, const storage::Description& description, std::vector<SlabRange> parts);
   /// Whether the agent, which is gone, had begun to mark the object's entries: it is complete in the store then, or has
   /// failed. Marks the rest, which no agent does.
   bool finish_marked(storage::ObjectId object);

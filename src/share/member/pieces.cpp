@@ -7,7 +7,7 @@
 
 namespace ebb::share {
 
-void Pieces::add(Piece piece) {
+void Pieces::add(StagedPiece piece) {
   if (piece.bytes > most_bytes_) {
     throw std::logic_error("a put of " + std::to_string(piece.bytes) + " bytes from outside of the pool: at most " +
                            std::to_string(most_bytes_) + " were announced");
@@ -17,7 +17,7 @@ void Pieces::add(Piece piece) {
 
 std::optional<Pieces::Refused> Pieces::send() {
   while (!waiting_.empty() && !paused_) {
-    Piece& piece = waiting_.front();
+    StagedPiece& piece = waiting_.front();
     if (!stage_.created()) {
       if (auto made = stage_.create(most_bytes_); !made) return Refused{piece.object, made.error()};
     }
@@ -29,18 +29,18 @@ std::optional<Pieces::Refused> Pieces::send() {
     used_ = true;
     empty_ = false;
     std::memcpy(stage_.at(*at), piece.memory, piece.bytes);
-    member_.send(message::Piece{piece.object, piece.offset, *at, piece.bytes, piece.description});
+    member_.send(message::Staged{piece.object, piece.offset, *at, piece.bytes, piece.description});
     moving_.push_back({std::move(piece), *at});
     waiting_.pop_front();
   }
   return {};
 }
 
-std::optional<Pieces::Piece> Pieces::end(storage::ObjectId object, std::uint64_t offset) {
+std::optional<Pieces::StagedPiece> Pieces::end(storage::ObjectId object, std::uint64_t offset) {
   const auto found = std::ranges::find_if(
       moving_, [&](const Moving& one) { return one.piece.object == object && one.piece.offset == offset; });
   if (found == moving_.end()) return {};
-  Piece piece = std::move(found->piece);
+  StagedPiece piece = std::move(found->piece);
   stage_.give_back(found->at);
   moving_.erase(found);
   return piece;
@@ -48,9 +48,9 @@ std::optional<Pieces::Piece> Pieces::end(storage::ObjectId object, std::uint64_t
 
 std::vector<storage::Token> Pieces::take_waiting(storage::ObjectId object) {
   std::vector<storage::Token> tokens;
-  for (const Piece& piece : waiting_)
+  for (const StagedPiece& piece : waiting_)
     if (piece.object == object) tokens.push_back(piece.token);
-  std::erase_if(waiting_, [&](const Piece& piece) { return piece.object == object; });
+  std::erase_if(waiting_, [&](const StagedPiece& piece) { return piece.object == object; });
   return tokens;
 }
 

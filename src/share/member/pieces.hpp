@@ -19,7 +19,7 @@ namespace ebb::share {
 /// 2. Pieces get their slots in the order in which they were added.
 class Pieces {
  public:
-  struct Piece {
+  struct StagedPiece {
     storage::Token token = 0;
     storage::ObjectId object = 0;
     std::uint64_t offset = 0;  // in the object
@@ -35,12 +35,12 @@ class Pieces {
   Pieces(PoolMember& member, std::uint64_t most_bytes) : member_(member), most_bytes_(most_bytes) {}
 
   /// Throws std::logic_error for a piece of more than `most_bytes`.
-  void add(Piece piece);
+  void add(StagedPiece piece);
   /// As many as there are slots for. Refused: the object of the first that waits, for which the stage has no memory
   /// though none is under way.
   std::optional<Refused> send();
   /// The agent has read it. Nothing: it is not under way.
-  std::optional<Piece> end(storage::ObjectId object, std::uint64_t offset);
+  std::optional<StagedPiece> end(storage::ObjectId object, std::uint64_t offset);
   /// Those of an object that wait are not sent any more. Their tokens.
   std::vector<storage::Token> take_waiting(storage::ObjectId object);
   /// The agent is gone. What was under way waits again, before all else, and nothing is sent until resume(): the next
@@ -55,13 +55,13 @@ class Pieces {
 
  private:
   struct Moving {
-    Piece piece;
+    StagedPiece piece;
     std::uint64_t at = 0;  // in the stage
   };
   PoolMember& member_;
   const std::uint64_t most_bytes_;
   Stage stage_;
-  std::deque<Piece> waiting_;
+  std::deque<StagedPiece> waiting_;
   std::vector<Moving> moving_;
   bool known_ = false;  // the agent has the stage
   bool paused_ = false;

@@ -166,7 +166,7 @@ void PoolMember::look_for_membership(const os::ProcessId& process) {
     mine.push_back(one->member);
     const std::uint64_t first = slot * (one->share / shape.slab_bytes());
     const auto slab = first < shape.slabs() ? pool_->tables().slab(static_cast<std::uint32_t>(first)) : std::nullopt;
-    const bool lent = slab && slab->state == Slab::State::lent && slab->owner == one->member;
+    const bool lent = slab && slab->state == SlabState::lent && slab->owner == one->member;
     if (lent && known_ && std::ranges::find(*known_, one->member) == known_->end()) welcome_.member = one->member;
   }
   if (!known_) known_ = std::move(mine);

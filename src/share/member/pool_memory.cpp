@@ -110,13 +110,13 @@ void PoolMemory::hear_of_lease(std::uint32_t lease, std::optional<std::uint64_t>
 }
 
 Result<std::shared_ptr<std::byte>> PoolMemory::use_lease(std::uint32_t lease) {
-  struct Use {
+  struct MappedLease {
     std::shared_ptr<PoolMember> member;  // which leaves the pool after this is unmapped
     os::SharedMapping memory;
   };
   auto mapped = member_->map(lease, static_cast<std::uint32_t>(lease_bytes(lease) / member_->slab_bytes()));
   if (!mapped) return mapped.error();
-  const auto use = std::make_shared<Use>(member_, std::move(*mapped));
+  const auto use = std::make_shared<MappedLease>(member_, std::move(*mapped));
   const Lock lock(mutex_);
   borrowed_.use(lease, use->memory.data());
   return std::shared_ptr<std::byte>(use, use->memory.data());

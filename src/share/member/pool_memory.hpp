@@ -43,7 +43,7 @@ class PoolMemory : public NodeMemory {
 
  private:
   void on(const message::Claimed& claimed);
-  static message::Request request() { return {.bytes = UINT64_MAX, .piece = UINT64_MAX}; }
+  static message::Borrow request() { return {.bytes = UINT64_MAX, .piece = UINT64_MAX}; }
   void ask_for_leases();
   void hear_of_lease(std::uint32_t lease, std::optional<std::uint64_t> lent);
 

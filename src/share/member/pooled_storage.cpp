@@ -72,7 +72,7 @@ Result<void> PooledStorage::put(storage::Token token, ObjectId id, std::uint64_t
   const auto place = object.in_pieces ? std::nullopt : memory_.place_of(memory, bytes);
   if (!place) return put_piece(object, {token, id, offset, memory, bytes});
   const std::uint64_t at = *place;
-  const auto again = std::ranges::find(object.parts, offset, &Handover::Part::offset);
+  const auto again = std::ranges::find(object.parts, offset, &Handover::SlabRange::offset);
   if (again != object.parts.end()) {
     *again = {offset, at, bytes};
   } else {
@@ -132,7 +132,7 @@ void PooledStorage::tell_listed(ObjectId id) {
 
 // --- pieces, with mutex_ held ----------------------------------------------------------------------------------------
 
-Result<void> PooledStorage::put_piece(Object& object, Pieces::Piece piece) {
+Result<void> PooledStorage::put_piece(Object& object, Pieces::StagedPiece piece) {
   if (object.failure) return *object.failure;
   if (!object.parts.empty()) throw std::logic_error("a part of an object in the pool that is not in the pool");
   if (!std::exchange(object.in_pieces, true)) {
@@ -219,7 +219,7 @@ void PooledStorage::on(const message::Any& message) {
 
 void PooledStorage::on(const message::Moved& moved) {
   const bool ok = moved.error.code == Errc::ok;
-  std::optional<Pieces::Piece> piece;
+  std::optional<Pieces::StagedPiece> piece;
   {
     const Lock lock(mutex_);
     piece = pieces_.end(moved.object, moved.offset);

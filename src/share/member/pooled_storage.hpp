@@ -81,7 +81,7 @@ class PooledStorage final : public NodeStorage {
   struct Object {
     std::shared_ptr<const storage::Description> description;  // with the rank
     std::uint64_t total = 0;
-    std::vector<Handover::Part> parts;
+    std::vector<Handover::SlabRange> parts;
     std::uint64_t covered = 0;           // bytes of its parts, or of its pieces that the agent has read
     std::optional<storage::Token> last;  // the transfer that is held back
     bool in_pieces = false;              // and not in the pool
@@ -104,7 +104,7 @@ class PooledStorage final : public NodeStorage {
   void ring() const;
   void hand_over_waiting(Lock& lock);
   void tell_listed(storage::ObjectId id);
-  Result<void> put_piece(Object& object, Pieces::Piece piece);
+  Result<void> put_piece(Object& object, Pieces::StagedPiece piece);
   void send_pieces();
   void on(const message::Moved& moved);
   void on(const message::Delayed& delayed);

@@ -90,7 +90,7 @@ void HandoverList::finish(std::uint64_t sequence) noexcept {
 bool HandoverList::belongs(const SlabBytes& bytes) const {
   if (!fits(bytes, shape_)) return false;
   const auto slab = tables_.slab(bytes.slab);
-  return slab && slab->state != Slab::State::free && slab->owner == of_;
+  return slab && slab->state != SlabState::free && slab->owner == of_;
 }
 
 std::optional<HandedOver> HandoverList::entry(std::uint64_t place) const {

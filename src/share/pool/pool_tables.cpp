@@ -16,7 +16,7 @@ constexpr std::uint64_t kBegins = 0x100;  // of a slab's state
 
 // A slab's word: the generation in the lower half, then 16 bits of slot, then the state. A free one is 0.
 std::uint64_t word_of(const Slab& slab) {
-  if (slab.state == Slab::State::free) return 0;
+  if (slab.state == SlabState::free) return 0;
   const std::uint64_t state = static_cast<std::uint64_t>(slab.state) | (slab.begins ? kBegins : 0);
   return state << 48 | std::uint64_t{slab.owner.slot} << 32 | slab.owner.generation;
 }
@@ -93,11 +93,11 @@ std::optional<Slab> PoolTables::slab(std::uint32_t index) const noexcept {
   const std::uint64_t found = word_(shape_.slab_word_at(index)).load(std::memory_order_acquire);
   if (found == 0) return Slab{};
   const std::uint64_t state = found >> 48 & ~kBegins;
-  if (state != static_cast<std::uint64_t>(Slab::State::lent) &&
-      state != static_cast<std::uint64_t>(Slab::State::recalled)) {
+  if (state != static_cast<std::uint64_t>(SlabState::lent) &&
+      state != static_cast<std::uint64_t>(SlabState::recalled)) {
     return {};
   }
-  const Slab slab{static_cast<Slab::State>(state),
+  const Slab slab{static_cast<SlabState>(state),
                   {static_cast<std::uint32_t>(found >> 32 & 0xffff), static_cast<std::uint32_t>(found)},
                   (found >> 48 & kBegins) != 0};
   if (slab.owner.slot >= shape_.processes) return {};
@@ -112,18 +112,18 @@ bool PoolTables::change(std::uint32_t index, const Slab& from, const Slab& to) n
 }
 
 bool PoolTables::lend(std::uint32_t index, Member to, bool begins) noexcept {
-  return change(index, {}, {Slab::State::lent, to, begins});
+  return change(index, {}, {SlabState::lent, to, begins});
 }
 
 bool PoolTables::recall(std::uint32_t index, Member from) noexcept {
   const auto now = slab(index);
-  return now && now->state == Slab::State::lent && now->owner == from &&
-         change(index, *now, {Slab::State::recalled, from, now->begins});
+  return now && now->state == SlabState::lent && now->owner == from &&
+         change(index, *now, {SlabState::recalled, from, now->begins});
 }
 
 bool PoolTables::take_back(std::uint32_t index, Member from) noexcept {
   const auto now = slab(index);
-  return now && now->state != Slab::State::free && now->owner == from && change(index, *now, {});
+  return now && now->state != SlabState::free && now->owner == from && change(index, *now, {});
 }
 
 }  // namespace ebb::share

@@ -26,12 +26,14 @@ struct PoolProcess {
   bool operator==(const PoolProcess&) const = default;
 };
 
+enum class SlabState : std::uint8_t {
+  free,      // of the pool
+  lent,      // a process may write to it
+  recalled,  // still the process's, which is asked to return it
+};
+
 struct Slab {
-  enum class State : std::uint8_t {
-    free,      // of the pool
-    lent,      // a process may write to it
-    recalled,  // still the process's, which is asked to return it
-  } state = State::free;
+  SlabState state = SlabState::free;
   Member owner{};       // unless free
   bool begins = false;  // a lease: of the slabs of another share, the first
   bool operator==(const Slab&) const = default;

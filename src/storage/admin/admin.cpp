@@ -23,8 +23,8 @@ struct Scan {
   std::multimap<std::string, std::size_t> piece_index;  // in Listing::checkpoints
 };
 
-struct CheckpointReader::State {
-  State(const std::filesystem::path& directory, const storage::RecordHead& head) : reader(files, directory, head) {}
+struct CheckpointReader::Impl {
+  Impl(const std::filesystem::path& directory, const storage::RecordHead& head) : reader(files, directory, head) {}
   os::PosixFiles files;
   storage::RecordReader reader;
   std::shared_ptr<const Scan> scan;
@@ -188,7 +188,7 @@ std::vector<Verdict> verify(const Listing& listing, const ReadOptions& options) 
   return out;
 }
 
-CheckpointReader::CheckpointReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CheckpointReader::CheckpointReader(std::unique_ptr<Impl> state) : state_(std::move(state)) {}
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
 CheckpointReader::~CheckpointReader() = default;
@@ -211,7 +211,7 @@ Damage CheckpointReader::trouble() const {
 
 Result<CheckpointReader> read(const Listing& listing, std::size_t index) {
   if (index >= listing.checkpoints.size()) return Error{Errc::invalid_argument, "there is no such record"};
-  auto state = std::make_unique<CheckpointReader::State>(directory_of(listing, index), listing.scan->heads.at(index));
+  auto state = std::make_unique<CheckpointReader::Impl>(directory_of(listing, index), listing.scan->heads.at(index));
   if (auto opened = state->reader.open(); !opened) return opened.error();
   auto snapshot = storage::read_snapshot(state->reader);
   if (!snapshot) return snapshot.error();

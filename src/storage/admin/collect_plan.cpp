@@ -44,7 +44,7 @@ class SegmentPlanner {
         kept += record.head.record_bytes;
       }
     }
-    for (const ScannedSegment::Place& place : segment_.waste) {
+    for (const ScannedSegment::Stretch& place : segment_.waste) {
       if (place.head && !place.head->shares_block() && place.head->kind != RecordHead::Kind::drops)
         out_.again.push_back(*place.head);
       drop(place.offset, place.length);
@@ -59,7 +59,7 @@ class SegmentPlanner {
       abandon(gap.offset, gap.length);
       kept += std::min(kBlock, gap.length);
     }
-    for (const ScannedSegment::Place& place : segment_.damaged) {
+    for (const ScannedSegment::Stretch& place : segment_.damaged) {
       if (!remove_damaged_) {
         lives = true;
         kept += place.length;
@@ -102,15 +102,16 @@ class SegmentPlanner {
       end = std::max(end, record.head.place.offset + record.head.record_bytes);
     }
     for (const auto* places : {&segment_.waste, &segment_.damaged}) {
-      for (const ScannedSegment::Place& place : *places) end = std::max(end, place.offset + place.length);
+      for (const ScannedSegment::Stretch& place : *places) end = std::max(end, place.offset + place.length);
     }
     return end;
   }
 
   // The start of a damaged record may itself be wrong.
   bool borders_on_damage(const Gap& gap) const {
-    return std::ranges::any_of(
-        segment_.damaged, [&](const ScannedSegment::Place& place) { return place.offset == gap.offset + gap.length; });
+    return std::ranges::any_of(segment_.damaged, [&](const ScannedSegment::Stretch& place) {
+      return place.offset == gap.offset + gap.length;
+    });
   }
   void drop(std::uint64_t offset, std::uint64_t length) {
     if (length > kBlock) out_.punch.push_back({offset, length});
@@ -135,7 +136,7 @@ class SegmentPlanner {
     }
   }
 
-  void remove(const ScannedSegment::Place& place) {
+  void remove(const ScannedSegment::Stretch& place) {
     Removal removal{Why::damaged, {}, {}, path_, place.offset, place.length};
     if (const auto found = damages_.find(place.offset); found != damages_.end()) {
       removal.history = found->second->history;

@@ -15,7 +15,7 @@ namespace {
 
 using os::Files;
 using Path = std::filesystem::path;
-using Place = std::pair<Path, std::uint64_t>;
+using ReportedPlace = std::pair<Path, std::uint64_t>;
 
 std::string name_of(const std::string& history, Version version) {
   return "version " + std::to_string(version) + " of history '" + history + "'";
@@ -118,15 +118,15 @@ class Inspector {
 
   bool is_told(const Path& file, std::uint64_t offset) const {
     const auto found = reported_.lower_bound({{file, offset}, {}});
-    return found != reported_.end() && found->first == Place(file, offset);
+    return found != reported_.end() && found->first == ReportedPlace(file, offset);
   }
 
   void name_damages(const ScannedStore& index) {
-    std::map<Place, const ScannedRecord*> places;
+    std::map<ReportedPlace, const ScannedRecord*> places;
     for (const ScannedSegment& segment : index.segments) {
       const Path path = segment_path(out_.directory, segment.segment);
       for (const ScannedRecord& record : segment.records)
-        places.emplace(Place(path, record.head.place.offset), &record);
+        places.emplace(ReportedPlace(path, record.head.place.offset), &record);
     }
     for (InspectedDamage& one : out_.damages) {
       const auto found = places.find({one.damage.file, one.damage.offset});
@@ -139,12 +139,12 @@ class Inspector {
   void take_records() {
     Newest newest;
     for (const ScannedSegment& segment : out_.scanned.segments) newest.add(segment);
-    std::map<Place, Version> versions;  // of damaged records with intact heads
+    std::map<ReportedPlace, Version> versions;  // of damaged records with intact heads
     for (const ScannedSegment& segment : out_.scanned.segments) {
       for (const ScannedRecord& record : segment.records) {
         out_.records.push_back({record.head, record.history, !newest.is_newest(record.head, record.history)});
       }
-      for (const ScannedSegment::Place& place : segment.damaged) {
+      for (const ScannedSegment::Stretch& place : segment.damaged) {
         if (place.head) versions[{segment_path(out_.directory, segment.segment), place.offset}] = place.head->version;
       }
     }
@@ -233,7 +233,7 @@ class Inspector {
   const Path given_;
   const bool settle_;
   Inspection out_;
-  std::set<std::pair<Place, std::string>> reported_;
+  std::set<std::pair<ReportedPlace, std::string>> reported_;
 };
 
 }  // namespace

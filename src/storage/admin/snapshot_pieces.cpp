@@ -11,12 +11,12 @@
 namespace ebb::storage {
 namespace {
 
-using Piece = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // cut, random, number
+using PieceKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // cut, random, number
 
-Piece piece_of(const SnapshotId& id, std::uint64_t number) { return {id.cut, id.random, number}; }
+PieceKey piece_of(const SnapshotId& id, std::uint64_t number) { return {id.cut, id.random, number}; }
 
 // What the map in a record names, none if the record has no map. False: it cannot be known.
-bool add_pieces(RecordReader& reader, std::set<Piece>& to) {
+bool add_pieces(RecordReader& reader, std::set<PieceKey>& to) {
   if (!reader.open()) return false;
   const auto snapshot = read_snapshot(reader);
   if (!snapshot) return false;
@@ -34,8 +34,8 @@ std::vector<std::size_t> unnamed_pieces(os::Files& files, const std::filesystem:
                                         const std::vector<Inspected>& records,
                                         const std::function<bool(std::size_t)>& goes) {
   struct History {
-    std::map<std::size_t, Piece> pieces;
-    std::set<Piece> named;
+    std::map<std::size_t, PieceKey> pieces;
+    std::set<PieceKey> named;
     bool known = true;
   };
   std::map<std::string, History, std::less<>> histories;

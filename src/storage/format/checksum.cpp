@@ -40,11 +40,11 @@ std::optional<std::size_t> first_mismatch(std::span<const std::byte> bytes, std:
   return {};
 }
 
-struct Hasher::State {
+struct Hasher::Impl {
   XXH3_state_t of;
 };
 
-Hasher::Hasher() : state_(std::make_unique<State>()) {
+Hasher::Hasher() : state_(std::make_unique<Impl>()) {
   XXH3_INITSTATE(&state_->of);
   XXH3_128bits_reset(&state_->of);
 }

@@ -24,8 +24,8 @@ class Hasher {
   Checksum result() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Impl;
+  std::unique_ptr<Impl> state_;
 };
 
 }  // namespace ebb::storage

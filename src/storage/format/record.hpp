@@ -81,7 +81,7 @@ struct RecordHead {
                                   // written, the running system's os::boot_id()
   bool operator==(const RecordHead&) const = default;
 
-  /// Its header holds the payload too, and it shares a block of 4096 bytes with others of its kind.
+  /// Whether its header holds the payload too, and it shares a block of 4096 bytes with others of its kind.
   bool compact() const { return (kind == Kind::live || kind == Kind::dropped) && header_bytes < kCompactBelow; }
   /// Whether its block may hold other records, so that it is never rewritten.
   bool shares_block() const { return record_bytes % kCompactBelow != 0 || place.offset % kCompactBelow != 0; }

@@ -28,7 +28,7 @@ std::string misfit(const SnapshotLayout& layout, const ZoneMap& map) {
   std::unordered_set<std::uint32_t> regions;
   std::uint64_t end = 0;  // of the parts of a region so far
   for (std::size_t i = 0; i < layout.parts.size(); ++i) {
-    const SnapshotLayout::Part& part = layout.parts[i];
+    const SnapshotLayout::RegionPart& part = layout.parts[i];
     const bool begins = i == 0 || part.region != layout.parts[i - 1].region;
     if (begins && !regions.insert(part.region).second) return "has parts of one region that do not follow each other";
     if (begins) end = 0;
@@ -53,7 +53,7 @@ std::vector<std::byte> encode(const SnapshotLayout& layout) {
   to.text(kLayoutMagic);
   to.number(static_cast<std::uint32_t>(layout.parts.size()));
   to.number(static_cast<std::uint32_t>(layout.piece_bytes.size()));
-  for (const SnapshotLayout::Part& part : layout.parts) {
+  for (const SnapshotLayout::RegionPart& part : layout.parts) {
     to.number(part.region);
     to.number(part.at);
   }
@@ -75,7 +75,7 @@ Result<SnapshotLayout> parse_layout(std::span<const std::byte> bytes) {
   }
   SnapshotLayout out;
   out.parts.resize(parts);
-  for (SnapshotLayout::Part& part : out.parts) {
+  for (SnapshotLayout::RegionPart& part : out.parts) {
     part.region = in.number<std::uint32_t>();
     part.at = in.number<std::uint64_t>();
   }

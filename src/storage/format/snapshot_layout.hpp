@@ -15,12 +15,12 @@ namespace ebb::storage {
 struct SnapshotLayout {
   /// A region of the map is a part of a region of the program: memory that begins or ends within a page has a part
   /// before its first whole page and one after its last, so that zones of the part between are whole pages.
-  struct Part {
+  struct RegionPart {
     std::uint32_t region = 0;  // as the program calls it
     std::uint64_t at = 0;      // where the part begins in that region
-    bool operator==(const Part&) const = default;
+    bool operator==(const RegionPart&) const = default;
   };
-  std::vector<Part> parts;                 // of each region of the map; those of one region in order, without gaps
+  std::vector<RegionPart> parts;           // of each region of the map; those of one region in order, without gaps
   std::vector<std::uint64_t> piece_bytes;  // of each source of the map: what is at `offset` is in piece offset / bytes
   bool operator==(const SnapshotLayout&) const = default;
 };

@@ -13,7 +13,7 @@ Checksum name_sum(std::string_view history) { return checksum_of(std::as_bytes(s
 
 void Newest::add(const ScannedSegment& segment) {
   for (const ScannedRecord& record : segment.records) add(record.head, record.history);
-  for (const ScannedSegment::Place& place : segment.waste) {
+  for (const ScannedSegment::Stretch& place : segment.waste) {
     if (place.head && place.head->history != Checksum{})
       add({place.head->history, place.head->version}, place.head->sequence);
   }

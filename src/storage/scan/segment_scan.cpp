@@ -198,7 +198,7 @@ class SegmentScan {
           return Met::damaged;
         }
       }
-      if (auto known = measure(); !known) return known.error();  // it may have grown in the meantime
+      if (auto known = measure(); !known) return known.error();  // the file may have grown in the meantime
     }
   }
 
@@ -218,7 +218,7 @@ class SegmentScan {
       long_.clear();
       bool known = true;
       auto all = first.first(std::min<std::size_t>(first.size(), head.header_bytes));
-      if (head.header_bytes > first.size()) {  // it is within the file, as parse_head has checked
+      if (head.header_bytes > first.size()) {  // all of it is within the file, as parse_head has checked
         long_.resize(head.header_bytes);
         auto rest = read(long_, head.place.offset);
         if (!rest) return rest.error();
@@ -243,7 +243,7 @@ class SegmentScan {
     return true;
   }
 
-  void add_waste(const ScannedSegment::Place& place) {
+  void add_waste(const ScannedSegment::Stretch& place) {
     out_.dead += place.length;
     out_.waste.push_back(place);
   }
@@ -272,7 +272,7 @@ class SegmentScan {
                  was ? tombstone(record.head, record.history) : nothing(drop->offset, record.head.record_bytes)});
       return true;
     });
-    std::erase_if(out_.damaged, [&](const ScannedSegment::Place& place) {
+    std::erase_if(out_.damaged, [&](const ScannedSegment::Stretch& place) {
       const std::uint64_t end = place.offset + place.length;
       const bool ours = place.head ? listed(place.offset) != nullptr : nothing_until(place.offset, end) == end;
       const auto within = [&](const Damage& damage) {

@@ -41,14 +41,14 @@ struct ScannedSegment {
     std::uint64_t offset = 0, length = 0;
   };
   std::vector<Gap> gaps;  // before `end`: neither records nor damage
-  struct Place {
+  struct Stretch {
     std::uint64_t offset = 0, length = 0;
     std::optional<RecordHead> head;  // if it is intact
     bool settled = false;            // of waste: on the disk its head says `written`
   };
-  std::vector<Place> waste;         // dropped records, void places, lists of drops. Like `damaged` and `drops`, empty
+  std::vector<Stretch> waste;       // dropped records, void places, lists of drops. Like `damaged` and `drops`, empty
                                     // if from an index
-  std::vector<Place> damaged;       // where a record should be: up to the next intact head
+  std::vector<Stretch> damaged;     // where a record should be: up to the next intact head
   std::vector<Drop> drops;          // by offset: what its lists say of records, which is taken into account above
   std::uint64_t dead = 0;           // bytes of what is in `waste`
   std::uint64_t last_sequence = 0;  // of all records, dropped ones too

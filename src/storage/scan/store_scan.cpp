@@ -117,7 +117,7 @@ void find_lost_since(const Path& directory, const ScannedStore& old, ScannedStor
     const ScannedSegment& segment = *found->second;
     std::set<std::uint64_t> heads;
     for (const ScannedRecord& record : segment.records) heads.insert(record.head.place.offset);
-    for (const ScannedSegment::Place& place : segment.waste) heads.insert(place.offset);
+    for (const ScannedSegment::Stretch& place : segment.waste) heads.insert(place.offset);
     const Path path = segment_path(directory, before.segment);
     for (const ScannedRecord& record : before.records) {
       const std::uint64_t offset = record.head.place.offset;

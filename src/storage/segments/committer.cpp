@@ -12,7 +12,6 @@
 namespace ebb::storage {
 
 using os::kBlock;
-using State = StoredObject::State;
 
 void Committer::start() {
   thread_ = std::thread([this] { work(); });
@@ -21,7 +20,7 @@ void Committer::start() {
 bool Committer::stop() {
   if (!thread_.joinable()) return false;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     wake_.notify_all();
   }
   thread_.join();
@@ -29,9 +28,10 @@ bool Committer::stop() {
   return true;
 }
 
-void Committer::add_if_complete(const Locked&, const SharedObject& object) {
-  if (object->state != State::writing || object->dropped || object->writing->blocks_missing || object->puts) return;
-  object->state = State::ready;
+void Committer::add_if_complete(const TableLocked&, const SharedObject& object) {
+  if (object->state != ObjectState::writing || object->dropped || object->writing->blocks_missing || object->puts)
+    return;
+  object->state = ObjectState::ready;
   object->writing->blocks_put = {};
   ready_.push_back(object);
   ready_bytes_ += object->space();
@@ -40,21 +40,22 @@ void Committer::add_if_complete(const Locked&, const SharedObject& object) {
   wake_.notify_all();
 }
 
-void Committer::drop(const Locked&, SharedObject object) {
+void Committer::drop(const TableLocked&, SharedObject object) {
   unreleased_ += object->space();
   drops_.push_back(std::move(object));
   ++drops_so_far_;
   wake_.notify_all();
 }
 
-void Committer::abandon(const Locked& lock, SharedObject object) {
+void Committer::abandon(const TableLocked& lock, SharedObject object) {
   // Anything else was never on disk.
-  if (object->state != State::persistent && object->state != State::committing) return drop(lock, std::move(object));
+  if (object->state != ObjectState::persistent && object->state != ObjectState::committing)
+    return drop(lock, std::move(object));
   object->abandoned = true;
   abandoned_.push_back(std::move(object));
 }
 
-void Committer::commit_now(const Locked&) {
+void Committer::commit_now(const TableLocked&) {
   commit_wanted_ = true;
   ++commits_;
   wake_.notify_all();
@@ -62,7 +63,7 @@ void Committer::commit_now(const Locked&) {
 
 // A thread that is reporting a completion must not wait, because drops may need it: it only hastens them, and a later
 // begin() finds room.
-bool Committer::await_drops(Locked& lock) {
+bool Committer::await_drops(TableLocked& lock) {
   if (drops_.empty() && batches_begun_ == batches_ended_) return false;
   if (std::this_thread::get_id() == thread_.get_id()) return false;
   const std::uint64_t next = batches_begun_ + (drops_.empty() ? 0 : 1);
@@ -73,7 +74,7 @@ bool Committer::await_drops(Locked& lock) {
   return true;
 }
 
-planner::Time Committer::due(const Locked& lock) const {
+planner::Time Committer::due(const TableLocked& lock) const {
   return planner::sync_at({.any = !ready_.empty() || !drops_.empty(),
                            .wanted = table_.is_closed(lock) || commit_wanted_ || !context_.options.synced,
                            .bytes = ready_bytes_},
@@ -81,7 +82,7 @@ planner::Time Committer::due(const Locked& lock) const {
 }
 
 void Committer::work() {
-  Locked lock = table_.lock();
+  TableLocked lock = table_.lock();
   for (;;) {
     const planner::Time due = this->due(lock), now = context_.clock.now();
     if (due <= now) {
@@ -98,11 +99,11 @@ void Committer::work() {
   }
 }
 
-void Committer::commit_batch(Locked& lock) {
+void Committer::commit_batch(TableLocked& lock) {
   Groups groups;
   for (SharedObject& object : ready_) {
-    if (object->dropped || object->state != State::ready) continue;
-    object->state = State::committing;
+    if (object->dropped || object->state != ObjectState::ready) continue;
+    object->state = ObjectState::committing;
     groups[object->segment].push_back(std::move(object));
   }
   Objects drops = std::exchange(drops_, {}), abandoned = std::exchange(abandoned_, {});
@@ -203,7 +204,7 @@ Committer::Objects Committer::refuse_missing(Groups& groups) {
 // its bytes would never be returned.
 Committer::Objects Committer::refuse_beside_old(const Objects& complete) {
   Objects beside;
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   std::ranges::copy_if(complete, std::back_inserter(beside), [&](const SharedObject& object) {
     return std::ranges::any_of(remover_.failed(lock), [&](const SharedObject& old) {
       return old->may_be_on_disk && !old->abandoned && old->head.version == object->head.version &&
@@ -216,10 +217,10 @@ Committer::Objects Committer::refuse_beside_old(const Objects& complete) {
 }
 
 // Returns those that failed; they have not been reported yet.
-Committer::Objects Committer::refuse(const Locked&, const Objects& objects, const Error& why) {
+Committer::Objects Committer::refuse(const TableLocked&, const Objects& objects, const Error& why) {
   Objects refused;
   for (const SharedObject& object : objects) {
-    if (object->dropped || object->state != State::committing) continue;
+    if (object->dropped || object->state != ObjectState::committing) continue;
     object->fail(why);
     refused.push_back(object);
   }
@@ -274,7 +275,7 @@ Result<void> Committer::write_headers(const SharedSegment& segment, const Object
 // One behind the other. None reaches into a second block, so that a power loss tears none of two blocks; the last of a
 // block has the rest of it.
 void Committer::place_compact(const SharedSegment& segment, const Objects& objects) {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   StoredObject* before = nullptr;
   for (const SharedObject& object : objects) {
     if (before != nullptr && segment->end % kBlock + object->head.header_bytes > kBlock) end_block(*segment, *before);
@@ -321,7 +322,7 @@ Result<void> Committer::write_compact(const SharedSegment& segment, const Object
 }
 
 void Committer::set_written(StoredObject& object, const RecordHead& head) {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   object.set_written(head);
 }
 
@@ -356,10 +357,10 @@ Result<void> Committer::write_large(const SharedSegment& segment, const Objects&
 void Committer::report(const Objects& objects) {
   std::vector<ObjectId> ids;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     for (const SharedObject& object : objects) {
-      if (object->state != State::committing) continue;  // a drop failed its segment, and it was reported
-      object->state = State::persistent;
+      if (object->state != ObjectState::committing) continue;  // a drop failed its segment, and it was reported
+      object->state = ObjectState::persistent;
       object->loaded->description = nullptr;  // it can be read from disk now
       if (!object->loaded->sums && object->loaded->awaiting_header.empty()) object->loaded = nullptr;
       object->writing = nullptr;
@@ -374,10 +375,10 @@ void Committer::report(const Objects& objects) {
 void Committer::end_unfinished() {
   Objects unfinished, lost;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     for (const auto& [id, object] : table_.objects(lock)) {
-      if (object->state == State::failed && object->may_be_on_disk) lost.push_back(object);
-      if (object->state != State::writing) continue;
+      if (object->state == ObjectState::failed && object->may_be_on_disk) lost.push_back(object);
+      if (object->state != ObjectState::writing) continue;
       object->fail({Errc::closed, "the store was closed before all of it was written"});
       unfinished.push_back(object);
     }
@@ -387,7 +388,7 @@ void Committer::end_unfinished() {
   for (const SharedObject& object : unfinished) context_.persisted(object->id, *object->writing->error);
   Objects drops;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     drops = std::exchange(drops_, {});
     for (const Objects& some : {unfinished, lost}) {
       std::ranges::copy_if(some, std::back_inserter(drops), [](const SharedObject& one) { return !one->dropped; });
@@ -396,7 +397,7 @@ void Committer::end_unfinished() {
   // A disk that failed once may not fail again.
   for (int tries = 2; tries > 0; --tries) {
     {
-      const Locked lock = table_.lock();
+      const TableLocked lock = table_.lock();
       const Objects failed = remover_.take_failed(lock);
       drops.insert(drops.end(), failed.begin(), failed.end());
     }
@@ -404,7 +405,7 @@ void Committer::end_unfinished() {
     remover_.trim_closed();
     remover_.remove_empty();
   }
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   const bool left = std::ranges::any_of(table_.segments(lock), [&](const auto& one) {
     return one.second->records.empty() && remover_.is_removable(lock, *one.second);
   });

@@ -9,7 +9,7 @@
 
 namespace ebb::storage {
 
-/// Thread safety: methods with a Locked from any thread; start() and stop() from one.
+/// Thread safety: methods with a TableLocked from any thread; start() and stop() from one.
 /// 1. Only its thread (before it starts the opening one, after it has ended the closing one) writes headers and
 ///    tombstones, fails, truncates and removes segments, and moves an object on from ready.
 /// 2. An object becomes persistent when, in this order, its payload is synced, its header is written and synced, its
@@ -27,20 +27,20 @@ class Committer {
   bool stop();
 
   /// Adds the object to the next batch if all of it has been put and reported.
-  void add_if_complete(const Locked&, const SharedObject& object);
+  void add_if_complete(const TableLocked&, const SharedObject& object);
   /// For objects already out of the table. The record is dropped with the next batch,
-  void drop(const Locked&, SharedObject object);
+  void drop(const TableLocked&, SharedObject object);
   /// or left on disk until a newer one of its version is persistent.
-  void abandon(const Locked&, SharedObject object);
+  void abandon(const TableLocked&, SharedObject object);
   /// Commits complete objects now, including those whose last put is being reported.
-  void commit_now(const Locked&);
-  std::uint64_t commits(const Locked&) const { return commits_; }  // calls of commit_now()
+  void commit_now(const TableLocked&);
+  std::uint64_t commits(const TableLocked&) const { return commits_; }  // calls of commit_now()
   /// If drops are pending, waits for them and returns true: the disk has their space back.
-  bool await_drops(Locked& lock);
-  std::uint64_t drops(const Locked&) const { return drops_so_far_; }
-  std::uint64_t drops_done(const Locked&) const { return drops_done_; }
+  bool await_drops(TableLocked& lock);
+  std::uint64_t drops(const TableLocked&) const { return drops_so_far_; }
+  std::uint64_t drops_done(const TableLocked&) const { return drops_done_; }
   /// As in PersistentStorage.
-  std::uint64_t unreleased(const Locked&) const { return unreleased_; }
+  std::uint64_t unreleased(const TableLocked&) const { return unreleased_; }
 
   RecordRemover& remover() { return remover_; }
   const RecordRemover& remover() const { return remover_; }
@@ -49,14 +49,14 @@ class Committer {
   using Objects = std::vector<SharedObject>;
   using Groups = std::map<SharedSegment, Objects>;
 
-  planner::Time due(const Locked& lock) const;
+  planner::Time due(const TableLocked& lock) const;
   void work();
-  void commit_batch(Locked& lock);
+  void commit_batch(TableLocked& lock);
   void commit_groups(Groups& groups, Objects& drops, Objects& abandoned);
   static Objects replaced_by(const Objects& complete, Objects& drops);
   Objects refuse_missing(Groups& groups);
   Objects refuse_beside_old(const Objects& complete);
-  Objects refuse(const Locked&, const Objects& objects, const Error& why);
+  Objects refuse(const TableLocked&, const Objects& objects, const Error& why);
   void report_refused(const Objects& refused);
   bool sync_payloads(Groups& groups);
   void sync_all(Groups& groups);

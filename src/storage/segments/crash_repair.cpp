@@ -14,7 +14,7 @@ namespace {
 
 // The block of an offset has lists of drops, and so nothing else: what is missing of it dropped nothing.
 bool is_of_lists(const ScannedSegment& segment, std::uint64_t offset) {
-  return std::ranges::any_of(segment.waste, [&](const ScannedSegment::Place& place) {
+  return std::ranges::any_of(segment.waste, [&](const ScannedSegment::Stretch& place) {
     return place.head && place.head->kind == RecordHead::Kind::drops && place.offset / kBlock == offset / kBlock;
   });
 }
@@ -51,7 +51,7 @@ void find_lost_heads(StoreContext& context, ObjectTable& table, RecordRemover& r
       if (zeros && end % kBlock == 0) continue;
       if (zeros) lost = end / kBlock * kBlock;
     }
-    const Locked lock = table.lock();
+    const TableLocked lock = table.lock();
     ours.suspect = true;
     if (!known) remover.retain_segments(lock);
     damages.push_back({context.segment_files.path(segment.segment), lost,
@@ -107,7 +107,7 @@ Result<void> settle_heads(StoreContext& context, ObjectTable& table, RecordRemov
   std::vector<RecordHead> heads;
   for (const ScannedRecord& record : segment.records)
     if (record.settled) heads.push_back(record.head);
-  for (const ScannedSegment::Place& place : segment.waste)
+  for (const ScannedSegment::Stretch& place : segment.waste)
     if (place.settled) heads.push_back(*place.head);
   if (heads.empty()) return {};
   auto file = context.segment_files.open(segment.segment);
@@ -121,7 +121,7 @@ Result<void> settle_heads(StoreContext& context, ObjectTable& table, RecordRemov
       done = write_whole(context.files, (*file)->fd(), block.first(kBlock), offset, (*file)->direct());
     }
     if (done) continue;
-    const Locked lock = table.lock();
+    const TableLocked lock = table.lock();
     SegmentState& ours = *table.segments(lock).at(segment.segment);
     ours.suspect = true;
     remover.retain_segments(lock);
@@ -156,7 +156,7 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
     const SharedSegment ours = table.segments(table.lock()).at(segment.segment);
     find_lost_heads(context, table, remover, segment, *ours, damages);
     const bool whole = [&] {
-      const Locked lock = table.lock();
+      const TableLocked lock = table.lock();
       return ours->records.empty() && remover.is_removable(lock, *ours);
     }();
     bool cut = false;
@@ -166,7 +166,7 @@ Result<std::vector<Damage>> repair_after_crash(StoreContext& context, ObjectTabl
       auto file = context.segment_files.open(segment.segment);
       cut = file && context.files.truncate((*file)->fd(), segment.end);
     }
-    const Locked lock = table.lock();
+    const TableLocked lock = table.lock();
     if (cut)
       ours->bytes = ours->end;
     else  // drops are listed behind all that is there
@@ -185,7 +185,7 @@ void write_index(StoreContext& context, ObjectTable& table, const std::vector<Da
   ScannedStore store;
   std::map<std::uint64_t, SharedSegment> segments;
   {
-    const Locked lock = table.lock();
+    const TableLocked lock = table.lock();
     store.next_sequence = table.next(lock).sequence;
     segments = table.segments(lock);  // no longer change
   }

@@ -39,7 +39,7 @@ struct RangeRead {
 };
 
 RecordHead ObjectReader::head_of(const StoredObject& object) const {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   return object.record_head();
 }
 
@@ -47,7 +47,7 @@ RecordHead ObjectReader::head_of(const StoredObject& object) const {
 bool ObjectReader::is_dropped(const StoredObject& object) const {
   RecordHead head;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     if (object.dropped || !context_.options.readonly) return object.dropped;
     head = object.record_head();
   }
@@ -83,7 +83,7 @@ Result<Header> ObjectReader::parse(const StoredObject& object, std::span<const s
 
 // The blocks that the header is in.
 ObjectReader::Range ObjectReader::header_blocks(const StoredObject& object) {
-  const StoredHead& head = object.head;  // its sizes and place are constant
+  const StoredHead& head = object.head;  // sizes and place are constant
   return {head.offset / kBlock * kBlock, round_up(head.offset % kBlock + head.header_bytes)};
 }
 
@@ -106,20 +106,20 @@ Result<Header> ObjectReader::read_header(const StoredObject& object) {
 }
 
 std::uint64_t ObjectReader::sequence(ObjectId id) {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   const SharedObject object = table_.find(lock, id);
-  return object && object->state == StoredObject::State::persistent ? object->head.sequence : 0;
+  return object && object->state == ObjectState::persistent ? object->head.sequence : 0;
 }
 
 Result<std::shared_ptr<const Description>> ObjectReader::load_description(ObjectId id) {
   const SharedObject object = table_.find(id);
   if (!object) return no_such_object();
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     object->description_asked = true;
     // A description that a get has read is returned once: the caller keeps it, so the store need not.
     if (object->loaded && object->loaded->description) {
-      const bool here = object->state != StoredObject::State::persistent;
+      const bool here = object->state != ObjectState::persistent;
       return here ? object->loaded->description : std::exchange(object->loaded->description, nullptr);
     }
   }
@@ -182,7 +182,7 @@ Result<std::vector<Checksum>> ObjectReader::region_checksums(ObjectId id) {
 Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, std::byte* memory, std::size_t bytes) {
   auto get = std::make_shared<RangeRead>();
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     if (table_.is_stopped(lock)) throw std::logic_error("a get from a stopped storage");
     get->object = table_.find(lock, id);
     if (!get->object) throw std::logic_error("a get of an object never put");
@@ -202,7 +202,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
     table_.begin_transfer(lock, object);
   }
   const auto undo = [&] {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     if (get->object->loaded)
       std::erase(get->object->loaded->awaiting_header, get);  // if its header is being read, that serves the others
     --get->object->in_flight;
@@ -219,7 +219,7 @@ Result<void> ObjectReader::get(Token token, ObjectId id, std::uint64_t offset, s
 }
 
 Result<void> ObjectReader::start(const Get& get) {
-  const StoredHead& head = get->object->head;  // its sizes and place are constant
+  const StoredHead& head = get->object->head;  // sizes and place are constant
   if (get->held) {
     context_.workers.post([this, get] {
       std::copy_n(get->held->data() + get->offset, get->bytes, get->memory);
@@ -260,7 +260,7 @@ Result<void> ObjectReader::start(const Get& get) {
   return {};
 }
 
-// Its payload is in its header.
+// The payload of a compact record is in its header.
 void ObjectReader::read_compact(const Get& get) {
   const auto [offset, length] = header_blocks(*get->object);
   get->beside = AlignedBytes(length);
@@ -281,7 +281,7 @@ void ObjectReader::read_compact(const Get& get) {
 // Whether this get has to read the header: of all ranges of an object that are read at once, one does. (Also if the
 // index says that there are no checksums: the record agrees, or the index is wrong.)
 bool ObjectReader::await_header(const Get& get) {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   StoredObject& object = *get->object;
   get->sums = object.sums();
   if (get->sums) return false;
@@ -312,7 +312,7 @@ void ObjectReader::read_header_beside(const SharedObject& object, const SharedFi
 void ObjectReader::set_header(const SharedObject& object, Result<Header> header) {
   std::vector<Get> awaiting;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     StoredObject::Loaded& loaded = object->load();
     if (header && !loaded.sums) {
       loaded.sums = std::make_shared<std::vector<Checksum>>(std::move((*header).blocks));
@@ -357,11 +357,11 @@ Result<void> ObjectReader::check_payload(const RangeRead& get) const {
 
 void ObjectReader::finish(const Get& get, Result<void> how) {
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     --get->object->in_flight;
   }
   context_.done(get->token, std::move(how));
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   table_.end_transfer(lock);
 }
 

@@ -8,7 +8,7 @@ namespace ebb::storage {
 
 bool RecordRow::add(std::uint64_t offset, SharedObject object) {
   const bool last = row_.empty() || row_.back().offset < offset;
-  const auto at = last ? row_.end() : std::ranges::lower_bound(row_, offset, {}, &Place::offset);
+  const auto at = last ? row_.end() : std::ranges::lower_bound(row_, offset, {}, &RowEntry::offset);
   if (last || at->offset != offset) {
     row_.insert(at, {offset, std::move(object)});
   } else {
@@ -20,16 +20,16 @@ bool RecordRow::add(std::uint64_t offset, SharedObject object) {
 }
 
 SharedObject RecordRow::find(std::uint64_t offset) const {
-  const auto at = std::ranges::lower_bound(row_, offset, {}, &Place::offset);
+  const auto at = std::ranges::lower_bound(row_, offset, {}, &RowEntry::offset);
   return at == row_.end() || at->offset != offset ? nullptr : at->object;
 }
 
 void RecordRow::erase(std::uint64_t offset) {
-  const auto at = std::ranges::lower_bound(row_, offset, {}, &Place::offset);
+  const auto at = std::ranges::lower_bound(row_, offset, {}, &RowEntry::offset);
   if (at == row_.end() || at->offset != offset || !at->object) return;
   at->object = nullptr;
   --many_;
-  if (many_ < row_.size() / 2) std::erase_if(row_, [](const Place& one) { return !one.object; });
+  if (many_ < row_.size() / 2) std::erase_if(row_, [](const RowEntry& one) { return !one.object; });
 }
 
 StoredHead::StoredHead(const RecordHead& head)
@@ -61,17 +61,17 @@ RecordHead StoredObject::record_head() const {
           .body = head.body};
 }
 
-SharedObject ObjectTable::find(const Locked&, ObjectId id) const {
+SharedObject ObjectTable::find(const TableLocked&, ObjectId id) const {
   const auto found = objects_.find(id);
   return found == objects_.end() ? nullptr : found->second;
 }
 
-void ObjectTable::add(const Locked&, const SharedObject& object) {
+void ObjectTable::add(const TableLocked&, const SharedObject& object) {
   used_ += object->space();
   objects_.emplace(object->id, object);
 }
 
-SharedObject ObjectTable::remove(const Locked&, ObjectId id) {
+SharedObject ObjectTable::remove(const TableLocked&, ObjectId id) {
   const auto found = objects_.find(id);
   if (found == objects_.end()) return nullptr;
   if (found->second->in_flight) throw std::logic_error("an object with transfers in flight was dropped");
@@ -82,28 +82,28 @@ SharedObject ObjectTable::remove(const Locked&, ObjectId id) {
   return object;
 }
 
-StorageUse ObjectTable::use(const Locked&) const {
+StorageUse ObjectTable::use(const TableLocked&) const {
   return {capacity_, used_, objects_.size(), objects_.size(), capacity_ > used_ ? capacity_ - used_ : 0};
 }
 
-void ObjectTable::set_current(const Locked&, SharedSegment segment, bool cached) {
+void ObjectTable::set_current(const TableLocked&, SharedSegment segment, bool cached) {
   SharedSegment& current = current_.at(cached);
   if (current) current->closed = true;
   current = std::move(segment);
   segments_.emplace(current->number, current);
 }
 
-void ObjectTable::begin_transfer(const Locked&, StoredObject& object) {
+void ObjectTable::begin_transfer(const TableLocked&, StoredObject& object) {
   ++object.in_flight;
   ++in_flight_;
 }
 
-void ObjectTable::end_transfer(const Locked&) {
+void ObjectTable::end_transfer(const TableLocked&) {
   if (--in_flight_ == 0) idle_.notify_all();
 }
 
 bool ObjectTable::close() {
-  Locked lock(mutex_);
+  TableLocked lock(mutex_);
   if (phase_ == Phase::closed) return false;
   phase_ = Phase::closing;
   idle_.wait(lock, [&] { return in_flight_ == 0; });

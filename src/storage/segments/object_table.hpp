@@ -25,7 +25,7 @@ using SharedObject = std::shared_ptr<StoredObject>;
 /// The records of a segment, by offset. They come in that order, but for few, so a row of them takes the least memory.
 class RecordRow {
  public:
-  struct Place {
+  struct RowEntry {
     std::uint64_t offset = 0;
     SharedObject object;  // null: it was erased
   };
@@ -39,12 +39,12 @@ class RecordRow {
   std::size_t size() const { return many_; }
   /// Ascending.
   auto objects() const {
-    return row_ | std::views::filter([](const Place& one) { return one.object != nullptr; }) |
-           std::views::transform([](const Place& one) -> const SharedObject& { return one.object; });
+    return row_ | std::views::filter([](const RowEntry& one) { return one.object != nullptr; }) |
+           std::views::transform([](const RowEntry& one) -> const SharedObject& { return one.object; });
   }
 
  private:
-  std::deque<Place> row_;
+  std::deque<RowEntry> row_;
   std::size_t many_ = 0;
 };
 
@@ -85,6 +85,8 @@ struct StoredHead {
   bool shares_block() const { return record_bytes % os::kBlock != 0 || offset % os::kBlock != 0; }
 };
 
+enum class ObjectState : std::uint8_t { writing, ready, committing, persistent, failed };
+
 /// An object and its record. `id`, `history`, `segment` and the head's place and sizes are constant once it is in the
 /// table; the table's lock guards the rest, except `loaded->sums` (see SegmentWriter 2 and ObjectReader 3). A small
 /// object has a compact record, whose place is constant once the committer has given it one; its payload is held until
@@ -108,7 +110,7 @@ struct StoredObject {
     std::vector<std::shared_ptr<RangeRead>> awaiting_header;  // gets; the first one reads the header
   };
 
-  enum class State : std::uint8_t { writing, ready, committing, persistent, failed } state = State::writing;
+  ObjectState state = ObjectState::writing;
   bool description_asked = false;  // load_description() was called
   bool may_be_on_disk = false;     // its header may have been written
   bool early_head = false;         // its header was written before a sync, and says so
@@ -148,16 +150,17 @@ struct StoredObject {
     may_be_on_disk = true;
   }
   void fail(const Error& why) {
-    state = State::failed;
+    state = ObjectState::failed;
     writing->error = std::make_unique<const Error>(named(why));
   }
 };
 
-/// Proof that the table's lock is held; only ObjectTable makes one. A function that takes a `const Locked&` needs the
-/// lock, one that takes a `Locked&` may release it meanwhile, and any other function is called without the lock.
-class Locked : public std::unique_lock<std::mutex> {
+/// Proof that the table's lock is held; only ObjectTable makes one. A function that takes a `const TableLocked&` needs
+/// the lock, one that takes a `TableLocked&` may release it meanwhile, and any other function is called without the
+/// lock.
+class TableLocked : public std::unique_lock<std::mutex> {
   friend class ObjectTable;
-  explicit Locked(std::mutex& mutex) : std::unique_lock<std::mutex>(mutex) {}
+  explicit TableLocked(std::mutex& mutex) : std::unique_lock<std::mutex>(mutex) {}
 };
 
 /// Thread safety: every method may be called from any thread; close() from one.
@@ -183,46 +186,48 @@ class ObjectTable {
     }
   }
 
-  Locked lock() const { return Locked(mutex_); }
+  TableLocked lock() const { return TableLocked(mutex_); }
 
   /// Null: there is no such object.
-  SharedObject find(const Locked&, ObjectId id) const;
+  SharedObject find(const TableLocked&, ObjectId id) const;
   SharedObject find(ObjectId id) const { return find(lock(), id); }
-  void reserve(const Locked&, std::size_t objects) { objects_.reserve(objects); }
+  void reserve(const TableLocked&, std::size_t objects) { objects_.reserve(objects); }
   /// The caller adds it to its segment's records.
-  void add(const Locked&, const SharedObject& object);
+  void add(const TableLocked&, const SharedObject& object);
   /// Null: there is none. Its segment keeps it. Throws std::logic_error if it has transfers in flight.
-  SharedObject remove(const Locked&, ObjectId id);
-  const std::unordered_map<ObjectId, SharedObject>& objects(const Locked&) const { return objects_; }
-  bool has_room(const Locked&, std::uint64_t bytes) const { return used_ <= capacity_ && bytes <= capacity_ - used_; }
+  SharedObject remove(const TableLocked&, ObjectId id);
+  const std::unordered_map<ObjectId, SharedObject>& objects(const TableLocked&) const { return objects_; }
+  bool has_room(const TableLocked&, std::uint64_t bytes) const {
+    return used_ <= capacity_ && bytes <= capacity_ - used_;
+  }
   std::uint64_t capacity() const { return capacity_; }
-  StorageUse use(const Locked&) const;
+  StorageUse use(const TableLocked&) const;
 
-  std::map<std::uint64_t, SharedSegment>& segments(const Locked&) { return segments_; }
-  const std::map<std::uint64_t, SharedSegment>& segments(const Locked&) const { return segments_; }
+  std::map<std::uint64_t, SharedSegment>& segments(const TableLocked&) { return segments_; }
+  const std::map<std::uint64_t, SharedSegment>& segments(const TableLocked&) const { return segments_; }
   SharedFile file_of(const SegmentState& segment) const {
-    const Locked guard = lock();
+    const TableLocked guard = lock();
     return segment.file;
   }
   /// The segment that receives new records, or null; `cached`: those that are written through the page cache.
-  SharedSegment current(const Locked&, bool cached) const {
+  SharedSegment current(const TableLocked&, bool cached) const {
     const SharedSegment& one = current_.at(cached);
     return one && !one->closed ? one : nullptr;
   }
   /// Adds a segment, which becomes the current one. The one before is closed.
-  void set_current(const Locked&, SharedSegment segment, bool cached);
-  Next& next(const Locked&) { return next_; }
+  void set_current(const TableLocked&, SharedSegment segment, bool cached);
+  Next& next(const TableLocked&) { return next_; }
 
   /// The disk may differ from the table, so no index is written at close.
-  void invalidate_index(const Locked&) { index_valid_ = false; }
-  bool is_index_valid(const Locked&) const { return index_valid_; }
+  void invalidate_index(const TableLocked&) { index_valid_ = false; }
+  bool is_index_valid(const TableLocked&) const { return index_valid_; }
 
-  void begin_transfer(const Locked&, StoredObject& object);
+  void begin_transfer(const TableLocked&, StoredObject& object);
   /// After it was reported. The caller has decremented the object's count.
-  void end_transfer(const Locked&);
+  void end_transfer(const TableLocked&);
   /// Closing, and nothing is in flight. Callbacks of the last transfers may still start new ones.
-  bool is_stopped(const Locked&) const { return phase_ != Phase::open && in_flight_ == 0; }
-  bool is_closed(const Locked&) const { return phase_ == Phase::closed; }
+  bool is_stopped(const TableLocked&) const { return phase_ != Phase::open && in_flight_ == 0; }
+  bool is_closed(const TableLocked&) const { return phase_ == Phase::closed; }
   /// Waits for all transfers, then refuses new ones. False if it was closed already.
   bool close();
 

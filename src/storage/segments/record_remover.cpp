@@ -9,7 +9,6 @@
 namespace ebb::storage {
 
 using os::kBlock;
-using State = StoredObject::State;
 
 namespace {
 
@@ -29,7 +28,7 @@ Result<void> check_place(const StoredObject& object, std::span<const std::byte> 
 }
 
 // A failed object was never a checkpoint, so it must not hide an older one.
-bool was_checkpoint(const StoredObject& object) { return object.may_be_on_disk && object.state != State::failed; }
+bool was_checkpoint(const StoredObject& object) { return object.may_be_on_disk && object.state != ObjectState::failed; }
 
 Error no_memory() { return {Errc::out_of_memory, "there is no memory for its tombstone"}; }
 
@@ -38,7 +37,7 @@ Error no_memory() { return {Errc::out_of_memory, "there is no memory for its tom
 void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
   std::map<SharedSegment, std::vector<SharedObject>> groups, whole;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     for (SharedObject& object : drops) {
       if (object->placed())
         groups[object->segment].push_back(std::move(object));
@@ -56,7 +55,7 @@ void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
   // A segment removed as a whole needs no tombstones, unless it must stay because another drop failed.
   for (const auto& [segment, objects] : whole) {
     {
-      const Locked lock = table_.lock();
+      const TableLocked lock = table_.lock();
       if (is_removable(lock, *segment)) {
         for (const SharedObject& object : objects) segment->records.erase(object->head.offset);
         continue;
@@ -68,7 +67,7 @@ void RecordRemover::drop(std::vector<SharedObject> drops, bool at_once) {
 
 void RecordRemover::drop(const SharedSegment& segment, const std::vector<SharedObject>& drops) {
   const std::vector<SharedObject> dead = drop_on_disk(segment, drops);
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   for (const SharedObject& object : dead) segment->records.erase(object->head.offset);
   for (const SharedObject& object : drops) {
     if (segment->records.find(object->head.offset) == object) failed_.push_back(object);
@@ -117,12 +116,12 @@ std::vector<SharedObject> RecordRemover::drop_on_disk(const SharedSegment& segme
 void RecordRemover::trim_closed() {
   std::vector<std::pair<SharedSegment, SharedFile>> over;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     for (auto& [number, segment] : table_.segments(lock)) {
       if (!segment->closed || !segment->file) continue;
       const bool unfinished =
           !segment->unplaced.empty() || std::ranges::any_of(segment->records.objects(), [](const auto& one) {
-            return one->state != State::persistent && one->state != State::failed;
+            return one->state != ObjectState::persistent && one->state != ObjectState::failed;
           });
       if (!unfinished) over.emplace_back(segment, std::exchange(segment->file, nullptr));
     }
@@ -130,20 +129,20 @@ void RecordRemover::trim_closed() {
   for (auto& [segment, file] : over) {
     if (segment->broken) continue;
     if (!context_.files.truncate(file->fd(), segment->end)) continue;  // which only wastes space
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     segment->bytes = segment->end;
   }
 }
 
 // The last segment shows which numbers have been used: a reader must not find another record where it found one before.
 // No segment is removed while its tombstones may hide older records that reappear.
-bool RecordRemover::is_removable(const Locked& lock, const SegmentState& segment) const {
+bool RecordRemover::is_removable(const TableLocked& lock, const SegmentState& segment) const {
   return !retains_segments_ && failed_.empty() && !segment.suspect && segment.closed && segment.unplaced.empty() &&
          segment.number != table_.segments(lock).rbegin()->first;
 }
 
 std::vector<std::string> RecordRemover::failed_names() const {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   std::vector<std::string> out;
   for (const SharedObject& object : failed_)
     if (object->may_be_on_disk) out.push_back(object->name());
@@ -153,7 +152,7 @@ std::vector<std::string> RecordRemover::failed_names() const {
 void RecordRemover::remove_empty() {
   std::vector<SharedSegment> empty;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     std::erase_if(table_.segments(lock), [&](const auto& one) {
       const bool goes = one.second->records.empty() && is_removable(lock, *one.second);
       if (goes) empty.push_back(one.second);
@@ -166,11 +165,11 @@ void RecordRemover::remove_empty() {
       any = true;
       continue;
     }
-    const Locked lock = table_.lock();  // retried next time
+    const TableLocked lock = table_.lock();  // retried next time
     table_.segments(lock).emplace(segment->number, segment);
   }
   if (any && context_.options.synced && !context_.files.sync_directory(context_.directory.path())) {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     table_.invalidate_index(lock);
     retain_segments(lock);  // the files may reappear
   }
@@ -255,14 +254,14 @@ Result<std::uint64_t> RecordRemover::take_room(const SharedSegment& segment, con
                                                std::uint64_t bytes) {
   std::uint64_t from = 0;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     if (segment->has_room(bytes)) return std::exchange(segment->end, segment->end + bytes);
     from = std::max(segment->bytes, segment->end);
   }
   const auto made = context_.files.preallocate(file->fd(), from, bytes);
   if (!made && made.error != EOPNOTSUPP && made.error != ENOSYS && made.error != EINTR)
     return file_error(context_.segment_files.path(segment->number), "taking room for a list of drops", made.error);
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   segment->bytes = from + bytes;
   return std::exchange(segment->end, segment->end + bytes);
 }
@@ -277,17 +276,17 @@ void RecordRemover::fail(const SharedSegment& segment, const Error& error) {
   std::vector<SharedObject> lost, on_disk;
   SharedFile file;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     segment->broken = segment->closed = true;
     if (!segment->missing) table_.invalidate_index(lock);  // the index reports a missing file
     for (const SharedObject& object : segment->records.objects()) {
-      if (object->dropped || object->state == State::persistent || object->state == State::failed) continue;
+      if (object->dropped || object->state == ObjectState::persistent || object->state == ObjectState::failed) continue;
       object->fail(error);
       lost.push_back(object);
       if (object->may_be_on_disk) on_disk.push_back(object);
     }
     for (auto& [id, object] : segment->unplaced) {
-      if (object->dropped || object->state == State::failed) continue;
+      if (object->dropped || object->state == ObjectState::failed) continue;
       object->fail(error);
       lost.push_back(object);
     }

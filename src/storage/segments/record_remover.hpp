@@ -13,8 +13,8 @@ namespace ebb::storage {
 
 inline constexpr std::size_t kSlab = 4 << 20;  // bytes of headers or tombstones in one transfer
 
-/// Thread safety: used by one thread at a time (the opening one, the committer, the closing one), except methods with a
-/// Locked and failed_names().
+/// Thread safety: used by one thread at a time (the opening one, the committer, the closing one), except failed_names()
+/// and methods with a TableLocked.
 /// 1. Only blocks that one record has to itself are rewritten: its first sector becomes a tombstone. Of records that
 ///    share blocks, lists of drops are appended to their segment, and go with it.
 /// 2. The space of a dropped record is freed after its tombstone is on disk, or with its whole segment.
@@ -37,13 +37,13 @@ class RecordRemover {
   void remove_empty();
 
   /// Whether a segment without records is removed.
-  bool is_removable(const Locked& lock, const SegmentState& segment) const;
+  bool is_removable(const TableLocked& lock, const SegmentState& segment) const;
   /// There may be unknown records that reappear, so segments are no longer removed.
-  void retain_segments(const Locked&) { retains_segments_ = true; }
+  void retain_segments(const TableLocked&) { retains_segments_ = true; }
   /// Drops that failed: the next process will find those records whose headers may be on the disk.
-  const std::vector<SharedObject>& failed(const Locked&) const { return failed_; }
+  const std::vector<SharedObject>& failed(const TableLocked&) const { return failed_; }
   /// To retry them.
-  std::vector<SharedObject> take_failed(const Locked&) { return std::exchange(failed_, {}); }
+  std::vector<SharedObject> take_failed(const TableLocked&) { return std::exchange(failed_, {}); }
   /// Of those that the next process will find.
   std::vector<std::string> failed_names() const;
 

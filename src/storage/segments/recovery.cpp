@@ -18,7 +18,7 @@ Result<Recovery::Opened> Recovery::open() {
   auto scanned = scan_store(context_.files, context_.directory.path(), true, options.synced && !options.readonly);
   if (!scanned) return scanned.error();
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     table_.next(lock).segment = scanned->next_segment;
     table_.next(lock).sequence = scanned->next_sequence;
   }
@@ -28,7 +28,7 @@ Result<Recovery::Opened> Recovery::open() {
     many += segment.records.size();
   }
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     table_.reserve(lock, many);
   }
   Objects all;
@@ -52,7 +52,7 @@ void Recovery::add_index() {
   if (std::exchange(knows_index_, true)) return;
   Objects all;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     for (const auto& [id, object] : table_.objects(lock)) all.push_back(object);
   }
   for (const SharedObject& object : all) newest_.add(object->record_head(), object->history);  // both are constant
@@ -71,9 +71,9 @@ void Recovery::register_segment(const ScannedSegment& scanned, const std::vector
   // A record committed later may precede those already there.
   std::uint64_t& seen = scan_from_[scanned.segment];
   seen = scanned.gaps.empty() ? scanned.end : scanned.gaps.front().offset;
-  for (const ScannedSegment::Place& place : scanned.damaged) seen = std::min(seen, place.offset);
+  for (const ScannedSegment::Stretch& place : scanned.damaged) seen = std::min(seen, place.offset);
 
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   SharedSegment& segment = table_.segments(lock)[scanned.segment];
   if (!segment) {
     segment = std::make_shared<SegmentState>();
@@ -92,7 +92,7 @@ void Recovery::register_segment(const ScannedSegment& scanned, const std::vector
   for (const ScannedRecord& record : scanned.records) {
     const auto object = std::make_shared<StoredObject>();
     if (!segment->records.add(record.head.place.offset, object)) continue;
-    object->state = StoredObject::State::persistent;
+    object->state = ObjectState::persistent;
     object->may_be_on_disk = true;
     object->id = table_.next(lock).recovered++;
     object->history = record.history;

@@ -25,7 +25,7 @@ std::vector<SharedSegment> find_missing(const StoreContext& context, ObjectTable
                                         const std::vector<SharedSegment>& written) {
   std::vector<SharedSegment> known;
   {
-    const Locked lock = table.lock();
+    const TableLocked lock = table.lock();
     for (const auto& [number, segment] : table.segments(lock)) {
       if (!segment->missing && std::ranges::find(written, segment) == written.end()) known.push_back(segment);
     }
@@ -42,7 +42,7 @@ std::vector<SharedSegment> find_missing(const StoreContext& context, ObjectTable
     if (!(listed ? std::ranges::binary_search(*listed, segment->number) : is_there(context, table, *segment)))
       out.push_back(segment);
   }
-  const Locked lock = table.lock();
+  const TableLocked lock = table.lock();
   std::erase_if(out, [&](const SharedSegment& segment) {  // removed by this process in the meantime
     const auto there = table.segments(lock).find(segment->number);
     return there == table.segments(lock).end() || there->second != segment;
@@ -55,9 +55,9 @@ Error missing_error(const StoreContext& context, ObjectTable& table, const Share
   constexpr std::size_t kNamed = 3;
   std::string lost;
   std::size_t count = 0;
-  const Locked lock = table.lock();
+  const TableLocked lock = table.lock();
   for (const SharedObject& object : segment->records.objects()) {
-    if (object->state != StoredObject::State::persistent || object->dropped) continue;
+    if (object->state != ObjectState::persistent || object->dropped) continue;
     if (count++ < kNamed) lost += (lost.empty() ? "" : ", ") + object->name();
   }
   if (count > kNamed) lost += " and " + std::to_string(count - kNamed) + " more";
@@ -72,7 +72,7 @@ Result<void> check_presence(const StoreContext& context, ObjectTable& table) {
   static_cast<void>(find_missing(context, table, {}));
   SharedSegment first;
   {
-    const Locked lock = table.lock();
+    const TableLocked lock = table.lock();
     const auto& segments = table.segments(lock);
     const auto found = std::ranges::find_if(segments, [](const auto& one) { return one.second->missing; });
     if (found == segments.end()) return {};

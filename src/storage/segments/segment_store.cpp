@@ -34,7 +34,7 @@ std::optional<Error> refuse_memory(os::Files& files, const PersistentOptions& op
 std::vector<Gone> gone_of(const ScannedStore& scanned) {
   std::vector<Gone> out;
   for (const ScannedSegment& segment : scanned.segments)
-    for (const ScannedSegment::Place& place : segment.waste)
+    for (const ScannedSegment::Stretch& place : segment.waste)
       if (place.head && place.head->history != Checksum{})
         out.push_back({place.head->history, place.head->version, place.head->sequence, place.head->body});
   return out;
@@ -103,19 +103,19 @@ std::vector<Found> SegmentStore::without_prefix(std::vector<Found> found) const 
 }
 
 void SegmentStore::drop(ObjectId id) {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   SharedObject object = table_.remove(lock, id);
   if (object && !context_.options.readonly) committer_.drop(lock, std::move(object));
 }
 
 void SegmentStore::abandon(ObjectId id) {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   SharedObject object = table_.remove(lock, id);
   if (object && !context_.options.readonly) committer_.abandon(lock, std::move(object));
 }
 
 std::string SegmentStore::describe() const {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   const std::size_t left = committer_.remover().failed(lock).size();
   return std::to_string(table_.segments(lock).size()) + " segments in " + context_.where + ", " +
          (context_.options.direct ? "O_DIRECT" : "buffered") + ", " + std::string(context_.transfers.name()) + ", " +

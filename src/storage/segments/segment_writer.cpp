@@ -46,7 +46,7 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   object->writing->blocks_put.resize(object->writing->blocks_missing);
 
   std::lock_guard turn(begin_mutex_);
-  Locked lock = table_.lock();
+  TableLocked lock = table_.lock();
   if (context_.options.readonly) throw std::logic_error("an object was begun in a storage that is read only");
   if (table_.is_stopped(lock)) throw std::logic_error("an object was begun in a stopped storage");
   if (table_.find(lock, id)) throw std::logic_error("an object was begun twice");
@@ -70,7 +70,7 @@ Result<void> SegmentWriter::begin(ObjectId id, std::shared_ptr<const Description
   return {};
 }
 
-Result<void> SegmentWriter::check_room(const Locked& lock, const StoredObject& object) const {
+Result<void> SegmentWriter::check_room(const TableLocked& lock, const StoredObject& object) const {
   if (!table_.has_room(lock, object.space())) {
     const StorageUse use = table_.use(lock);
     return Error{Errc::no_space, "no space for an object of " + std::to_string(object.head.payload_bytes) +
@@ -86,7 +86,7 @@ Result<void> SegmentWriter::check_room(const Locked& lock, const StoredObject& o
 }
 
 // The current segment or a new one, which is only as large as the record if the disk has no more space.
-Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record_bytes, bool cached) {
+Result<SharedSegment> SegmentWriter::room_for(TableLocked& lock, std::uint64_t record_bytes, bool cached) {
   for (bool waited = false;;) {
     const SharedSegment current = table_.current(lock, cached);
     if (current && current->has_room(record_bytes)) return current;
@@ -100,7 +100,7 @@ Result<SharedSegment> SegmentWriter::room_for(Locked& lock, std::uint64_t record
   }
 }
 
-Result<SharedSegment> SegmentWriter::new_segment(Locked& lock, std::uint64_t record_bytes, bool cached) {
+Result<SharedSegment> SegmentWriter::new_segment(TableLocked& lock, std::uint64_t record_bytes, bool cached) {
   const SegmentHead head{context_.directory.head().store, table_.next(lock).segment++};
   const std::uint64_t least = kBlock + record_bytes;
   // A store of small capacity uses no more disk than that, plus headers.
@@ -127,7 +127,7 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
                                 const std::byte* memory, std::size_t bytes) {
   auto put = std::make_shared<Put>();
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     if (table_.is_stopped(lock)) throw std::logic_error("a put to a stopped storage");
     put->object = table_.find(lock, id);
     if (!put->object) throw std::logic_error("a put of an object that was not begun");
@@ -138,8 +138,8 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
       throw std::logic_error("a range outside its object, or not of whole blocks of " +
                              std::to_string(context_.options.block_bytes) + " bytes");
     }
-    if (object.state == StoredObject::State::failed) return *object.writing->error;
-    if (bytes > 0 && object.state != StoredObject::State::writing) {
+    if (object.state == ObjectState::failed) return *object.writing->error;
+    if (bytes > 0 && object.state != ObjectState::writing) {
       throw std::logic_error("a put to an object that is complete");
     }
     put->token = token;
@@ -154,7 +154,7 @@ Result<void> SegmentWriter::put(Token token, ObjectId id, std::uint64_t total, s
   try {
     start(put);
   } catch (...) {  // out of memory, for example: it will never be reported
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     --put->object->puts;
     --put->object->in_flight;
     table_.end_transfer(lock);
@@ -167,7 +167,7 @@ void SegmentWriter::start(const std::shared_ptr<Put>& put) {
   if (put->object->head.compact()) {
     auto held = std::make_shared<std::vector<std::byte>>(put->memory, put->memory + put->bytes);
     if (put->bytes > 0) {  // of nothing, it may be persistent already
-      const Locked lock = table_.lock();
+      const TableLocked lock = table_.lock();
       put->object->writing->held = std::move(held);
     }
     context_.workers.post([this, put] { finish(put); });
@@ -236,7 +236,7 @@ void SegmentWriter::finish(const std::shared_ptr<Put>& put) {
   const std::uint64_t block_bytes = context_.options.block_bytes;
   bool early = false;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     for (std::uint64_t at = put->offset; put->how && at < put->offset + put->bytes; at += block_bytes) {
       const std::size_t block = at / block_bytes;
       StoredObject::Writing& writing = *object.writing;
@@ -244,7 +244,7 @@ void SegmentWriter::finish(const std::shared_ptr<Put>& put) {
       writing.blocks_put[block] = true;
       if (--writing.blocks_missing > 0) continue;
       writing.commits_when_put = committer_.commits(lock);
-      early = context_.boot != Uuid{} && !object.head.compact() && object.state == StoredObject::State::writing;
+      early = context_.boot != Uuid{} && !object.head.compact() && object.state == ObjectState::writing;
     }
   }
   if (!early || !write_early_head(put)) report(put);
@@ -262,13 +262,13 @@ Result<void> SegmentWriter::write_early_head(const std::shared_ptr<Put>& put) {
     return Error{Errc::out_of_memory, "there is no memory for its header"};
   }
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     object.set_written(head);
   }
   const transfer::Piece piece{head.place.offset, put->beside.data(), put->beside.size()};
   context_.transfers.submit(transfer::Direction::write, put->file, {&piece, 1}, [this, put](const Result<void>& how) {
     {
-      const Locked lock = table_.lock();
+      const TableLocked lock = table_.lock();
       put->object->early_head = static_cast<bool>(how);
     }
     report(put);
@@ -279,21 +279,21 @@ Result<void> SegmentWriter::write_early_head(const std::shared_ptr<Put>& put) {
 void SegmentWriter::report(const std::shared_ptr<Put>& put) {
   StoredObject& object = *put->object;
   {
-    const Locked lock = table_.lock();
+    const TableLocked lock = table_.lock();
     --object.in_flight;
   }
   context_.done(put->token, put->how);
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   --object.puts;
   committer_.add_if_complete(lock, put->object);
   table_.end_transfer(lock);
 }
 
 std::uint64_t SegmentWriter::surviving(ObjectId id) const {
-  const Locked lock = table_.lock();
+  const TableLocked lock = table_.lock();
   const SharedObject object = table_.find(lock, id);
-  const bool there = object && object->state != StoredObject::State::failed &&
-                     (object->early_head || object->state == StoredObject::State::persistent);
+  const bool there = object && object->state != ObjectState::failed &&
+                     (object->early_head || object->state == ObjectState::persistent);
   return there ? object->head.sequence : 0;
 }
 

@@ -30,9 +30,9 @@ class SegmentWriter {
   static constexpr std::uint64_t kSmall = 256 << 10;  // a record of at most this is written in one transfer
   static constexpr std::uint64_t kCachedPart = 1;     // of a segment's length, of those through the page cache
 
-  Result<void> check_room(const Locked& lock, const StoredObject& object) const;
-  Result<SharedSegment> room_for(Locked& lock, std::uint64_t record_bytes, bool cached);
-  Result<SharedSegment> new_segment(Locked& lock, std::uint64_t record_bytes, bool cached);
+  Result<void> check_room(const TableLocked& lock, const StoredObject& object) const;
+  Result<SharedSegment> room_for(TableLocked& lock, std::uint64_t record_bytes, bool cached);
+  Result<SharedSegment> new_segment(TableLocked& lock, std::uint64_t record_bytes, bool cached);
   void start(const std::shared_ptr<Put>& put);
   static void hash(const Put& put);
   void write_small(const std::shared_ptr<Put>& put);

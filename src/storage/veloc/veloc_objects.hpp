@@ -51,7 +51,7 @@ class VelocObjects {
 
   std::uint64_t sequence(ObjectId id) const;
   std::uint64_t next_sequence() const;
-  /// Its description's or, if that has none, the next.
+  /// The description's sequence or, if that has none, the next.
   void give_sequence(VelocObject& object);
   void skip_sequences(std::uint64_t below);
 
