@@ -80,7 +80,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/format.md: `index`": ["storage/index_test.cpp"],
     "docs/format.md: What a store looks like on the disk (formats 1 to 3)": ["python/test_format.py", "storage/golden_test.cpp"],
     "docs/format.md: What Python writes as metadata": ["python/test_trees.py"],
-    "docs/format.md: Snapshots": ["store/snapshot_*_test.cpp"],
+    "docs/format.md: Snapshots": ["snapshots/snapshot_*_test.cpp"],
     "docs/format.md: The zone map": ["storage/zone_map_test.cpp", "storage/snapshot_layout_test.cpp", "fuzz/*"],
     "docs/format.md: How it is written, and why a reader may trust it": [
         "storage/extent_allocator_test.cpp", "storage/preallocator_test.cpp", "os/ring_test.cpp",

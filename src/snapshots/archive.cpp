@@ -5,9 +5,9 @@
 
 #include "os/files.hpp"
 #include "snapshots/device_copies.hpp"
+#include "snapshots/snapshot_reader.hpp"
 #include "storage/format/snapshot_layout.hpp"
 #include "storage/format/snapshot_names.hpp"
-#include "store/snapshot_reader.hpp"
 
 namespace ebb::snapshots {
 
@@ -226,7 +226,7 @@ Result<void> Archive::know_left() {
   if (!versions) return versions.error();
   const std::lock_guard lock(mutex_);
   for (const Version version : *versions) {
-    const auto snapshot = store::SnapshotReader(*engine, 0, version, {.keep = true}).load();
+    const auto snapshot = SnapshotReader(*engine, 0, version, {.keep = true}).load();
     if (!snapshot && snapshot.error().code == Errc::damaged) continue;  // nobody can read what it names
     if (!snapshot && snapshot.error().code == Errc::unknown_version) continue;
     if (!snapshot) return snapshot.error();

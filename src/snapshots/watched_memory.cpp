@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "os/files.hpp"
+
 namespace ebb::snapshots {
 
 using os::PageRange;

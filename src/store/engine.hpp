@@ -10,10 +10,10 @@
 #include "store/leases.hpp"
 #include "store/machinery.hpp"
 #include "store/reads.hpp"
-#include "store/snapshot_delivery.hpp"
-#include "store/snapshot_reader.hpp"
+#include "store/snapshot_access.hpp"
 #include "store/suspender.hpp"
 #include "store/writes.hpp"
+#include "store/zone_scratches.hpp"
 
 namespace ebb::store {
 

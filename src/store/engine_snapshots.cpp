@@ -3,8 +3,9 @@
 #include <limits>
 #include <utility>
 
+#include "storage/format/snapshot_names.hpp"
 #include "store/engine.hpp"
-#include "store/snapshot_reader.hpp"
+#include "store/snapshot_access.hpp"
 
 namespace ebb::store {
 
@@ -19,7 +20,7 @@ Result<void> Engine::restore(planner::HistoryId history, Version version, std::s
   return reads_.until_settled(history, version, options, [&](const RestoreOptions& left) -> Result<void> {
     const auto done = reads_.restore(history, version, targets, left, Reads::Reading::whole);
     if (!done) return done.error();
-    return *done ? Result<void>() : SnapshotReader(*this, history, version, left).restore(targets, restored);
+    return *done ? Result<void>() : SnapshotAccess::restore(*this, history, version, targets, left, restored);
   });
 }
 
@@ -28,7 +29,7 @@ Result<CheckpointInfo> Engine::info(planner::HistoryId history, Version version)
   return reads_.until_settled(history, version, {}, [&](const RestoreOptions& left) -> Result<CheckpointInfo> {
     auto stored = histories_.info(history, version);
     if (!stored || !storage::is_snapshot(*stored)) return stored;
-    return SnapshotReader(*this, history, version, left).info();
+    return SnapshotAccess::info(*this, history, version, left);
   });
 }
 
@@ -74,7 +75,7 @@ Result<std::optional<Version>> Engine::latest(planner::HistoryId history, std::o
     const auto before = parts_.recovery.objects_of_version(parts_.port.lock(), history, version);
     const auto stored = histories_.info(history, version);
     if (!stored || !storage::is_snapshot(*stored)) return newest;
-    const auto whole = SnapshotReader(*this, history, version, {.interrupted = interrupted}).check();
+    const auto whole = SnapshotAccess::check(*this, history, version, {.interrupted = interrupted});
     if (whole) return newest;
     const Error& why = whole.error();
     if (why.code == Errc::timed_out || why.code == Errc::closed) return why;

@@ -179,6 +179,19 @@ def test_units_form_no_large_knot():
     assert [sorted(str(one.relative_to(ROOT / "src")) for one in knot) for knot in knots if len(knot) > 5] == []
 
 
+def test_how_a_snapshot_is_stored_is_known_to_its_room():
+    """The store knows the names of snapshots, and asks their room for the rest through one header."""
+    stored = re.compile(r"storage/format/(?!snapshot_names)(snapshot|stored_snapshot|zone)")
+    knowing = {
+        path.relative_to(ROOT / "src").as_posix()
+        for room in ("store", "files")
+        for path in files_of(room)
+        for _, name in includes(path)
+        if stored.match(name)
+    }
+    assert knowing == {"store/snapshot_access.hpp"}
+
+
 def test_rooms_form_no_circle():
     list(graphlib.TopologicalSorter(BELOW).static_order())  # of what is allowed; raises CycleError
     rooms: dict[str, set[str]] = {room: set() for room in BELOW}  # of what is so

@@ -6,8 +6,8 @@
 
 #include "storage/format/snapshot_layout.hpp"
 #include "storage/format/snapshot_names.hpp"
-#include "support.hpp"
 #include "tests/storage/made_zone_maps.hpp"
+#include "tests/store/support.hpp"
 
 namespace ebb::store::testing_support {
 

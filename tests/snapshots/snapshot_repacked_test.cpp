@@ -2,10 +2,10 @@
 #include <functional>
 #include <thread>
 
-#include "snapshot_model.hpp"
 #include "storage/admin/collect.hpp"
 #include "storage/admin/repack.hpp"
 #include "tests/doubles/memory_files.hpp"
+#include "tests/snapshots/snapshot_model.hpp"
 
 namespace ebb::store {
 namespace {

@@ -1,12 +1,11 @@
-#include "store/snapshot_reader.hpp"
+#include "snapshots/snapshot_reader.hpp"
 
 #include <algorithm>
 
-#include "store/engine.hpp"
 #include "store/layout.hpp"
 #include "store/piece.hpp"
 
-namespace ebb::store {
+namespace ebb::snapshots {
 
 using storage::StoredSnapshot;
 using storage::ZoneMap;
@@ -14,6 +13,8 @@ using storage::ZonePiece;
 using storage::ZonePlan;
 using storage::ZoneRange;
 using storage::ZonesInPiece;
+using store::LoadedPiece;
+using store::Reads;
 
 namespace {
 
@@ -60,7 +61,7 @@ SnapshotReader::SnapshotReader(Engine& engine, planner::HistoryId history, Versi
     stop_ = options_.interrupted;
     return;
   }
-  stop_ = [this, until = later(asked_, *options_.timeout)] {
+  stop_ = [this, until = store::later(asked_, *options_.timeout)] {
     return engine_.now() >= until || (options_.interrupted && options_.interrupted());
   };
 }
@@ -119,7 +120,7 @@ Result<void> SnapshotReader::restore(std::span<const Target> targets, const Rest
   if (!stream) return stream.error();
   auto snapshot = demand();
   if (!snapshot) return snapshot.error();
-  const auto regions = pieces_of(snapshot->info, targets);
+  const auto regions = store::pieces_of(snapshot->info, targets);
   if (!regions) {
     return Error{regions.error().code,
                  engine_.histories().key_text(history_, version_) + ": " + regions.error().message};
@@ -259,11 +260,11 @@ Error SnapshotReader::failed(const StoredSnapshot& of, const ZonesInPiece& chunk
 
 // Pieces that the cache has are read without a wait, in which the caller would be asked.
 std::optional<Error> SnapshotReader::asked_to_stop() {
-  if (!stop_ || engine_.now() - asked_ < std::chrono::nanoseconds(kInterruptEvery).count()) return {};
+  if (!stop_ || engine_.now() - asked_ < std::chrono::nanoseconds(store::kInterruptEvery).count()) return {};
   asked_ = engine_.now();
   if (!stop_()) return {};
   return Error{Errc::timed_out, "the time limit passed, or the call was interrupted, at " +
                                     engine_.histories().key_text(history_, version_)};
 }
 
-}  // namespace ebb::store
+}  // namespace ebb::snapshots

@@ -1,24 +1,20 @@
 #pragma once
 // The way back from a snapshot: its map, and the pieces that the map names.
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "device/device.hpp"
 #include "planner/ids.hpp"
+#include "snapshots/snapshot_delivery.hpp"
 #include "storage/format/snapshot_names.hpp"
 #include "storage/format/stored_snapshot.hpp"
-#include "store/snapshot_delivery.hpp"
+#include "store/engine.hpp"
 
-namespace ebb::store {
+namespace ebb::snapshots {
 
-class Engine;
-struct PlacedRegion;
-
-/// These zones of a snapshot were copied to their targets.
-using Restored =
-    std::function<void(const storage::StoredSnapshot& snapshot, std::span<const storage::ZoneRange> zones)>;
+using store::Engine;
+using store::Restored;
 
 /// Reads one version that is a snapshot. It reads one piece at a time, each once, and borrows the cache's replica
 /// where it can. Not copyable; for one call, by one thread.
@@ -72,4 +68,4 @@ class SnapshotReader {
   std::unique_ptr<Read> read_;  // the map's bytes, as load() found them
 };
 
-}  // namespace ebb::store
+}  // namespace ebb::snapshots

@@ -1,4 +1,4 @@
-#include "store/snapshot_delivery.hpp"
+#include "snapshots/snapshot_delivery.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "store/layout.hpp"
 #include "store/piece.hpp"
 
-namespace ebb::store {
+namespace ebb::snapshots {
 
 using device::Digest;
 using device::PlacedZone;
@@ -24,37 +24,6 @@ std::size_t zones_of(SnapshotDelivery::Chunks chunks) {
 }
 
 }  // namespace
-
-// --- memory ----------------------------------------------------------------------------------------------------------
-
-Result<std::unique_ptr<ZoneScratch>> ZoneScratches::take(const std::shared_ptr<device::Device>& device,
-                                                         std::size_t zones) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find_if(free_, [&](const auto& one) { return one->zones >= zones; });
-    if (found != free_.end()) {
-      auto scratch = std::move(*found);
-      free_.erase(found);
-      return scratch;
-    }
-  }
-  using Where = device::DeviceBuffer::Where;
-  auto made = std::make_unique<ZoneScratch>();
-  for (const Where where : {Where::device, Where::host}) {
-    auto memory = device::DeviceBuffer::make(device, where, zones * (sizeof(Digest) + sizeof(PlacedZone)));
-    if (!memory) return memory.error();
-    (where == Where::device ? made->device : made->host) = std::move(*memory);
-  }
-  made->zones = zones;
-  return made;
-}
-
-void ZoneScratches::put_back(std::unique_ptr<ZoneScratch> scratch) {
-  const std::lock_guard lock(mutex_);
-  free_.push_back(std::move(scratch));
-}
-
-// --- delivery --------------------------------------------------------------------------------------------------------
 
 SnapshotDelivery::SnapshotDelivery(std::shared_ptr<device::Device> device, ZoneScratches& scratches,
                                    const StoredSnapshot& snapshot, std::span<const PlacedRegion> regions,
@@ -123,7 +92,7 @@ Result<std::optional<SnapshotDelivery::Mismatch>> SnapshotDelivery::place(Chunks
     const std::uint32_t region = chunk.zones.zones.region;
     std::byte* const to = regions_[region].memory + chunk.zones.at;
     if (inline_copies && !os::try_copy(to, piece + chunk.zones.offset, chunk.zones.bytes))
-      return unusable_memory(snapshot_.layout.parts[region].region, false);
+      return store::unusable_memory(snapshot_.layout.parts[region].region, false);
     if (!inline_copies && done) done = device_->copy(*stream_, to, piece + chunk.zones.offset, chunk.zones.bytes);
   }
   if (!inline_copies)
@@ -237,4 +206,4 @@ Result<void> SnapshotDelivery::scatter(Chunks chunks, const std::byte* piece) {
   return done;
 }
 
-}  // namespace ebb::store
+}  // namespace ebb::snapshots

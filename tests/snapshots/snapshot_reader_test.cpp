@@ -1,10 +1,10 @@
 // Snapshots come back as they were cut, from pieces that are shared, dropped, damaged or missing.
-#include "store/snapshot_reader.hpp"
+#include "snapshots/snapshot_reader.hpp"
 
 #include <gmock/gmock.h>
 
-#include "kept_rig.hpp"
-#include "snapshot_model.hpp"
+#include "tests/snapshots/snapshot_model.hpp"
+#include "tests/store/kept_rig.hpp"
 
 namespace ebb::store {
 namespace {

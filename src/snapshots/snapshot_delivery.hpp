@@ -1,36 +1,19 @@
 #pragma once
 // The last step of a restore from a snapshot: zones of one piece after the other go to their targets.
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "device/device_buffer.hpp"
 #include "storage/format/stored_snapshot.hpp"
+#include "store/layout.hpp"
+#include "store/zone_scratches.hpp"
 
-namespace ebb::store {
+namespace ebb::snapshots {
 
-struct PlacedRegion;
-
-/// Memory to check and place the zones of one piece on the device: a checksum and a place for each.
-struct ZoneScratch {
-  device::DeviceBuffer device, host;
-  std::size_t zones = 0;
-};
-
-/// Keeps what restores used for the next ones, since freeing memory of a GPU waits for all of its work.
-///
-/// Thread safety: every method may be called from any thread.
-class ZoneScratches {
- public:
-  Result<std::unique_ptr<ZoneScratch>> take(const std::shared_ptr<device::Device>& device, std::size_t zones);
-  void put_back(std::unique_ptr<ZoneScratch> scratch);
-
- private:
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<ZoneScratch>> free_;
-};
+using store::PlacedRegion;
+using store::ZoneScratch;
+using store::ZoneScratches;
 
 /// The targets of one restore, by region of the map. Not thread-safe.
 class SnapshotDelivery {
@@ -88,4 +71,4 @@ class SnapshotDelivery {
   std::unique_ptr<ZoneScratch> scratch_;
 };
 
-}  // namespace ebb::store
+}  // namespace ebb::snapshots
