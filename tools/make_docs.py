@@ -34,7 +34,8 @@ def lifecycle_page(*which: str) -> str:
 
 
 class Drawing:
-    """A few shapes of SVG, in one type size and three colours that are readable on white and on black."""
+    """A few shapes of SVG, in one type size and three colours that are readable on white and on black. Like the models'
+    pictures it is written without matplotlib, whose output changes with its version: a test compares the bytes."""
 
     def __init__(self, width: int, height: int, *colours: str):
         self.lines = [
