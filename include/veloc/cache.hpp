@@ -26,12 +26,13 @@ class cached_file_t {
   cached_file_t(const cached_file_t&) = delete;
   cached_file_t& operator=(const cached_file_t&) = delete;
   ~cached_file_t();  ///< closes it
-  /// `flags` and `mode`: as of open(2), of the file itself. False too while this one has a file open.
+  /// `flags` and `mode`: as of open(2), of the file itself, without O_APPEND and O_DIRECT. False too while this one has
+  /// a file open.
   bool open(const std::string& name, int flags, mode_t mode);
   /// All `count` bytes, what was written before included: it waits for that.
   bool pread(void* buffer, size_t count, off_t offset);
-  /// True: the bytes are in the scratch directory, from which a process that ends loses what is not copied yet. Waits
-  /// while VELOC_POSIX_CACHE_SIZE writes (65,536, or what the environment says) are not copied.
+  /// True: the bytes are in the scratch directory, from which a process that is killed loses what is not copied yet.
+  /// Waits while VELOC_POSIX_CACHE_SIZE writes (65,536, or what the environment says) are not copied.
   bool pwrite(const void* buffer, size_t count, off_t offset);
   /// The file is synced and closed in the background.
   void close();

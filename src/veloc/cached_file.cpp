@@ -75,7 +75,12 @@ struct cached_file_t::state {
   SharedCachedFile file;
 };
 
-cached_file_t::cached_file_t(const std::string& scratch) : state_(new state{scratch, writer(), {}}) {}
+cached_file_t::cached_file_t(const std::string& scratch) : state_(new state{scratch, {}, {}}) {
+  ebb::veloc::guarded(kCall, [&]() -> Result<void> {
+    state_->writer = writer();
+    return {};
+  });
+}
 cached_file_t::~cached_file_t() { close(); }
 
 bool cached_file_t::open(const std::string& name, int flags, mode_t mode) {
@@ -83,8 +88,9 @@ bool cached_file_t::open(const std::string& name, int flags, mode_t mode) {
     if (state_->file) {
       return Error{Errc::invalid_argument, name + " cannot be opened: another file is open here: call close() first"};
     }
-    if (flags & O_APPEND) {
-      return Error{Errc::invalid_argument, name + " cannot be opened with O_APPEND: pwrite() says where bytes go"};
+    if (!state_->writer) return Error{Errc::out_of_memory, name + " cannot be opened: there is no thread to write it"};
+    if (flags & (O_APPEND | O_DIRECT)) {
+      return Error{Errc::invalid_argument, name + " cannot be opened with O_APPEND or O_DIRECT: leave them out"};
     }
     const auto scratch = scratch_of(state_->scratch);
     if (!scratch) return scratch.error();
@@ -116,10 +122,26 @@ bool cached_file_t::pwrite(const void* buffer, size_t count, off_t offset) {
 }
 
 void cached_file_t::close() {
-  if (state_->file) state_->writer->close(std::exchange(state_->file, {}));
+  ebb::veloc::guarded(kCall, [&]() -> Result<void> {
+    if (state_->file) state_->writer->close(std::exchange(state_->file, {}));
+    return {};
+  });
 }
 
-bool cached_file_t::flush() { return writer()->flush(); }
-void cached_file_t::shutdown() { writer()->stop(); }
+bool cached_file_t::flush() {
+  bool whole = false;
+  const bool done = ebb::veloc::guarded(kCall, [&]() -> Result<void> {
+    whole = writer()->flush();
+    return {};
+  });
+  return done && whole;
+}
+
+void cached_file_t::shutdown() {
+  ebb::veloc::guarded(kCall, [&]() -> Result<void> {
+    writer()->stop();
+    return {};
+  });
+}
 
 }  // namespace veloc

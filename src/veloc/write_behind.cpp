@@ -8,7 +8,6 @@
 #include <system_error>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include "veloc/say.hpp"
 
@@ -16,6 +15,7 @@ namespace ebb::veloc {
 
 namespace {
 
+constexpr const char* kCall = "cached_file_t";
 constexpr std::size_t kPiece = 1 << 20;
 
 // What is left of a call that may do a part: 0, or errno.
@@ -67,7 +67,7 @@ Result<std::shared_ptr<CachedFile>> CachedFile::open(const std::filesystem::path
     ::unlink(name.c_str());
   }
   const int file = ::open(path.c_str(), flags | O_CLOEXEC, static_cast<mode_t>(mode));
-  if (file >= 0) return SharedCachedFile(new CachedFile(path, file, copy));
+  if (file >= 0) return SharedCachedFile(new CachedFile(path, file, copy, (flags & O_CREAT) != 0));
   const int code = errno;
   if (copy >= 0) ::close(copy);
   return failed_to(path, "opened", code);
@@ -98,8 +98,7 @@ Result<void> CachedFile::read(std::byte* bytes, std::size_t count, std::uint64_t
   return {};
 }
 
-Result<void> CachedFile::transfer(std::uint64_t offset, std::uint64_t count) {
-  std::vector<std::byte> piece(std::min<std::uint64_t>(kPiece, count));
+Result<void> CachedFile::transfer(std::uint64_t offset, std::uint64_t count, std::span<std::byte> piece) {
   for (std::uint64_t at = 0; at < count; at += piece.size()) {
     const std::size_t bytes = std::min<std::uint64_t>(piece.size(), count - at);
     const int taken = read_whole(copy_, piece.data(), bytes, offset + at);
@@ -113,18 +112,26 @@ Result<void> CachedFile::transfer(std::uint64_t offset, std::uint64_t count) {
 
 Result<void> CachedFile::sync() const {
   if (::fsync(file_) != 0) return cannot("synced", errno);
+  if (!made_) return {};
+  const auto parent = std::filesystem::absolute(path_).parent_path();
+  const int directory = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int code = directory < 0 || ::fsync(directory) != 0 ? errno : 0;
+  if (directory >= 0) ::close(directory);
+  if (code != 0) return failed_to(parent, "synced", code);
   return {};
 }
 
 // --- in the background -----------------------------------------------------------------------------------------------
 
-WriteBehind::WriteBehind(std::size_t most) : most_(most), thread_([this] { run(); }) {}
+WriteBehind::WriteBehind(std::size_t most) : most_(most), piece_(kPiece), thread_([this] { run(); }) {}
 
-void WriteBehind::tell(const Result<void>& done) {
-  if (done) return;
-  say("cached_file_t", done.error().message);
+void WriteBehind::failed() {
   const std::lock_guard lock(mutex_);
   failed_ = true;
+}
+
+void WriteBehind::sync(const SharedCachedFile& file) {
+  if (!guarded(kCall, [&] { return file->sync(); })) failed();
 }
 
 bool WriteBehind::add(const SharedCachedFile& file, std::uint64_t offset, std::uint64_t count) {
@@ -152,38 +159,48 @@ void WriteBehind::wait(const CachedFile& file) {
 
 void WriteBehind::close(SharedCachedFile file) {
   const std::lock_guard lock(mutex_);
-  if (!unsynced_.contains(file)) return;  // closed with its last owner, which is this
+  // Without anything to sync it is closed with its last owner, which is this; stop() syncs what there is.
+  if (stopping_ || !unsynced_.contains(file)) return;
   queue_.push_back({std::move(file)});
   added_.notify_one();
 }
 
 bool WriteBehind::flush() {
+  const std::lock_guard once(end_mutex_);
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return queue_.empty(); });
   const std::set<SharedCachedFile> unsynced = std::exchange(unsynced_, {});
   lock.unlock();
-  for (const SharedCachedFile& file : unsynced) tell(file->sync());
+  for (const SharedCachedFile& file : unsynced) sync(file);
   lock.lock();
   return !std::exchange(failed_, false);
 }
 
 void WriteBehind::run() {
-  std::unique_lock lock(mutex_);
   while (true) {
-    added_.wait(lock, [&] { return !queue_.empty() || stopping_; });
-    if (queue_.empty()) return;
-    const Transfer next = queue_.front();
-    if (next.count == 0) unsynced_.erase(next.file);
-    lock.unlock();
-    tell(next.count > 0 ? next.file->transfer(next.offset, next.count) : next.file->sync());
-    lock.lock();
-    queue_.pop_front();
+    Transfer next;  // a file that ends here is closed without the lock
+    {
+      std::unique_lock lock(mutex_);
+      added_.wait(lock, [&] { return !queue_.empty() || stopping_; });
+      if (queue_.empty()) return;
+      next = queue_.front();
+      if (next.count == 0) unsynced_.erase(next.file);
+    }
+    if (next.count == 0) {
+      sync(next.file);
+    } else if (!guarded(kCall, [&] { return next.file->transfer(next.offset, next.count, piece_); })) {
+      failed();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.pop_front();
+    }
     done_.notify_all();
   }
 }
 
 void WriteBehind::stop() {
-  const std::lock_guard once(stop_mutex_);
+  const std::lock_guard once(end_mutex_);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -196,7 +213,7 @@ void WriteBehind::stop() {
     const std::lock_guard lock(mutex_);
     unsynced.swap(unsynced_);
   }
-  for (const SharedCachedFile& file : unsynced) tell(file->sync());
+  for (const SharedCachedFile& file : unsynced) sync(file);
 }
 
 }  // namespace ebb::veloc

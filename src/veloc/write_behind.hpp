@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "ebbtide/error.hpp"
 
@@ -27,16 +29,19 @@ class CachedFile {
 
   Result<void> write_copy(const std::byte* bytes, std::size_t count, std::uint64_t offset) const;
   Result<void> read(std::byte* bytes, std::size_t count, std::uint64_t offset) const;
-  /// From the copy to the file.
-  Result<void> transfer(std::uint64_t offset, std::uint64_t count);
+  /// From the copy to the file, by way of `piece`.
+  Result<void> transfer(std::uint64_t offset, std::uint64_t count, std::span<std::byte> piece);
+  /// Its name too, if it was made here.
   Result<void> sync() const;
 
  private:
-  CachedFile(std::filesystem::path path, int file, int copy) : path_(std::move(path)), file_(file), copy_(copy) {}
+  CachedFile(std::filesystem::path path, int file, int copy, bool made)
+      : path_(std::move(path)), file_(file), copy_(copy), made_(made) {}
   Error cannot(const char* what, int code) const;
 
   const std::filesystem::path path_;
-  const int file_, copy_;           // copy_ is -1 if the file is only read
+  const int file_, copy_;  // copy_ is -1 if the file is only read
+  const bool made_;
   std::atomic<bool> lost_ = false;  // a transfer failed: the file has not what was written
 };
 using SharedCachedFile = std::shared_ptr<CachedFile>;
@@ -65,10 +70,12 @@ class WriteBehind {
     std::uint64_t offset = 0, count = 0;  // no bytes: it is synced and closed
   };
   void run();
-  void tell(const Result<void>& done);
+  void sync(const SharedCachedFile& file);
+  void failed();
 
   const std::size_t most_;
-  std::mutex mutex_, stop_mutex_;  // stop_mutex_: one stop() at a time, and before mutex_
+  std::vector<std::byte> piece_;  // of thread_
+  std::mutex mutex_, end_mutex_;  // end_mutex_: one flush() or stop() at a time, and before mutex_
   std::condition_variable added_, done_;
   std::deque<Transfer> queue_;  // the first is under way
   std::set<SharedCachedFile> unsynced_;

@@ -14,5 +14,7 @@ int main(int count, char** words) {
   if (std::strcmp(words[3], "shutdown") != 0) return 0;
   veloc::cached_file_t::shutdown();
   veloc::cached_file_t::shutdown();
-  return file.pwrite(bytes.data(), 1, 0) ? 5 : 0;  // too late
+  if (file.pwrite(bytes.data(), 1, 0)) return 5;  // too late
+  file.close();
+  return veloc::cached_file_t::flush() ? 0 : 6;
 }

@@ -101,6 +101,7 @@ TEST_F(CachedFile, WrongCallsAnswerFalseAndDoNothing) {
   EXPECT_FALSE(nowhere.open(path("there"), kAnew, 0644));
   EXPECT_EQ(content(path("there")), "old") << "a file that cannot be written is not truncated";
   EXPECT_FALSE(file.open(path("there"), O_RDWR | O_APPEND, 0));
+  EXPECT_FALSE(file.open(path("there"), O_RDWR | O_DIRECT, 0));
   ASSERT_TRUE(file.open(path("there"), O_RDWR, 0));
   EXPECT_FALSE(file.open(path("other"), kAnew, 0644)) << "one is open";
   EXPECT_FALSE(file.pread(bytes.data(), 4, 0)) << "it has three bytes";
