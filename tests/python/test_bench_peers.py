@@ -4,7 +4,10 @@ import fcntl
 import importlib.util
 import itertools
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from bench_stand_in import COUNT, tiny_config
@@ -21,8 +24,9 @@ THERE = [key for key in PEERS if key not in PACKAGES or importlib.util.find_spec
 class Faulty(Peer):
     """Keeps its checkpoints in memory, but for what `fault` does to them."""
 
-    def __init__(self, fault):
+    def __init__(self, given, fault):
         self.fault, self.kept = fault, {}
+        (given.directory / "process").write_text(str(os.getpid()))
 
     def checkpoint(self, version, window):
         if self.fault == "crash":
@@ -44,7 +48,7 @@ class Faulty(Peer):
 
 
 def open(given, fault=""):  # as a peer's module has it
-    return Faulty(fault)
+    return Faulty(given, fault)
 
 
 def faulty(fault, **more):
@@ -78,9 +82,7 @@ def test_a_peer_gives_back_what_it_was_given(key, disk):
         (directory := disk / str(number)).mkdir()
         job = shot.jobs(tiny_config(directory, order=order, hints=hints, wait=wait))[0]
         out = contest.play_peer(job, PEERS[key], directory, cold)
-        assert out.restores == COUNT and (out.wrong == 0 or not PEERS[key].stores)
-        if key not in ("score", "score_paper", "lru", "fifo"):
-            assert list(directory.iterdir()) == [], "a version that is consumed leaves nothing"
+        assert out.restores == COUNT and (out.wrong == 0 or not PEERS[key].gives_back)
 
 
 @pytest.mark.parametrize("fault", ["lose", "mix", "flip"])
@@ -110,6 +112,42 @@ def test_what_hangs_is_stopped(disk, monkeypatch):
     monkeypatch.setitem(PEERS, "hang", faulty("hang"))
     (row,) = contest.run(tiny_config(disk), ["hang"], limit=3)["rows"]
     assert row["failed"] == "it did not end within 3 s" and list(disk.iterdir()) == []
+
+
+def runs(process):
+    try:
+        return Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_no_process_outlives_the_benchmark(disk):
+    program = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import bench_stand_in, test_bench_peers as tests
+from ebbtide.bench import contest, rates
+rates.measure = bench_stand_in.some_rates
+if __name__ == "__main__":
+    tests.PEERS["hang"] = tests.faulty("hang")
+    disk = pathlib.Path(sys.argv[2])
+    contest.run(bench_stand_in.tiny_config(disk), ["hang"], limit=600)
+"""
+    (script := disk / "run.py").write_text(program)
+    run = subprocess.Popen([sys.executable, script, Path(__file__).parent, disk])
+    try:
+        while not (there := list(disk.glob("ebbtide-peers-*/0-hang/process"))):
+            assert run.poll() is None
+            time.sleep(0.01)
+        while not (number := there[0].read_text()):
+            time.sleep(0.01)
+    finally:
+        run.kill()
+        run.wait()
+    while runs(number):
+        time.sleep(0.01)
+    with contest._own_directory(disk):
+        assert len(list(disk.glob("ebbtide-peers-*"))) == 1, "what it left is removed by the next"
 
 
 def test_the_table_ends_with_1_only_if_the_store_was_wrong(disk, monkeypatch):

@@ -8,10 +8,12 @@ import multiprocessing
 import os
 import shutil
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +98,7 @@ def _in_a_process(config: Config, about: About, directory: Path, cold: bool, lim
     """Why it failed, where it did."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    job = replace(shot.jobs(config)[0], verify=config.verify and about.stores)
+    job = replace(shot.jobs(config)[0], verify=config.verify and about.gives_back)
     process = context.Process(target=_child, args=(job, about, directory, cold, theirs), daemon=True)
     process.start()
     theirs.close()
@@ -114,7 +116,13 @@ def _in_a_process(config: Config, about: About, directory: Path, cold: bool, lim
         process.join()
 
 
+def _end_with_parent() -> None:
+    wait([multiprocessing.parent_process().sentinel])  # type: ignore[union-attr]
+    os._exit(1)
+
+
 def _child(job: Job, about: About, directory: Path, cold: bool, pipe: Any) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         said: Outcome | str = play_peer(job, about, directory, cold)
     except ImportError as error:
@@ -151,26 +159,40 @@ def play_peer(job: Job, about: About, directory: Path, cold: bool) -> Outcome:
 def _own_directory(parent: Path) -> Iterator[Path]:
     """Removed at the end. What a run that was killed has left there is removed first."""
     for left in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError), _locked(left):
+        with contextlib.suppress(OSError):
+            lock = _lock(left)
             shutil.rmtree(left, ignore_errors=True)
-    with contextlib.ExitStack() as held:
-        while True:
-            place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-            held.enter_context(_locked(place))
-            if place.exists():  # another run may have taken it for a left one before it was locked
-                break
+            os.close(lock)
+    place, lock = _made(parent)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _made(parent: Path) -> tuple[Path, int | None]:
+    """A new directory with its lock, or without where the file system has none: then no other run removes it either."""
+    while True:
+        place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         try:
-            yield place
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+            lock = _lock(place)
+        except (BlockingIOError, FileNotFoundError):  # another run takes it for a left one
+            continue
+        except OSError:
+            return place, None
+        if place.exists():
+            return place, lock
+        os.close(lock)
 
 
-@contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """Raises OSError while another process has it."""
+def _lock(place: Path) -> int:
+    """A descriptor that holds it. Raises OSError: BlockingIOError while another process has it."""
     file = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
+    except OSError:
         os.close(file)
+        raise
+    return file

@@ -58,7 +58,7 @@ def table(document: dict) -> Table:
 
 def peers(document: dict) -> Table:
     """A row for each peer, of the median of its turns; blocked times also over the best of those that are not the store and
-    keep what they are given."""
+    keep all that they are given."""
     rows = document["rows"]
     cold = "files read from the disk" if document["config"]["cold"] else "files may be in free memory"
     repeats = document["config"]["repeats"]
@@ -86,7 +86,7 @@ def peers(document: dict) -> Table:
             f"{blocked / best:.2f}" if best else "",
             f"{blocked / bound:.2f}" if bound else "",
             *(format_time(middle(row, name)) for name in ("checkpoint_s", "restore_s")),
-            f"[bold red]{wrong(row)} wrong[/bold red]" if wrong(row) else "" if row["stores"] else "keeps none",
+            f"[bold red]{wrong(row)} wrong[/bold red]" if wrong(row) else "" if row["stores"] else "keeps less",
         )
     out.caption = "\n".join(f"{row['peer']}: {escape(row['failed'])}" for row in rows if row["failed"])
     return out

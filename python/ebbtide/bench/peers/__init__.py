@@ -65,7 +65,8 @@ class About:
     module: str
     options: tuple[tuple[str, Any], ...] = ()  # of the store
     ours: bool = False  # the store itself
-    stores: bool = True  # false: it keeps nothing, and what it gives back is not compared
+    stores: bool = True  # it keeps all that it is given
+    gives_back: bool = True  # what was kept; compared if so
 
 
 def _store(what: str, policy: str) -> About:
@@ -78,7 +79,7 @@ PEERS: dict[str, About] = {
     "lru": _store("the store, the least recently used evicted first", "lru"),
     "fifo": _store("the store, the oldest evicted first", "fifo"),
 } | {
-    key: About(what, f"{__name__}.{key}", stores=key != "empty")
+    key: About(what, f"{__name__}.{key}", stores=key not in ("binomial", "empty"), gives_back=key != "empty")
     for key, what in {
         "pageable": "copy to memory, then write a file: no overlap",
         "pinned": "the same through pinned memory",
