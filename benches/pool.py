@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What a node's pool, and files in it, save programs that write checkpoints (wag-dbi, figures 2 and 7, Table II).
 
-    benches/pool.py --build build/release
+    make build && benches/pool.py --short && make docs    # as root: six minutes, and docs/node.md
+    benches/pool.py                                       # the figures of docs/node.md, and the curves beside them
 
 Eight processes on two processors write the mixes of figure 2 into files of a store, beside plain files with and without
 fsync; torch.save writes 1 GB. Ratios of medians within one run. As root, a slow disk too: ext4 on a loop device over a file

@@ -27,7 +27,7 @@ def page(measured: dict[str, Any]) -> str:
     slow = measured.get("slow", [])
     loaded = ", ".join(f"{one:.1f}" for one in measured["load"])
     text = [
-        "`benches/pool.py` writes checkpoints as in figure 2 of the paper on write aggregation: "
+        "`benches/pool.py --short` (as root, for the slow disk) writes checkpoints as in figure 2 of the paper on write aggregation: "
         f"{measured['processes']} processes on {measured['processors']} processors, two mixes of sizes, each process a file, "
         'all at once. The time is from when the first begins until the last has closed its file (and has it at `"node"`), '
         f"medians of {measured['rounds']} rounds. The load of the machine was {loaded} before and after"
