@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a node's pool, and files in it, save programs that write checkpoints (wag-dbi, figures 2 and 7, Table II).
 
-    make build && benches/pool.py --short && make docs    # as root: six minutes, and docs/node.md
+    make build && benches/pool.py --short && make docs    # as root: nine minutes, and docs/node.md
     benches/pool.py                                       # the figures of docs/node.md, and the curves beside them
 
 Eight processes on two processors write the mixes of figure 2 into files of a store, beside plain files with and without

@@ -52,7 +52,8 @@ class PoolBorrower {
     {
       const std::lock_guard lock(news_->mutex);
       now.swap(news_->recalled);
-      for (const std::uint32_t lease : now) news_->lent.erase(lease);
+      std::erase_if(now,
+                    [&](std::uint32_t lease) { return news_->lent.erase(lease) == 0; });  // the next agent says it anew
     }
     for (const std::uint32_t lease : now) {
       if (const auto used = used_.find(lease); used != used_.end()) {

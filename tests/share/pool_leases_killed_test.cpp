@@ -82,7 +82,14 @@ void need(const Place& place, Steps& ready, Steps& go) {
 // A process that ends with the test, however that ends.
 class Child {
  public:
-  explicit Child(const std::function<void()>& work) : pid_(in_child(work)) {}
+  explicit Child(const std::function<void()>& work)
+      : pid_(in_child([&] {
+          try {
+            work();
+          } catch (const std::exception& error) {
+            ADD_FAILURE() << error.what();
+          }
+        })) {}
   ~Child() {
     if (pid_ != 0) kill();
   }
