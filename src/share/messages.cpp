@@ -70,10 +70,10 @@ auto fields(Moved& m) { return std::tie(m.object, m.offset, m.error); }
 auto fields(Delayed& m) { return std::tie(m.object, m.error); }
 auto fields(Lifeline& m) { return std::tie(m.version, m.process); }
 auto fields(Borrow& m) { return std::tie(m.bytes, m.piece); }
-auto fields(Granted& m) { return std::tie(m.lease, m.bytes); }
+auto fields(Granted& m) { return std::tie(m.lease, m.bytes, m.number); }
 auto fields(Share& m) { return std::tie(m.link); }
 auto fields(Recall& m) { return std::tie(m.lease); }
-auto fields(Return& m) { return std::tie(m.lease, m.unusable); }
+auto fields(Return& m) { return std::tie(m.lease, m.unusable, m.granted); }
 
 // Writes or reads a value with all that is in it: one function for both, so that they cannot differ.
 template <class F, class T>

@@ -121,6 +121,7 @@ struct Borrow {
 struct Granted {
   std::uint32_t lease = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t number = 0;  // of this message, which no other of the pool has; 0: of a lender
 };
 /// What the borrower may use of the lender's bandwidth from now on, in millionths; before the first: all of it. It
 /// comes ahead of the lease that it is changed by.
@@ -132,9 +133,12 @@ struct Recall {
   std::uint32_t lease = 0;
 };
 /// The borrower has: no copy of its own is under way there, and the memory is not mapped. `unusable`: it never was.
+/// `granted`: the number of the last Granted of the lease that it had heard. If another is on its way, the borrower has
+/// not returned that one, and will use it.
 struct Return {
   std::uint32_t lease = 0;
   bool unusable = false;
+  std::uint64_t granted = 0;
 };
 
 using Any = std::variant<Hello, Claim, Look, Drop, Commit, Leave, Welcome, Refused, Claimed, Finished, Dropped, Stage,

@@ -36,10 +36,10 @@ inline std::vector<message::Any> message_samples() {
       message::Delayed{9, {Errc::no_space, "the disk is full"}},
       message::Lifeline{kPoolVersion, {4711, 123456789}},
       message::Borrow{UINT64_MAX, 64 << 20},
-      message::Granted{3, 1 << 30},
+      message::Granted{3, 1 << 30, UINT64_MAX},
       message::Share{250'000},
       message::Recall{UINT32_MAX},
-      message::Return{3, true},
+      message::Return{3, true, UINT64_MAX},
       message::Written{9, 1234},
   };
 }

@@ -1,5 +1,6 @@
 // Lenders, borrowers and agents of a pool that are killed while its shares are lent and recalled.
 #include <array>
+#include <atomic>
 #include <functional>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -143,6 +144,58 @@ TEST(PoolLeasesKilled, whoever_is_killed_while_a_share_is_recalled_the_others_go
         EXPECT_TRUE(found.contains({"owner", version})) << version;
     }
   }
+}
+
+PoolBorrower::Leases of_share(std::uint32_t share, PoolBorrower::Leases leases) {
+  std::erase_if(leases, [&](std::uint32_t lease) { return lease / kShare != share; });
+  return leases;
+}
+
+// The next agent has admitted the borrower, and says what is lent, while the borrower returns it: to the one before, as
+// far as it knows.
+TEST(PoolLeasesKilled, what_is_returned_before_the_next_agent_is_heard_stays_with_its_borrower_until_it_has_heard) {
+  const Place place;
+  Steps ready, end;
+  Child agent([&] { serve(place, ready, end); });
+  while (!ready.told(10)) {
+  }
+  Rank borrower(place, 1, 4, kPool), owner(place, 2, 4, kPool);
+  ASSERT_FALSE(borrower.error() || owner.error());
+  PoolBorrower told;
+  told.borrow_all(borrower, kShare);
+  while (of_share(2, told.lent()).empty()) told.produce(borrower);
+  std::atomic<bool> whole{false};
+  std::thread needs([&] {
+    owner.storage().memory().claim((kShare - 1) * kMiB).value();
+    whole = true;
+  });
+  while (of_share(2, told.lent()) != of_share(2, told.recalled())) std::this_thread::yield();
+  const auto recalled = of_share(2, told.recalled());
+
+  // What becomes of an object of which the agent had a part is known before anything of the next agent is heard.
+  constexpr ObjectId kInPart = storage::kFirstObject + 1'000'000;
+  constexpr storage::Token kPart = 1'000'000;
+  storage::Description description{"in part", 1, {}};
+  description.info.bytes = 2 * kMiB;
+  description.info.regions = {{0, 2 * kMiB, 0}};
+  std::vector<std::byte> part(kMiB);
+  borrower.storage().begin(kInPart, std::make_shared<const storage::Description>(description)).value();
+  borrower.storage().put(kPart, kInPart, 2 * kMiB, 0, part.data(), part.size()).value();
+  EXPECT_EQ(borrower.await_transfer(kPart), "ok");
+  borrower.before_next_outcome([&] { told.return_recalled(borrower); });
+  agent.kill();
+  EXPECT_EQ(borrower.await_outcome(kInPart), "the agent ended while the checkpoint was handed over");
+
+  while (of_share(2, told.recalled()) != recalled) std::this_thread::yield();  // it is told of them again
+  for (int looks = 0; looks < 2; ++looks) told.produce(borrower);  // by then the next agent has heard the first returns
+  const PoolFile pool = PoolFile::open(place.seams().memory->open(pool_name("job-test")).value()).value();
+  for (const std::uint32_t lease : recalled) {
+    const auto slab = pool.tables().slab(lease);
+    EXPECT_TRUE(slab && slab->state == SlabState::recalled && slab->owner.slot == 1)
+        << "slab " << lease << " is its owner's, and was lent to the borrower anew";
+  }
+  while (!whole) told.return_recalled(borrower);
+  needs.join();
 }
 
 }  // namespace

@@ -74,6 +74,9 @@ class Rank {
           tell([&] { done_.insert_or_assign(token, result ? std::string("ok") : result.error().message); });
         },
         [this](ObjectId object, const Result<void>& result) {
+          std::function<void()> act;
+          tell([&] { act.swap(before_outcome_); });
+          if (act) act();
           tell([&] {
             persisted_.insert_or_assign(object, result ? std::string("ok") : result.error().message);
             ended_.push_back(object);
@@ -126,6 +129,10 @@ class Rank {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return persisted_.contains(object); });
     return persisted_.at(object);
+  }
+  // Once, on the storage's own thread, before the next object's outcome is known.
+  void before_next_outcome(std::function<void()> act) {
+    tell([&] { before_outcome_ = std::move(act); });
   }
   // In the order in which they became durable, or failed.
   std::vector<ObjectId> ended() {
@@ -190,6 +197,7 @@ class Rank {
   std::condition_variable changed_;
   std::map<storage::Token, std::string> done_;
   std::map<ObjectId, std::string> persisted_;
+  std::function<void()> before_outcome_;
   std::vector<ObjectId> ended_;
   std::map<ObjectId, bool> listed_;
   std::map<ObjectId, std::string> delayed_;

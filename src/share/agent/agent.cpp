@@ -104,6 +104,7 @@ Result<void> Agent::open() {
 Result<void> Agent::run() {
   if (auto held = pool_.hold(kAgentProcess); !held) return held;
   number_ = pool_.tables().take_over();
+  granted_ = number_ << 32;  // no other agent's
   const PoolProgress before = pool_.tables().progress();
   idle_since_ = admitted_at_ = clock_.now();
   look_for_the_pool();

@@ -96,12 +96,14 @@ class Agent {
     std::uint32_t first = 0, slabs = 0;
     Member borrower;
     bool recalled = false;
+    std::uint64_t granted = 0;  // the number of the last message that said so; 0: none of this agent's did
   };
   void adopt_leases();
   void share_out();
   std::vector<planner::PoolShare> shares() const;
   void tell_leases(Peer& peer);
-  void take_back_lease(Peer& peer, std::uint32_t first);
+  void tell(Peer& peer, Lease& lease);
+  void take_back_lease(Peer& peer, const message::Return& returned);
   void recall_lease(std::uint32_t first);
   bool grant_lease(std::uint32_t first, std::uint32_t slabs, planner::PartyId borrower);
   const Lease* lease_at(std::uint32_t slab) const;
@@ -137,6 +139,7 @@ class Agent {
   std::uint32_t share_ = 0;    // slabs of each process; 0: none was admitted yet
   std::vector<Lease> leases_;  // as in the words of their slabs
   std::uint64_t number_ = 0;
+  std::uint64_t granted_ = 0;  // the number of the last message that grants something
   std::atomic<bool> stop_{false};
   std::int64_t stopped_at_ = 0;
   std::int64_t idle_since_ = 0;

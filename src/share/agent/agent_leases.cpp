@@ -111,28 +111,32 @@ bool Agent::grant_lease(std::uint32_t first, std::uint32_t slabs, planner::Party
     for (++slab; slab < first + slabs; ++slab) pool_.tables().take_back(slab, member);
     return false;
   }
-  leases_.push_back({first, slabs, member, false});
-  send(*to, message::Granted{first, slabs * pool_.shape().slab_bytes()});
+  tell(*to, leases_.emplace_back(Lease{first, slabs, member}));
   note_room(*to);
   return true;
 }
 
 // To a process that an agent before this one had lent something: it may not have heard.
 void Agent::tell_leases(Peer& peer) {
-  for (const Lease& lease : leases_) {
-    if (lease.borrower != peer.process->member) continue;
-    send(peer, message::Granted{lease.first, lease.slabs * pool_.shape().slab_bytes()});
-    if (lease.recalled) send(peer, message::Recall{lease.first});
-  }
+  for (Lease& lease : leases_)
+    if (lease.borrower == peer.process->member) tell(peer, lease);
 }
 
-void Agent::take_back_lease(Peer& peer, std::uint32_t first) {
-  const auto lease = std::ranges::find(leases_, first, &Lease::first);
-  if (lease == leases_.end() || lease->borrower != peer.process->member) return;
+void Agent::tell(Peer& peer, Lease& lease) {
+  lease.granted = ++granted_;
+  send(peer, message::Granted{lease.first, lease.slabs * pool_.shape().slab_bytes(), lease.granted});
+  if (lease.recalled) send(peer, message::Recall{lease.first});
+}
+
+// What its process returned before it had heard the last of it stays lent: it comes to the process as a new lease, with
+// all that was said of it since, and is returned again.
+void Agent::take_back_lease(Peer& peer, const message::Return& returned) {
+  const auto lease = std::ranges::find(leases_, returned.lease, &Lease::first);
+  if (lease == leases_.end() || lease->borrower != peer.process->member || lease->granted != returned.granted) return;
   // One that was not recalled comes back because its process has no use for it: the next would come back as well. One
   // that was leaves room for another.
   peer.borrows = lease->recalled;
-  for (std::uint32_t slab = first; slab < first + lease->slabs; ++slab)
+  for (std::uint32_t slab = lease->first; slab < lease->first + lease->slabs; ++slab)
     pool_.tables().take_back(slab, peer.process->member);
   leases_.erase(lease);
   note_room(peer);

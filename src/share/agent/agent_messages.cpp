@@ -125,7 +125,7 @@ void Agent::on(Peer& peer, const message::Any& message, os::OwnDescriptor descri
   } else if (std::holds_alternative<message::Borrow>(message)) {
     peer.borrows = true;
   } else if (const auto* returned = std::get_if<message::Return>(&message)) {
-    take_back_lease(peer, returned->lease);
+    take_back_lease(peer, *returned);
   } else if (std::holds_alternative<message::Leave>(message)) {
     pool_.tables().leave(member);
     peer.ended = peer.look = true;

@@ -28,10 +28,10 @@ Result<void> PoolMemory::claim(std::uint64_t end) {
 bool PoolMemory::hear(const message::Any& message) {
   if (const auto* claimed = std::get_if<message::Claimed>(&message)) {
     on(*claimed);
-  } else if (const auto* lent = std::get_if<message::Granted>(&message)) {
-    hear_of_lease(lent->lease, lent->bytes);
+  } else if (const auto* granted = std::get_if<message::Granted>(&message)) {
+    on(*granted);
   } else if (const auto* recall = std::get_if<message::Recall>(&message)) {
-    hear_of_lease(recall->lease, {});
+    on(*recall);
   } else {
     return false;
   }
@@ -96,17 +96,27 @@ void PoolMemory::ask_for_leases() {
   member_->send(request());
 }
 
-// An agent says again what one before it may have said. `lent`: its bytes; nothing: it is recalled.
-void PoolMemory::hear_of_lease(std::uint32_t lease, std::optional<std::uint64_t> lent) {
+// An agent says again what one before it may have said.
+void PoolMemory::on(const message::Granted& granted) {
   LeaseNews news;
   {
     const Lock lock(mutex_);
+    if (!borrowed_.hear(granted.lease, granted.bytes, granted.number)) return;
     news = lease_news_;
-    if (news && lent && !borrowed_.hear(lease, *lent)) return;
-    if (!borrowed_.has(lease)) news = {};
   }
-  if (news) return news(lease, lent.has_value());
-  member_->send(message::Return{lease});
+  if (news) return news(granted.lease, true);
+  return_lease(granted.lease);
+}
+
+// What is not known here was returned after all that the agent had said of it. What is not told any more stays with who
+// has it until that is returned, or the process leaves.
+void PoolMemory::on(const message::Recall& recall) {
+  LeaseNews news;
+  {
+    const Lock lock(mutex_);
+    if (borrowed_.has(recall.lease)) news = lease_news_;
+  }
+  if (news) news(recall.lease, false);
 }
 
 Result<std::shared_ptr<std::byte>> PoolMemory::use_lease(std::uint32_t lease) {
@@ -123,11 +133,13 @@ Result<std::shared_ptr<std::byte>> PoolMemory::use_lease(std::uint32_t lease) {
 }
 
 void PoolMemory::return_lease(std::uint32_t lease) {
+  std::optional<std::uint64_t> granted;
   {
     const Lock lock(mutex_);
-    if (!borrowed_.end(lease)) throw std::logic_error("a lease was returned that this process does not have");
+    granted = borrowed_.end(lease);
   }
-  member_->send(message::Return{lease});
+  if (!granted) throw std::logic_error("a lease was returned that this process does not have");
+  member_->send(message::Return{.lease = lease, .granted = *granted});
 }
 
 std::uint64_t PoolMemory::lease_bytes(std::uint32_t lease) const {

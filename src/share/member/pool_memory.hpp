@@ -45,7 +45,8 @@ class PoolMemory : public NodeMemory {
   void on(const message::Claimed& claimed);
   static message::Borrow request() { return {.bytes = UINT64_MAX, .piece = UINT64_MAX}; }
   void ask_for_leases();
-  void hear_of_lease(std::uint32_t lease, std::optional<std::uint64_t> lent);
+  void on(const message::Granted& granted);
+  void on(const message::Recall& recall);
 
   const std::shared_ptr<PoolMember> member_;
   mutable std::mutex mutex_;
