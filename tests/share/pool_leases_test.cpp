@@ -1,9 +1,11 @@
 // Leases of shares that their processes do not use: processes with an agent.
 
 #include <algorithm>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <thread>
+#include <unistd.h>
 
 #include "pool_borrower.hpp"
 
@@ -62,6 +64,31 @@ TEST(Leases, a_lease_outlives_the_agent_and_its_bytes_are_written_by_the_next) {
   std::thread needs([&] { next.await_persisted(next.write("n", 1, (kShare - 1) * kMiB)); });
   while (other.storage().counters().bytes_borrowed > 0) told.return_recalled(other);
   needs.join();
+}
+
+TEST(Leases, what_an_agent_had_taken_back_in_part_has_no_memory_once_the_next_has_looked) {
+  const Place place;
+  auto agent = std::make_unique<Rank>(place, 0, 2, 2 * kShare * kChunk);
+  Rank other(place, 1, 2, 2 * kShare * kChunk);
+  PoolBorrower told;
+  told.borrow_all(other, kShare);
+  told.await_borrowed(other, kOfOne);
+  const std::uint32_t lease = *told.lent().begin();
+  const auto memory = other.storage().memory().use_lease(lease).value();
+  std::memset(memory.get(), 1, 2 * kChunk);
+
+  PoolFile pool = PoolFile::open(place.seams().memory->open(pool_name("job-test")).value()).value();
+  ASSERT_TRUE(pool.tables().take_back(lease, pool.tables().slab(lease)->owner));  // a kill here leaves the rest
+  const os::OwnDescriptor file([&] { return ::open((place.shared() / pool_name("job-test")).c_str(), O_RDONLY); });
+  const os::FileRange second = pool.shape().slab(lease + 1);
+  const auto written = [&] { return ::lseek(file.fd(), static_cast<off_t>(second.offset), SEEK_DATA); };
+  EXPECT_EQ(written(), static_cast<off_t>(second.offset));
+  agent->release();
+  agent.reset();
+  told.produce(other);  // the next agent writes it
+  EXPECT_EQ(pool.tables().slab(lease + 1)->state, SlabState::free);
+  const off_t next = written();
+  EXPECT_TRUE(next < 0 || next >= static_cast<off_t>(second.offset + second.bytes)) << "at " << next;
 }
 
 TEST(Leases, who_leaves_with_leases_does_not_keep_their_owner_waiting) {

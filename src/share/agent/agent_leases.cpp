@@ -18,8 +18,8 @@ const Agent::Lease* Agent::lease_at(std::uint32_t slab) const {
   return found == leases_.end() ? nullptr : &*found;
 }
 
-// Those of an agent before this one. Its first slab is lent last and taken back first: without it, the rest of a lease
-// is nobody's.
+// What an agent before this one had lent. The first slab of a lease is lent last and taken back first: without it, the
+// rest of the lease is nobody's.
 void Agent::adopt_leases() {
   if (share_ == 0) return;
   for (std::uint32_t slab = 0; slab < pool_.shape().slabs() / share_ * share_; ++slab) {
@@ -33,8 +33,8 @@ void Agent::adopt_leases() {
     } else if (goes_on) {
       ++last->slabs;
       if (last->recalled) pool_.tables().recall(slab, last->borrower);
-    } else {
-      pool_.tables().take_back(slab, found->owner);
+    } else if (pool_.tables().take_back(slab, found->owner)) {
+      static_cast<void>(pool_.punch(slab));
     }
   }
   for (Peer& peer : peers_) {
