@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <random>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <thread>
 #include <utility>
 
@@ -85,6 +86,7 @@ class Child {
  public:
   explicit Child(const std::function<void()>& work)
       : pid_(in_child([&] {
+          ::prctl(PR_SET_PDEATHSIG, SIGKILL);
           try {
             work();
           } catch (const std::exception& error) {
