@@ -64,9 +64,8 @@ inline std::uint32_t reserve_of(std::uint32_t largest, std::uint32_t share) {
 ///    there: what comes back first is the smallest. No lease is larger than what is written within kReturnWithin, but
 ///    for one checkpoint.
 /// 3. Where nothing is free, and nothing is on its way back, one lease of a borrower that rests is recalled for one
-/// that
-///    produces, or of the one that has the most, if it has no less than the other afterwards. So leases stay where they
-///    are as long as all produce.
+///    that produces, or of the one that has the most, if it has no less than the other afterwards. So leases stay where
+///    they are as long as all produce.
 std::vector<ShareCommand> plan_shares(Time now, const ShareSizes& sizes, std::span<const PoolShare> shares,
                                       std::span<const ShareBorrower> borrowers);
 
