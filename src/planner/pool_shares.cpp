@@ -33,7 +33,7 @@ class SharePlan {
  private:
   void recall_what_is_short(std::uint32_t s) {
     for (const ShareLease& lease : shares_[s].leases) {
-      returning_ = returning_ || lease.state != LeaseState::lent;
+      returning_ = returning_ || (lease.state != LeaseState::lent && returns(lease.borrower));
       if (lease.state == LeaseState::lent && lease.first < shares_[s].kept()) recall(s, lease);
     }
   }
@@ -62,6 +62,7 @@ class SharePlan {
     std::optional<Choice> best;
     for (std::uint32_t s = 0; s < shares_.size(); ++s) {
       for (const ShareLease& lease : shares_[s].leases) {
+        if (lease.state != LeaseState::lent || !returns(lease.borrower)) continue;
         const ShareBorrower* const to = neediest(shares_[s].owner, lease.slabs, lease.borrower);
         if (to == nullptr || now_ - shares_[s].grew_at < kSettled) continue;
         const std::uint32_t has = has_[lease.borrower], claim = rests(lease.borrower) ? 0 : has;
@@ -76,7 +77,7 @@ class SharePlan {
 
   void recall(std::uint32_t s, const ShareLease& lease) {
     commands_.push_back({ShareCommand::recall, s, lease.first, lease.slabs, lease.borrower});
-    returning_ = true;
+    returning_ = returning_ || returns(lease.borrower);
   }
 
   // From the end of the share.
@@ -110,6 +111,11 @@ class SharePlan {
   bool rests(PartyId party) const {
     const auto found = std::ranges::find(borrowers_, party, &ShareBorrower::party);
     return found == borrowers_.end() || now_ - found->produced_at >= kBorrowerRests;
+  }
+
+  bool returns(PartyId party) const {
+    const auto found = std::ranges::find(borrowers_, party, &ShareBorrower::party);
+    return found == borrowers_.end() || found->returns;
   }
 
   std::uint32_t least(const ShareBorrower& to) const {

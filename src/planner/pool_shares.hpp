@@ -35,6 +35,7 @@ struct ShareBorrower {
   bool wants = false;         // it could use more than its share, and what it has on lease
   std::uint32_t largest = 1;  // slabs of its largest checkpoint: a smaller lease has no use
   Time produced_at = 0;       // it last had something to be written
+  bool returns = true;        // what is recalled; not: it is stopped, or has ended and cannot be written
 };
 
 struct ShareSizes {
@@ -63,9 +64,9 @@ inline std::uint32_t reserve_of(std::uint32_t largest, std::uint32_t share) {
 ///    The half at the end is granted first, then half of what is left, as long as two of the borrower's checkpoints fit
 ///    there: what comes back first is the smallest. No lease is larger than what is written within kReturnWithin, but
 ///    for one checkpoint.
-/// 3. Where nothing is free, and nothing is on its way back, one lease of a borrower that rests is recalled for one
-///    that produces, or of the one that has the most, if it has no less than the other afterwards. So leases stay where
-///    they are as long as all produce.
+/// 3. Where nothing is free, and nothing is on its way back from one that returns it, one lease of a borrower that
+///    rests is recalled for one that produces, or of the one that has the most, if it has no less than the other
+///    afterwards. So leases stay where they are as long as all produce.
 std::vector<ShareCommand> plan_shares(Time now, const ShareSizes& sizes, std::span<const PoolShare> shares,
                                       std::span<const ShareBorrower> borrowers);
 

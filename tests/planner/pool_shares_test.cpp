@@ -239,6 +239,21 @@ TEST(PoolShares, what_one_that_rests_has_on_lease_goes_to_one_that_produces_and_
   EXPECT_GE(pool.has(0), 80u);
 }
 
+TEST(PoolShares, a_lease_that_does_not_come_back_holds_up_no_other) {
+  constexpr Time kNow = 60 * kSecond;
+  constexpr PartyId kStopped = 1, kProduces = 2, kRests = 3;
+  const std::vector<PoolShare> shares{
+      {.leases = {{0, 50, LeaseState::recalled, kStopped}, {50, 50, LeaseState::lent, kRests}}}};
+  const auto plan = [&](bool returns) {
+    const std::vector<ShareBorrower> borrowers{{.party = kStopped, .returns = returns},
+                                               {.party = kProduces, .wants = true, .produced_at = kNow},
+                                               {.party = kRests}};
+    return plan_shares(kNow, {.slabs = 100}, shares, borrowers);
+  };
+  EXPECT_EQ(plan(true), std::vector<ShareCommand>{});
+  EXPECT_EQ(plan(false), (std::vector<ShareCommand>{{ShareCommand::recall, 0, 50, 50, kRests}}));
+}
+
 TEST(PoolShares, no_lease_is_larger_than_what_is_written_within_the_bound_but_for_one_checkpoint) {
   for (const std::uint32_t largest : {1u, 16u, 40u}) {
     std::mt19937 random(1);

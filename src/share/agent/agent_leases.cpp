@@ -70,12 +70,17 @@ void Agent::share_out() {
   std::vector<planner::ShareBorrower> borrowers;
   for (const Peer& peer : peers_) {
     if (!peer.process) continue;
+    const Member member = peer.process->member;
     const bool wants = peer.borrows && peer.connection && !peer.ended;
-    borrowers.push_back({.party = party_of(peer.process->member),
+    const bool asked =
+        std::ranges::any_of(leases_, [&](const Lease& lease) { return lease.recalled && lease.borrower == member; });
+    const bool stopped = asked && !peer.ended && os::is_stopped(files_, peer.process->process.pid);
+    borrowers.push_back({.party = party_of(member),
                          .wants = wants,
                          .largest = std::max(1u, slabs_of(peer.largest)),
                          // What is in memory alone is never handed over.
-                         .produced_at = pool_.header().store.none() ? now : peer.produced_at});
+                         .produced_at = pool_.header().store.none() ? now : peer.produced_at,
+                         .returns = !stopped && stuck(peer) == nullptr});
   }
   const double in_time = writer_->bytes_per_s() * static_cast<double>(planner::kReturnWithin) * 1e-9;
   const planner::ShareSizes sizes{.slabs = share_, .in_time = slabs_of(static_cast<std::uint64_t>(in_time))};
