@@ -138,6 +138,7 @@ TEST(MemoryLate, OpeningDoesNotRegisterTheRingAndWhoNeedsNoSlotDoesNotWait) {
   EXPECT_EQ(code_of(store.wait("local", Seconds(0))), Errc::timed_out);
   late.device->come();
   store.wait("local").value();
+  while (late.rig.device().pinned() < 8 * LateRing::kChunk) std::this_thread::yield();  // one after the other
   EXPECT_EQ(late.rig.device().pinned(), 8 * LateRing::kChunk);
   expect_restored(store, 2, kSize);
 }
