@@ -219,7 +219,8 @@ class Judge {
     const auto node = tiers_.at(static_cast<std::size_t>(tier)).node;
     const auto out = std::ranges::find_if(
         machine.links, [&](const planner::LinkSpec& l) { return l.from == node && l.to == planner::kHost; });
-    return 2 * static_cast<Bytes>(machine.nodes.at(static_cast<std::size_t>(node)).staging) * out->chunk;
+    const Bytes slot = out == machine.links.end() ? machine.ring_slot : out->chunk;
+    return 2 * static_cast<Bytes>(machine.nodes.at(static_cast<std::size_t>(node)).staging) * slot;
   }
   // A tier has room for a replica if its largest segment does.
   void has(TierIndex tier, planner::SegmentId segment, Bytes bytes) {
