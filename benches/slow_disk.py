@@ -22,7 +22,7 @@ def slow_disk(directory: pathlib.Path, rate: float = SLOW_RATE) -> Iterator[path
     below.mkdir(), mounted.mkdir()
     backing = directory / "backing"
     with backing.open("wb") as file:
-        file.truncate(2 << 30)
+        file.truncate(4 << 30)
     server = subprocess.Popen([program, backing, str(int(rate)), "-f", below])
     with contextlib.ExitStack() as stack:
         stack.callback(server.wait, timeout=60)
