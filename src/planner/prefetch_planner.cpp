@@ -10,7 +10,8 @@ void PrefetchPlanner::schedule() {
     if (prefetching(h)) prefetch(h);
 }
 
-// The only copy in memory that its lender will take, and that no tier below can hold, goes up.
+// The only copy in memory that its lender will take, and that no tier below has room for, goes up: from there it goes
+// down to what is left of that memory. What must leave for it up there is flushed.
 void PrefetchPlanner::rescue_upwards() {
   for (TierIndex t = 1; t < context_.tiers(); ++t) {
     if (!context_.memory(t)) continue;
@@ -18,15 +19,19 @@ void PrefetchPlanner::rescue_upwards() {
       const Checkpoint& c = table_[s];
       const bool only = complete(c.at[t].state) && table_.fastest(c) == t && table_.lowest(c) == t;
       if (!only || !space_.urgently_recalled(c, t) || c.at[t].uses > 0) continue;
-      bool fits_below = false;
-      for (TierIndex to = context_.below(t); to != kNoTier; to = context_.below(to))
-        fits_below |= space_.fits(to, c.bytes);
-      if (fits_below) continue;
+      const Rights rights{.who = Rights::demand, .self = s}, below{.who = Rights::demand, .down = true, .self = s};
+      bool goes_down = false;
+      for (TierIndex to = context_.below(t); to != kNoTier && !goes_down; to = context_.below(to))
+        goes_down = context_.memory(to) ? rooms_.look(to, c.bytes, below).possible : space_.fits(to, c.bytes);
+      if (goes_down) continue;
       for (TierIndex to = t; to-- > 0;) {
         if (!context_.memory(to) || c.at[to].state != ReplicaState::gone) continue;
-        const Room room =
-            rooms_.look(to, c.bytes, {.who = Rights::prefetch, .distance = table_.distance(c), .self = s});
-        if (!room.possible || room.wait > 0) continue;
+        const Room room = rooms_.look(to, c.bytes, rights);
+        if (!room.possible) continue;
+        if (room.wait > 0) {
+          flush_planner_.urge(to, room, rights, context_.now);
+          continue;
+        }
         rooms_.take(to, s, room, ReplicaState::reading);
         replicas_.start_move(MoveKind::prefetch, s, t, to, true, context_.now);
         break;

@@ -14,7 +14,7 @@ class PrefetchPlanner : Decider {
       : Decider(state), rooms_(rooms), flush_planner_(flush_planner) {}
 
   void schedule();
-  // The only copy in memory that its lender will take, and that no tier below can hold, goes up.
+  // The only copy in memory that its lender will take, and that no tier below has room for, goes up.
   void rescue_upwards();
 
  private:

@@ -103,6 +103,27 @@ TEST(Segments, WithoutATierBelowItGoesUp) {
   EXPECT_EQ(d.read(0), Reason::ok);
 }
 
+// Two checkpoints on the device, sixteen on the host, and the rest, of those that fill both, in memory that others
+// lend.
+TEST(Segments, WhatNoTierBelowHasRoomForGoesByTheDeviceToWhatIsStillLent) {
+  Machine m;
+  m.tiers = {{"device", Medium::device, 8 * kMiB, 4096},
+             {"peer", Medium::device, 0, 4096},
+             {"host", Medium::host, 64 * kMiB, 4096}};
+  connect(m);
+  for (const bool reading : {false, true}) {
+    Driver d(m);
+    for (SegmentId segment = 1; segment <= 4; ++segment) lend(d, 1, segment, 64);
+    for (Version v = 0; v < 44; ++v) ASSERT_EQ(d.write(v, 4), Reason::ok);
+    d.run();
+    if (reading) d.tell(event::StartPrefetch{});  // nothing is flushed ahead of need
+    for (const SegmentId segment : {1u, 2u}) recall(d, 1, segment, 0, d.now + 10'000'000'000);
+    d.run();
+    for (const SegmentId segment : {1u, 2u}) EXPECT_TRUE(returned(d, 1, segment)) << segment;
+    for (Version v = 0; v < 44; ++v) EXPECT_EQ(d.read(v), Reason::ok) << v;
+  }
+}
+
 struct Spread : ::testing::Test {  // versions 0 to 3 on the device and in the file, 4 and 5 on the device alone
   Spread() : d(machine_of(32, 0, 64)) {
     for (Version v = 0; v < 4; ++v) EXPECT_EQ(d.write(v, 4), Reason::ok);

@@ -117,8 +117,10 @@ def borrowed(store: ebbtide.Store) -> int:
     return store.stats()["leases"]["borrowed"]
 
 
-def borrower(borrow: str | int = "auto", wait_for: int = 0, host_cache: str = "64MiB") -> ebbtide.Store:
-    sizes = {"device_cache": "8MiB", "host_cache": host_cache, "disk": "512MiB"}
+def borrower(
+    borrow: str | int = "auto", wait_for: int = 0, host_cache: str = "64MiB", disk: str | int = "512MiB"
+) -> ebbtide.Store:
+    sizes = {"device_cache": "8MiB", "host_cache": host_cache, "disk": disk}
     store = ebbtide.open(device="cpu", borrow=borrow, **sizes)  # type: ignore[arg-type]
     until(lambda: tier(store)["capacity"] >= wait_for)
     return store
@@ -146,11 +148,12 @@ def check(store: ebbtide.Store, count: int) -> None:
         assert (store.restore(version) == version % 251).all(), version
 
 
+@pytest.mark.parametrize("files", ["512MiB", 0])
 def test_checkpoints_spill_into_what_another_process_lends_and_come_back_when_it_wants_that(
-    child: Callable[[], Child],
+    child: Callable[[], Child], files: str | int
 ) -> None:
     lender = child().does(OPEN_LENDER.format("256MiB"))
-    with borrower(wait_for=256 * MIB) as store:
+    with borrower(wait_for=256 * MIB, disk=files) as store:
         write(store, 44)  # 176 MiB: more than the other caches hold
         assert used(store) > 0  # how much goes on to the host instead depends on which way is free
         assert used_in_all(store) >= 176 * MIB
