@@ -42,6 +42,8 @@ def open(
     shared_every: int | None = None,
     limit_shared: Size | None = None,
     veloc_rank: int | None = None,
+    veloc_meta: str | os.PathLike[str] | None = None,
+    veloc_chksum: bool | None = None,
     readonly: bool | None = None,
     keep_last: int | None = None,
     keep_every: int | None = None,
@@ -89,6 +91,9 @@ def open(
     limit_shared: how much may be written there in a second (``"200MB/s"``); 0 (default): no limit.
     veloc_rank: ``shared`` has VELOC's files of this rank, ``<history>-<rank>-<version>.dat``: what VELOC wrote there is found,
     and VELOC restarts from what is written (docs/veloc.md). Histories need a name then: ``store.history("heat")``.
+    veloc_meta: with veloc_rank, VELOC's directory of metadata.
+    veloc_chksum: with veloc_meta, each data file has a checksum file there, as VELOC's ``chksum`` has it: one that is written
+    gets it, and one that is found is read if it matches it. Needs OpenSSL's libcrypto.
     readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written. With
     ``shared``, a version is found in either directory; the local one may be missing.
     keep_last: in each history, once a version is durable, all but the newest so many before it are dropped, except

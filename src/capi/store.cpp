@@ -53,6 +53,8 @@ ebb::Options ebb::capi::options_of(const ebb_options* given) {
   if (given->keep_last_shared != EBB_UNSET) options.keep_last_shared = given->keep_last_shared;
   if (given->shared_every != EBB_UNSET) options.shared_every = given->shared_every;
   if (given->veloc_rank != EBB_UNSET) options.veloc_rank = given->veloc_rank;
+  if (given->veloc_meta) options.veloc_meta = given->veloc_meta;
+  if (given->veloc_chksum > 0) options.veloc_chksum = true;
   if (given->limit_shared) set(options, "limit_shared", given->limit_shared);
   if (given->node_pool != 0 && given->node_pool != EBB_UNSET) options.node_pool = given->node_pool;
   if (given->node_overflow) set(options, "node_overflow", given->node_overflow);

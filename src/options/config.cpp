@@ -245,6 +245,8 @@ constexpr std::array kOptions = {
     row<&Options::shared_every, Count>("shared_every"),
     row<&Options::limit_shared, Rate>("limit_shared"),
     row<&Options::veloc_rank, Count>("veloc_rank"),
+    row<&Options::veloc_meta, Path>("veloc_meta"),
+    row<&Options::veloc_chksum, Flag>("veloc_chksum"),
     row<&Options::node_pool, Size>("node_pool"),
     row<&Options::node_overflow, OneOf<kNodeOverflow>>("node_overflow"),
     row<&Options::lend, Size>("lend"),

@@ -70,6 +70,10 @@ Result<void> check_shared(const Options& options, const EngineSetup& setup) {
     if (options.node_pool.value_or(0) > 0)
       return base::wrong_value("veloc_rank", rank, "none with node_pool: ranks of a pool have no VELOC files yet");
   }
+  if (options.veloc_meta && !options.veloc_rank)
+    return base::wrong_value("veloc_meta", options.veloc_meta->string(), "veloc_rank with it");
+  if (options.veloc_chksum.value_or(false) && !options.veloc_meta)
+    return base::wrong_value("veloc_chksum", "true", "veloc_meta with it: the directory of the checksum files");
   if (!options.shared && setup.durability == Durability::shared)
     return base::wrong_value("durability", "shared", "shared with it: the directory that it is about");
   if (!options.shared || setup.readonly) {
@@ -210,7 +214,7 @@ std::uint64_t held_in_store(os::Files& files, const std::filesystem::path& direc
   for (const std::string& name : names) {
     os::FileStatus status;
     const auto parsed = veloc ? storage::parse_file_name(name) : std::nullopt;
-    const bool counts = veloc ? parsed && parsed->rank == veloc->rank : storage::segment_number(name).has_value();
+    const bool counts = veloc ? parsed && parsed->rank == veloc->of.rank : storage::segment_number(name).has_value();
     if (counts && files.status(directory / name, status)) held += status.allocated;
   }
   return held;
@@ -411,8 +415,9 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
   setup.local_ranks = ranks;
   if (auto refused = choose_durability(options, setup); !refused) return refused.error();
   if (options.veloc_rank)
-    setup.veloc = {options.shared ? *options.shared : directory_of(options, environment),
-                   static_cast<int>(*options.veloc_rank)};
+    setup.veloc = {
+        options.shared ? *options.shared : directory_of(options, environment),
+        {static_cast<int>(*options.veloc_rank), options.veloc_meta.value_or(""), options.veloc_chksum.value_or(false)}};
   if (auto refused = choose_pool(options, environment, setup); !refused) return refused.error();
   if (setup.pool) host = setup.pool->budget / ranks;  // less when the pool is joined
   setup.verify_all = options.verify == Verify::all;
@@ -478,7 +483,7 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
     if (!found) return found.error();
     // Of a pool, each rank's versions have a directory of their own there, which any node finds.
     const auto directory = setup.pool    ? *options.shared / ("rank-" + std::to_string(setup.pool->rank))
-                           : setup.veloc ? storage::veloc_own_directory(*options.shared, setup.veloc->rank)
+                           : setup.veloc ? storage::veloc_own_directory(*options.shared, setup.veloc->of.rank)
                                          : *options.shared;
     const std::uint64_t held = held_in_store(files, setup.veloc ? *options.shared : directory, setup.veloc);
     add("shared", planner::Medium::file, (found->free_bytes / 5 * 4 + held) / kGranule * kGranule);

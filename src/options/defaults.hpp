@@ -12,6 +12,7 @@
 #include "planner/provisioner.hpp"
 #include "planner/topology.hpp"
 #include "storage/persistent_storage.hpp"
+#include "storage/veloc/veloc_of.hpp"
 
 namespace ebb::share {
 struct NodeSeams;
@@ -58,7 +59,7 @@ struct PoolSetup {
 /// The slowest file tier is in VELOC's files.
 struct VelocSetup {
   std::filesystem::path directory;
-  int rank = 0;
+  storage::VelocOf of;
 };
 
 /// A directory of a parallel file system, below the local tier.

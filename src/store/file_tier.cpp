@@ -68,7 +68,7 @@ Result<void> FileTier::open_segments(const options::Seams& seams, const options:
   const bool last = static_cast<std::size_t>(index_) + 1 == setup.machine.tiers.size();
   if (setup.veloc && last) {
     options.directory = setup.veloc->directory;
-    auto files = storage::open_veloc_storage(*seams.files, options, setup.veloc->rank, reports.done, reports.persisted);
+    auto files = storage::open_veloc_storage(*seams.files, options, setup.veloc->of, reports.done, reports.persisted);
     if (!files) return files.error();
     storage_ = std::move(*files);
     return {};

@@ -467,6 +467,8 @@ Result<Store> Client::open_another(int target_rank) const {
   Options options;
   options.directory = *config_.options.directory / ("rank-" + std::to_string(target_rank));
   options.shared = config_.options.shared;
+  options.veloc_meta = config_.options.veloc_meta;
+  options.veloc_chksum = config_.options.veloc_chksum;
   if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(target_rank);
   options.readonly = true;
   options.device_cache = 0;  // each version is read once

@@ -205,7 +205,10 @@ Result<Config> read_config(const std::string& file) {
     if (const Given* const given = reader.find(key))
       reader.fail(refused(key, *given, "leave it out; persistent is written as files"));
   reader.only_off("aggregated", "give false; each rank's checkpoint is a file of its own");
-  reader.only_off("chksum", "give false; checkpoints have checksums in any case");
+  const auto meta = reader.directory("meta");
+  const bool sums = reader.flag("chksum");
+  if (sums && !meta)
+    reader.fail(refused("chksum", *reader.find("chksum"), "name a directory with meta, where the checksum files are"));
   // Accepted, and without effect: docs/veloc.md says so.
   static_cast<void>(reader.flag("threaded"));
   static_cast<void>(reader.flag("premature_eviction"));
@@ -234,7 +237,11 @@ Result<Config> read_config(const std::string& file) {
   config.scratch = *scratch;
   // VELOC's files may be in scratch, and `.ebbtide` is theirs. Another run may have been on this node.
   options.directory = *scratch / (".ebbtide-cache" + (flushed && persistent ? "-" + digest_of(*persistent) : ""));
-  if (flushed) options.shared = persistent ? *persistent : *scratch;
+  if (flushed) {
+    options.shared = persistent ? *persistent : *scratch;
+    options.veloc_meta = meta;
+    options.veloc_chksum = sums;
+  }
   config.level = flushed ? "shared" : "storage";
   options.durability = flushed ? Durability::shared : Durability::storage;
   return config;

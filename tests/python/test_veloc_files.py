@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
 import random
@@ -167,6 +168,55 @@ def test_a_reader_writes_nothing(disk):
     assert [path.name for path in (disk / "pfs").iterdir()] == ["heat-0-5.dat"]
 
 
+def with_sums(disk: pathlib.Path, **options: object) -> ebbtide.Store:
+    return open_pair(disk, veloc_meta=disk / "meta", veloc_chksum=True, **options)
+
+
+def sum_of(disk: pathlib.Path, version: int) -> pathlib.Path:
+    return disk / "meta" / f"heat-0-{version}.dat.chksum"
+
+
+def test_checksum_files_are_those_that_veloc_expects(disk):
+    with with_sums(disk, keep_last_shared=2, keep_last=1) as store:
+        write(store, 1, 2, 3, 4)
+    expected = {f"heat-0-{version}.dat" for version in (3, 4)}
+    assert {path.name for path in (disk / "pfs").glob("*.dat")} == expected
+    assert {path.name for path in (disk / "meta").iterdir()} == {f"{name}.chksum" for name in expected}
+    for name in expected:
+        data = (disk / "pfs" / name).read_bytes()
+        assert (disk / "meta" / f"{name}.chksum").read_bytes() == hashlib.sha256(data).digest()
+
+
+def test_what_veloc_wrote_is_read_if_it_matches_its_checksum_file(disk):
+    (disk / "pfs").mkdir()
+    (disk / "meta").mkdir()
+    for version in range(1, 5):
+        data = file_of({0: bytes([version]) * 300_000})
+        (disk / "pfs" / f"heat-0-{version}.dat").write_bytes(data)
+        sum_of(disk, version).write_bytes(hashlib.sha256(data).digest())
+    sum_of(disk, 4).unlink()
+    sum_of(disk, 3).write_bytes(sum_of(disk, 3).read_bytes()[:-1])
+    path = disk / "pfs" / "heat-0-2.dat"
+    data = bytearray(path.read_bytes())
+    data[200_000] ^= 1
+    path.write_bytes(data)
+    with with_sums(disk) as store:
+        history = store.history("heat")
+        for version, why in (4, "is not there"), (3, "does not match"), (2, "does not match"):
+            with pytest.raises(ebbtide.Damaged, match=rf"heat-0-{version}\.dat.*{why}"):
+                history.restore(version, keep=True)
+        assert history.latest() == 1 and bytes(history.restore(1, keep=True)) == b"\1" * 300_000
+    with open_pair(disk, local="elsewhere") as store:
+        assert bytes(store.history("heat").restore(4, keep=True)) == b"\4" * 300_000, "without them it is believed"
+
+
+def test_what_was_written_without_checksum_files_has_its_mark(disk):
+    with open_pair(disk) as store:
+        write(store, 1)
+    with with_sums(disk, local="elsewhere") as store:
+        assert is_right(store.history("heat"), 1)
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "x" * 128])
 def test_names_that_veloc_cannot_have_are_refused(disk, name):
     with open_pair(disk) as store, pytest.raises(ebbtide.InvalidArgument, match="VELOC"):
@@ -178,6 +228,10 @@ def test_options_that_do_not_go_together_are_refused(disk):
         ebbtide.open(disk / "local", veloc_rank=0, **SMALL)
     with pytest.raises(ebbtide.InvalidArgument, match="veloc_rank"):
         ebbtide.open(disk / "local", shared=disk / "pfs", veloc_rank=-1, **SMALL)
+    with pytest.raises(ebbtide.InvalidArgument, match="veloc_chksum=.*veloc_meta"):
+        open_pair(disk, veloc_chksum=True)
+    with pytest.raises(ebbtide.InvalidArgument, match="veloc_meta=.*veloc_rank"):
+        ebbtide.open(disk / "local", shared=disk / "pfs", veloc_meta=disk / "meta", **SMALL)
     assert not (disk / "pfs").exists()
 
 

@@ -72,7 +72,7 @@ class VelocOpener final : public ContractOpener {
     options.directory = directory_;
     options.capacity = kContractCapacity;
     options.block_bytes = 4096;
-    auto opened = open_veloc_storage(files, options, 3, std::move(done), std::move(persisted));
+    auto opened = open_veloc_storage(files, options, {3}, std::move(done), std::move(persisted));
     if (!opened) return opened.error();
     return ContractSubject{std::move(*opened)};
   }

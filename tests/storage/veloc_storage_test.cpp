@@ -18,7 +18,7 @@ using doubles::FileCall;
 using doubles::MemoryFiles;
 using doubles::PowerLoss;
 
-const std::filesystem::path kDirectory = "/pfs";
+const std::filesystem::path kDirectory = "/pfs", kMeta = "/meta";
 constexpr int kRank = 2;
 constexpr std::uint32_t kBlock = 4096;
 constexpr std::size_t kTotal = 3 * kBlock + 700;
@@ -47,8 +47,7 @@ Bytes in_file(const Bytes& content) {
   return out;
 }
 
-std::optional<Bytes> payload_of(os::Files& files, Version version) {
-  const auto path = kDirectory / ("heat-2-" + std::to_string(version) + ".dat");
+std::optional<Bytes> read_file(os::Files& files, const std::filesystem::path& path) {
   const auto opened = files.open(path, os::Open::read, false);
   if (!opened) return {};
   const os::File file(files, static_cast<int>(opened.value), path, false);
@@ -56,19 +55,37 @@ std::optional<Bytes> payload_of(os::Files& files, Version version) {
   EXPECT_TRUE(files.status(file.fd(), status));
   Bytes bytes(status.bytes);
   EXPECT_TRUE(files.read(file.fd(), bytes.data(), bytes.size(), 0));
+  return bytes;
+}
+
+std::string file_of(Version version) { return "heat-2-" + std::to_string(version) + ".dat"; }
+
+std::optional<Bytes> payload_of(os::Files& files, Version version) {
+  const auto bytes = read_file(files, kDirectory / file_of(version));
   const std::size_t header = 8 + 2 * 12;
-  return bytes.size() < header ? Bytes() : Bytes(bytes.begin() + header, bytes.end());
+  if (!bytes) return {};
+  return bytes->size() < header ? Bytes() : Bytes(bytes->begin() + header, bytes->end());
+}
+
+/// Whether VELOC restarts from a file that is there with `chksum`.
+bool has_its_sum(os::Files& files, Version version) {
+  const auto bytes = read_file(files, kDirectory / file_of(version));
+  const auto sum = read_file(files, kMeta / (file_of(version) + ".chksum"));
+  auto expected = Sha256::begin();
+  EXPECT_TRUE(expected);
+  expected->add(*bytes);
+  return sum && std::ranges::equal(*sum, expected->sum());
 }
 
 /// An open storage, and a program that writes to it.
 class Writer {
  public:
-  explicit Writer(os::Files& files) {
+  explicit Writer(os::Files& files, bool sums = false) {
     PersistentOptions options;
     options.directory = kDirectory;
     options.capacity = 1 << 20;
     options.block_bytes = kBlock;
-    auto opened = open_veloc_storage(files, options, kRank, completions_.done(), persisted_.callback());
+    auto opened = open_veloc_storage(files, options, {kRank, kMeta, sums}, completions_.done(), persisted_.callback());
     if (opened)
       storage_ = std::move(*opened);
     else
@@ -122,7 +139,8 @@ class Writer {
 // By version: what it was ever written with.
 using Written = std::map<Version, std::set<std::uint64_t>>;
 
-std::string violation(MemoryFiles& files, const Written& written, const std::map<Version, std::uint64_t>& kept) {
+std::string violation(MemoryFiles& files, bool sums, const Written& written,
+                      const std::map<Version, std::uint64_t>& kept) {
   for (const auto& [version, seeds] : written) {
     const auto there = payload_of(files, version);
     const auto matches = [&](std::uint64_t seed) { return *there == in_file(content(seed)); };
@@ -130,8 +148,10 @@ std::string violation(MemoryFiles& files, const Written& written, const std::map
     if (!there && kept.contains(version)) return "version " + std::to_string(version) + " is gone";
     if (there && kept.contains(version) && !matches(kept.at(version)))
       return "version " + std::to_string(version) + " is not what was reported";
+    if (there && sums && !has_its_sum(files, version))
+      return "version " + std::to_string(version) + " does not match its checksum file";
   }
-  Writer next(files);
+  Writer next(files, sums);
   if (next.failed()) return next.failed()->message;
   for (const Found& one : next.storage().found()) {
     const auto read = next.read(one);
@@ -144,7 +164,12 @@ std::string violation(MemoryFiles& files, const Written& written, const std::map
   return {};
 }
 
-TEST(VelocStorage, IsWholeInEveryStateAfterAPowerFailure) {
+/// With checksum files and without.
+class VelocPower : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Sums, VelocPower, ::testing::Bool());
+
+TEST_P(VelocPower, IsWholeInEveryStateAfterAFailure) {
+  const bool sums = GetParam();
   MemoryFiles files;
   const Written written{{1, {1}}, {2, {2, 22}}, {3, {3}}};
   std::vector<std::pair<std::size_t, std::map<Version, std::uint64_t>>> reported{{0, {}}};
@@ -155,7 +180,7 @@ TEST(VelocStorage, IsWholeInEveryStateAfterAPowerFailure) {
     reported.emplace_back(files.changes(), now);
   };
   {
-    Writer writer(files);
+    Writer writer(files, sums);
     ASSERT_FALSE(writer.failed()) << writer.failed()->message;
     const auto write = [&](Version version, std::uint64_t seed) {
       report(version, {});  // until it is reported: either
@@ -179,50 +204,55 @@ TEST(VelocStorage, IsWholeInEveryStateAfterAPowerFailure) {
     return std::prev(std::ranges::upper_bound(reported, n, {}, [](const auto& one) { return one.first; }))->second;
   };
   for (std::size_t n = 0; n <= power.size(); ++n) {
-    ASSERT_EQ(violation(*power.prefix(n), written, kept(n)), "") << "prefix " << n;
+    ASSERT_EQ(violation(*power.prefix(n), sums, written, kept(n)), "") << "prefix " << n;
     for (std::uint64_t seed = 0; seed < 12; ++seed)
-      ASSERT_EQ(violation(*power.crash(n, seed), written, kept(n)), "") << "crash " << n << ", seed " << seed;
+      ASSERT_EQ(violation(*power.crash(n, seed), sums, written, kept(n)), "") << "crash " << n << ", seed " << seed;
   }
   for (const auto kind : {PowerLoss::Kind::sync, PowerLoss::Kind::sync_directory}) {  // each is needed
     const PowerLoss without = power.without_all(kind);
     bool wrong = false;
     for (std::size_t n = 0; n <= power.size() && !wrong; ++n)
       for (std::uint64_t seed = 0; seed < 12 && !wrong; ++seed)
-        wrong = !violation(*without.crash(n, seed), written, kept(n)).empty();
+        wrong = !violation(*without.crash(n, seed), sums, written, kept(n)).empty();
     EXPECT_TRUE(wrong);
   }
 }
 
-class VelocRefused : public ::testing::TestWithParam<FileCall> {};
+/// A call, with checksum files and without.
+class VelocRefused : public ::testing::TestWithParam<std::tuple<FileCall, bool>> {};
 INSTANTIATE_TEST_SUITE_P(Calls, VelocRefused,
-                         ::testing::Values(FileCall::write, FileCall::sync, FileCall::sync_directory, FileCall::rename,
-                                           FileCall::open, FileCall::status));
+                         ::testing::Combine(::testing::Values(FileCall::write, FileCall::sync, FileCall::sync_directory,
+                                                              FileCall::rename, FileCall::open, FileCall::status,
+                                                              FileCall::read),
+                                            ::testing::Bool()));
 
 TEST_P(VelocRefused, IsToldAndTriedAgain) {
+  const auto [call, sums] = GetParam();
   for (std::uint64_t nth = 1; nth < 40; ++nth) {
     MemoryFiles memory;
     {
-      const Writer made(memory);
+      const Writer made(memory, sums);
     }
     FaultyFiles files(memory, nth);
-    std::optional<Writer> program(std::in_place, files);
+    std::optional<Writer> program(std::in_place, files, sums);
     Writer& writer = *program;
     ASSERT_FALSE(writer.failed());
-    files.fail_nth(GetParam(), nth, GetParam() == FileCall::write ? ENOSPC : EIO);
+    files.fail_nth(call, nth, call == FileCall::write ? ENOSPC : EIO);
     std::map<Version, std::uint64_t> kept;
     bool refused = false;
     for (Version version = 1; version <= 2; ++version) {
       auto id = writer.write(version, static_cast<std::uint64_t>(version));
       if (!id) {
         refused = true;
-        EXPECT_NE(id.error().message.find("/pfs"), std::string::npos) << id.error().message;
+        const std::string& message = id.error().message;
+        EXPECT_TRUE(message.find("/pfs") != message.npos || message.find("/meta") != message.npos) << message;
         id = writer.write(version, static_cast<std::uint64_t>(version));  // as another object, as the store does
       }
       ASSERT_TRUE(id) << id.error().message;
       kept[version] = static_cast<std::uint64_t>(version);
     }
     program.reset();
-    ASSERT_EQ(violation(memory, {{1, {1}}, {2, {2}}}, kept), "") << "call " << nth;
+    ASSERT_EQ(violation(memory, sums, {{1, {1}}, {2, {2}}}, kept), "") << "call " << nth;
     if (!refused && nth > 10) return;
   }
 }

@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Wrong{"disable_persistence = ?", "disable_persistence", "?", "true or false"},
                       Wrong{"max_parallelism = 0", "max_parallelism", "0", "from 1 on"},
                       Wrong{"watchdog_interval = -5", "watchdog_interval", "-5", "seconds"},
-                      Wrong{"chksum = true", "chksum", "true", "give false"},
+                      Wrong{"chksum = true", "chksum", "true", "a directory with meta"},
                       Wrong{"aggregated = on", "aggregated", "on", "give false"},
                       Wrong{"axl_type = AXL_XFER_SYNC", "axl_type", "AXL_XFER_SYNC", "leave it out"},
                       Wrong{"daos_pool = p", "daos_pool", "p", "leave it out"},
@@ -281,6 +281,28 @@ TEST_F(VelocClient, WhatAnEarlierJobLeftIsDroppedWithALine) {
     EXPECT_EQ(said.find("up to version 12 of 'heat' is dropped") != said.npos, first == 5) << said;
     EXPECT_EQ(client->restart_test("heat", 0), first + 2);
   }
+}
+
+// What somebody wrote anew has no checksums of ours.
+TEST_F(VelocClient, AFileThatDoesNotMatchItsChecksumFileIsNoVersion) {
+  write_both(place("meta") + "chksum = true\nmode = sync\n");
+  int value = 0;
+  {
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    for (value = 1; value <= 3; ++value) EXPECT_TRUE(client->checkpoint("heat", value));
+  }
+  EXPECT_EQ(std::filesystem::file_size(at_ / "meta/heat-0-3.dat.chksum"), 32U);
+  std::filesystem::remove_all(at_ / "scratch");
+  std::fstream changed(at_ / "persistent/heat-0-3.dat", std::ios::in | std::ios::out | std::ios::binary);
+  changed.seekp(8 + 12);  // the region's bytes
+  changed.put(9);
+  changed.close();
+  const auto client = open();
+  client->mem_protect(0, &value, 1, sizeof value);
+  EXPECT_EQ(client->restart_test("heat", 0), 2);
+  EXPECT_TRUE(client->restart("heat", 2));
+  EXPECT_EQ(value, 2);
 }
 
 std::vector<void*> released;

@@ -38,6 +38,7 @@ Result<void> VelocNamer::give_name(VelocObject& object) {
   const Path file = folders_.path_of(object.name), pending = folders_.pending_of(object.name, object.id);
   Result<void> renamed = write_mark(pending, object);
   if (renamed) renamed = folders_.sync(folders_.own());
+  if (renamed && sums_.wanted()) renamed = sums_.write(object.name, object.sum);
   if (renamed) renamed = folders_.rename(object.path, file);
   if (!renamed) {
     static_cast<void>(files_.remove(pending));
@@ -106,12 +107,14 @@ bool VelocNamer::move_back(const VelocObject& object) {
   os::FileStatus status;
   const auto asked = files_.status(path, status);
   if (!asked && asked.error != ENOENT) return false;
-  if (asked && state_of(status) == object.file) {
+  const bool others = asked && state_of(status) != object.file;
+  if (asked && !others) {
     if (!folders_.rename(path, back)) return false;
     for (const Path& directory : {folders_.directory(), folders_.own()})
       if (!folders_.sync(directory)) return true;  // the next opening goes on from here
   }
   static_cast<void>(files_.remove(mark));
+  if (!others) sums_.remove(object.name);
   if (!folders_.sync(folders_.own())) return true;
   static_cast<void>(files_.remove(back));
   return true;

@@ -22,9 +22,10 @@ namespace ebb::storage {
 class VelocNamer {
  public:
   /// `block_bytes`: of a mark's checksums.
-  VelocNamer(const VelocFolders& folders, VelocObjects& objects, const VelocWriter& writer, std::uint32_t block_bytes,
-             Persisted persisted)
+  VelocNamer(const VelocFolders& folders, const VelocSums& sums, VelocObjects& objects, const VelocWriter& writer,
+             std::uint32_t block_bytes, Persisted persisted)
       : folders_(folders),
+        sums_(sums),
         objects_(objects),
         writer_(writer),
         files_(folders.files()),
@@ -49,6 +50,7 @@ class VelocNamer {
   bool move_back(const VelocObject& object);
 
   const VelocFolders& folders_;
+  const VelocSums& sums_;
   VelocObjects& objects_;
   const VelocWriter& writer_;
   os::Files& files_;

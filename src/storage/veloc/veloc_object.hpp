@@ -7,6 +7,7 @@
 
 #include "os/files.hpp"
 #include "storage/storage.hpp"
+#include "storage/veloc/sha256.hpp"
 #include "storage/veloc/veloc_file.hpp"
 #include "storage/veloc/veloc_mark.hpp"
 
@@ -39,6 +40,8 @@ struct VelocObject {
   std::vector<bool> there;       // by block
   std::size_t missing = 0;       // blocks
   std::vector<std::byte> small;  // the payload, of one that fits a compact record
+  Sha256Sum sum{};               // of the whole file, if it has a checksum file
+  bool sum_checked = false;      // by opening: it matches its checksum file
 };
 using SharedVelocObject = std::shared_ptr<VelocObject>;
 

@@ -25,6 +25,7 @@ Result<void> VelocReader::read(const SharedVelocObject& object, std::uint64_t of
   if (auto loaded = load(*object); !loaded) return loaded;
   const auto file = open_to_read(object);
   if (!file) return file.error();
+  if (auto right = check_sum(*object, **file); !right) return right;
   if (auto got = read_extents(*object, *file, offset, memory); !got) return got;
   if (!object->blocks.empty()) return check_blocks(*object, *file, offset, memory);
   os::FileStatus status;
@@ -104,6 +105,16 @@ Result<SharedFile> VelocReader::open_to_read(const SharedVelocObject& object) co
   if (named && !same) return Error{Errc::damaged, path.string() + ": it was changed after it was found or written"};
   object->reading = file;
   return SharedFile(std::move(file));
+}
+
+// Before the first bytes of what was found are given out; our own mark is enough where there is no checksum file.
+Result<void> VelocReader::check_sum(VelocObject& object, const os::File& file) const {
+  if (!sums_.wanted()) return {};
+  const std::lock_guard lock(object.opening);
+  if (object.sum_checked) return {};
+  auto right = sums_.check(object.name, file, object.file.bytes, object.mark.empty());
+  object.sum_checked = static_cast<bool>(right);
+  return right;
 }
 
 Result<void> VelocReader::load(VelocObject& object) const {

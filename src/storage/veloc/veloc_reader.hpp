@@ -7,14 +7,15 @@
 #include "storage/persistent_storage.hpp"
 #include "storage/veloc/veloc_folders.hpp"
 #include "storage/veloc/veloc_objects.hpp"
+#include "storage/veloc/veloc_sums.hpp"
 
 namespace ebb::storage {
 
 /// Thread safety: every method from any thread, waiting for the disk.
 class VelocReader {
  public:
-  VelocReader(const VelocFolders& folders, VelocObjects& objects, std::uint32_t block_bytes)
-      : folders_(folders), objects_(objects), files_(folders.files()), block_bytes_(block_bytes) {}
+  VelocReader(const VelocFolders& folders, const VelocSums& sums, VelocObjects& objects, std::uint32_t block_bytes)
+      : folders_(folders), sums_(sums), objects_(objects), files_(folders.files()), block_bytes_(block_bytes) {}
   /// The object's mark, of which only the beginning was read when it was found.
   Result<void> load(VelocObject& object) const;
   Result<void> read(const SharedVelocObject& object, std::uint64_t offset, std::span<std::byte> memory) const;
@@ -29,8 +30,10 @@ class VelocReader {
   Result<void> read_extents(const VelocObject& object, const SharedFile& file, std::uint64_t offset,
                             std::span<std::byte> memory) const;
   Result<SharedFile> open_to_read(const SharedVelocObject& object) const;
+  Result<void> check_sum(VelocObject& object, const os::File& file) const;
 
   const VelocFolders& folders_;
+  const VelocSums& sums_;
   VelocObjects& objects_;
   os::Files& files_;
   const std::uint32_t block_bytes_;

@@ -11,18 +11,21 @@ constexpr unsigned kMovers = 4;
 
 }  // namespace
 
-VelocStorage::VelocStorage(os::Files& files, PersistentOptions options, int rank, Done done, Persisted persisted)
+VelocStorage::VelocStorage(os::Files& files, PersistentOptions options, const VelocOf& of, Done done,
+                           Persisted persisted)
     : files_(files),
       options_(std::move(options)),
       done_(std::move(done)),
-      folders_(files, options_.directory, rank, options_.readonly),
+      folders_(files, options_.directory, of.rank, options_.readonly),
+      sums_(files, of),
       objects_(folders_.directory(), options_.capacity),
-      writer_(folders_, objects_, options_.block_bytes, options_.checksums),
-      reader_(folders_, objects_, options_.block_bytes),
-      namer_(folders_, objects_, writer_, options_.block_bytes, std::move(persisted)),
+      writer_(folders_, sums_, objects_, options_.block_bytes, options_.checksums),
+      reader_(folders_, sums_, objects_, options_.block_bytes),
+      namer_(folders_, sums_, objects_, writer_, options_.block_bytes, std::move(persisted)),
       movers_(kMovers) {}
 
 Result<void> VelocStorage::start() {
+  if (auto made = sums_.make(options_.readonly); !made) return made;
   if (auto made = folders_.make(); !made) return made;
   auto own = list_own_files(folders_);
   if (own && !options_.readonly) own = settle_interrupted(folders_, *own);
@@ -131,12 +134,12 @@ void VelocStorage::stop() {
 }
 
 Result<std::unique_ptr<PersistentStorage>> open_veloc_storage(os::Files& files, const PersistentOptions& options,
-                                                              int rank, Done done, Persisted persisted) {
-  if (rank < 0) {
+                                                              const VelocOf& of, Done done, Persisted persisted) {
+  if (of.rank < 0) {
     return Error{Errc::invalid_argument,
-                 "veloc_rank=" + std::to_string(rank) + " is not valid: expected a rank from 0"};
+                 "veloc_rank=" + std::to_string(of.rank) + " is not valid: expected a rank from 0"};
   }
-  auto storage = std::make_unique<VelocStorage>(files, options, rank, std::move(done), std::move(persisted));
+  auto storage = std::make_unique<VelocStorage>(files, options, of, std::move(done), std::move(persisted));
   if (auto started = storage->start(); !started) {
     storage->unmake();
     return started.error();

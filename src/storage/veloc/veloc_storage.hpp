@@ -10,8 +10,10 @@
 #include "storage/veloc/veloc_folders.hpp"
 #include "storage/veloc/veloc_namer.hpp"
 #include "storage/veloc/veloc_objects.hpp"
+#include "storage/veloc/veloc_of.hpp"
 #include "storage/veloc/veloc_reader.hpp"
 #include "storage/veloc/veloc_search.hpp"
+#include "storage/veloc/veloc_sums.hpp"
 #include "storage/veloc/veloc_writer.hpp"
 
 namespace ebb::storage {
@@ -31,7 +33,7 @@ namespace ebb::storage {
 /// is constant after start().
 class VelocStorage final : public PersistentStorage {
  public:
-  VelocStorage(os::Files& files, PersistentOptions options, int rank, Done done, Persisted persisted);
+  VelocStorage(os::Files& files, PersistentOptions options, const VelocOf& of, Done done, Persisted persisted);
   ~VelocStorage() override { VelocStorage::stop(); }
   // Second half of construction, because it can fail.
   Result<void> start();
@@ -71,6 +73,7 @@ class VelocStorage final : public PersistentStorage {
   const PersistentOptions options_;
   const Done done_;
   VelocFolders folders_;
+  VelocSums sums_;
   VelocObjects objects_;
   VelocWriter writer_;
   VelocReader reader_;
@@ -83,9 +86,9 @@ class VelocStorage final : public PersistentStorage {
   ChecksumWorkers movers_;
 };
 
-/// As open_persistent_storage(), for the checkpoints of `rank` in options.directory. Errors: as there, of the rank's
-/// own folder; invalid_argument (a rank below 0).
+/// As open_persistent_storage(), for the checkpoints of a rank in options.directory. Errors: as there, of the rank's
+/// own folder; invalid_argument (a rank below 0), unsupported (checksum files, without libcrypto).
 Result<std::unique_ptr<PersistentStorage>> open_veloc_storage(os::Files& files, const PersistentOptions& options,
-                                                              int rank, Done done, Persisted persisted);
+                                                              const VelocOf& of, Done done, Persisted persisted);
 
 }  // namespace ebb::storage

@@ -96,9 +96,15 @@ Result<void> VelocWriter::finish(VelocObject& object) const {
   if (const auto synced = files_.sync(fd); !synced) return failed("syncing it", synced.error);
   os::FileStatus status;
   if (const auto asked = files_.status(fd, status); !asked) return failed("asking for its status", asked.error);
+  if (sums_.wanted()) {
+    const auto sum = sums_.sum_of(**file, object.layout.file_bytes);
+    if (!sum) return sum.error();
+    object.sum = *sum;
+  }
   {
     const std::lock_guard lock(object.opening);
     object.writing.reset();
+    object.sum_checked = true;
   }
   const auto held = objects_.lock();
   object.file = state_of(status);

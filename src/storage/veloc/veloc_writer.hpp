@@ -6,14 +6,17 @@
 #include "storage/persistent_storage.hpp"
 #include "storage/veloc/veloc_folders.hpp"
 #include "storage/veloc/veloc_objects.hpp"
+#include "storage/veloc/veloc_sums.hpp"
 
 namespace ebb::storage {
 
 /// Thread safety: every method from any thread, waiting for the disk; finish() once for an object.
 class VelocWriter {
  public:
-  VelocWriter(const VelocFolders& folders, VelocObjects& objects, std::uint32_t block_bytes, bool checksums)
+  VelocWriter(const VelocFolders& folders, const VelocSums& sums, VelocObjects& objects, std::uint32_t block_bytes,
+              bool checksums)
       : folders_(folders),
+        sums_(sums),
         objects_(objects),
         files_(folders.files()),
         block_bytes_(block_bytes),
@@ -21,8 +24,8 @@ class VelocWriter {
   SharedVelocObject make(ObjectId id, std::shared_ptr<const Description> description) const;
   /// True: all of the object is there for the first time, and synced.
   Result<bool> put(VelocObject& object, std::uint64_t offset, std::span<const std::byte> bytes) const;
-  /// All bytes are written: now the table of regions, and all of it is synced. The descriptor is closed before the last
-  /// put is reported, so that files do not pile up that wait for their names.
+  /// All bytes are written: now the table of regions, and all of it is synced and, for a checksum file, summed. The
+  /// descriptor is closed before the last put is reported, so that files do not pile up that wait for their names.
   Result<void> finish(VelocObject& object) const;
 
  private:
@@ -32,6 +35,7 @@ class VelocWriter {
   bool count(VelocObject& object, std::uint64_t offset, std::size_t bytes, bool there) const;
 
   const VelocFolders& folders_;
+  const VelocSums& sums_;
   VelocObjects& objects_;
   os::Files& files_;
   const std::uint32_t block_bytes_;
