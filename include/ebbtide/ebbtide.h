@@ -139,8 +139,9 @@ typedef struct ebb_options {
   uint64_t veloc_rank; /* `shared` has VELOC's files, of this rank (docs/veloc.md); default: it has this library's */
   const char* node_overflow; /* with node_pool, for a process whose share is full: "page cache": the agent writes
                               * through it; "wait": at the disk's pace; NULL: unset */
-  const char* veloc_meta;    /* with veloc_rank: VELOC's directory of metadata; NULL: unset */
-  int veloc_chksum;          /* 1: each data file has VELOC's checksum file there; 0: unset */
+  const char* veloc_meta; /* with veloc_rank: VELOC's directory of metadata; its aggregated files are read then; NULL:
+                           * unset */
+  int veloc_chksum;       /* 1: each data file has VELOC's checksum file there; 0: unset */
 } ebb_options;
 
 /* Marks every field as left out. */

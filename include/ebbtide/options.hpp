@@ -110,7 +110,7 @@ struct Options {
   /// `shared` has VELOC's files of this rank, `<history>-<rank>-<version>.dat`, in place of this library's own: what
   /// VELOC wrote there is found, and VELOC restarts from what is written (docs/veloc.md). Histories need a name then.
   std::optional<std::uint64_t> veloc_rank = {};
-  /// With `veloc_rank`: VELOC's directory of metadata.
+  /// With `veloc_rank`: VELOC's directory of metadata. Its aggregated files are read then.
   std::optional<std::filesystem::path> veloc_meta = {};
   /// With `veloc_meta`: each data file has a checksum file there, as VELOC's `chksum` has it. One that is written gets
   /// it, and one that is found is read if it matches it. Needs OpenSSL's libcrypto. Default: no.

@@ -91,7 +91,7 @@ def open(
     limit_shared: how much may be written there in a second (``"200MB/s"``); 0 (default): no limit.
     veloc_rank: ``shared`` has VELOC's files of this rank, ``<history>-<rank>-<version>.dat``: what VELOC wrote there is found,
     and VELOC restarts from what is written (docs/veloc.md). Histories need a name then: ``store.history("heat")``.
-    veloc_meta: with veloc_rank, VELOC's directory of metadata.
+    veloc_meta: with veloc_rank, VELOC's directory of metadata. Its aggregated files are read then.
     veloc_chksum: with veloc_meta, each data file has a checksum file there, as VELOC's ``chksum`` has it: one that is written
     gets it, and one that is found is read if it matches it. Needs OpenSSL's libcrypto.
     readonly: read a persistent store, at its own durability, while another process may write it. Nothing is written. With

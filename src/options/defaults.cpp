@@ -214,7 +214,8 @@ std::uint64_t held_in_store(os::Files& files, const std::filesystem::path& direc
   for (const std::string& name : names) {
     os::FileStatus status;
     const auto parsed = veloc ? storage::parse_file_name(name) : std::nullopt;
-    const bool counts = veloc ? parsed && parsed->rank == veloc->of.rank : storage::segment_number(name).has_value();
+    const bool counts = veloc ? parsed && (parsed->rank == veloc->of.rank || parsed->rank == storage::kAllRanks)
+                              : storage::segment_number(name).has_value();
     if (counts && files.status(directory / name, status)) held += status.allocated;
   }
   return held;

@@ -94,7 +94,11 @@ void write_seeds() {
                                               "\1\0\0\0"
                                               "\377\377\377\377\377\377\377\177",
                                               20),
-                                  std::string("heat.2-13-400.dat")}) {
+                                  std::string("\2\0\0\0\0\0\0\0"
+                                              "\0\0\0\0\0\0\0\0"
+                                              "\50\0\0\0\0\0\0\0",
+                                              24),
+                                  std::string("heat-agg-7.dat"), std::string("heat.2-13-400.dat")}) {
     const auto bytes = std::as_bytes(std::span(text));
     write("veloc", "seed-" + std::to_string(text.size()), Bytes(bytes.begin(), bytes.end()));
   }

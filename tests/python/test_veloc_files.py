@@ -217,6 +217,80 @@ def test_what_was_written_without_checksum_files_has_its_mark(disk):
         assert is_right(store.history("heat"), 1)
 
 
+def aggregate(disk: pathlib.Path, version: int, ranks: list[dict[int, bytes]]) -> list[bytes]:
+    """What VELOC leaves of ranks with `aggregated`."""
+    files = [file_of(regions) for regions in ranks]
+    begins = [sum(map(len, files[:rank])) for rank in range(len(files))]
+    for place, data in ("pfs", b"".join(files)), ("meta", struct.pack(f"<{len(files) + 1}q", len(files), *begins)):
+        (disk / place).mkdir(exist_ok=True)
+        (disk / place / f"heat-agg-{version}.dat").write_bytes(data)
+    return files
+
+
+def content(rank: int, version: int) -> dict[int, bytes]:
+    return {0: bytes([rank, version]) * 70_000, 5: b"", 9: bytes([version]) * (rank + 1)}
+
+
+def test_aggregated_files_are_read_as_any_version(disk):
+    for version in (3, 4):
+        aggregate(disk, version, [content(rank, version) for rank in range(3)])
+    for rank in range(3):
+        with open_pair(disk, rank=rank, veloc_meta=disk / "meta") as store:
+            history = store.history("heat")
+            assert history.versions() == [3, 4] and history.latest() == 4
+            for version in (4, 3):
+                found = history.restore(version, keep=True)
+                assert {region: bytes(array) for region, array in found.items()} == content(rank, version)
+            write(store, 5)
+    assert (disk / "pfs" / "heat-2-5.dat").exists()
+    with open_pair(disk, rank=1, local="elsewhere", veloc_meta=disk / "meta") as store:
+        assert store.history("heat").versions() == [3, 4, 5]
+        store.history("heat").drop(4)
+    with open_pair(disk, rank=2, local="elsewhere", veloc_meta=disk / "meta") as store:
+        assert store.history("heat").versions() == [3, 5], "it goes for all ranks at once, as with VELOC"
+    assert not (disk / "meta" / "heat-agg-4.dat").exists()
+
+
+def test_aggregated_files_that_are_not_whole_are_no_versions(disk):
+    for version in range(1, 6):
+        aggregate(disk, version, [content(rank, version) for rank in range(2)])
+    data, table = (
+        (lambda version: disk / "pfs" / f"heat-agg-{version}.dat"),
+        (lambda version: disk / "meta" / f"heat-agg-{version}.dat"),
+    )
+    data(2).write_bytes(data(2).read_bytes()[:-1])
+    table(3).unlink()
+    table(4).write_bytes(table(4).read_bytes()[:-8])
+    table(5).write_bytes(struct.pack("<3q", 2, 0, -1))
+    with pytest.warns(ebbtide.DamagedWarning) as told:
+        store = open_pair(disk, rank=1, veloc_meta=disk / "meta")
+    with store:
+        assert store.history("heat").versions() == [1]
+    for version in range(2, 6):
+        assert any(f"heat-agg-{version}.dat" in str(one.message) for one in told)
+    with pytest.warns(ebbtide.DamagedWarning, match="none of rank 2"):
+        open_pair(disk, rank=2, veloc_meta=disk / "meta").close()
+    with pytest.warns(ebbtide.DamagedWarning, match="aggregated.*veloc_meta"):
+        open_pair(disk, rank=3).close()
+
+
+def test_aggregated_files_have_a_checksum_file_for_each_rank(disk):
+    for version in (1, 2):
+        for rank, data in enumerate(aggregate(disk, version, [content(rank, version) for rank in range(2)])):
+            digest = hashlib.sha256(data).digest() if (rank, version) != (1, 2) else bytes(32)
+            (disk / "meta" / f"heat-{rank}-{version}.dat.chksum").write_bytes(digest)
+    for rank, newest in (0, 2), (1, 1):
+        with with_sums(disk, rank=rank) as store:
+            assert store.history("heat").latest() == newest
+
+
+def test_a_file_of_the_own_rank_counts_before_an_aggregated_one(disk):
+    aggregate(disk, 1, [content(0, 1), content(1, 1)])
+    (disk / "pfs" / "heat-0-1.dat").write_bytes(file_of({0: b"own"}))
+    with open_pair(disk, veloc_meta=disk / "meta") as store:
+        assert bytes(store.history("heat").restore(1, keep=True)) == b"own"
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "x" * 128])
 def test_names_that_veloc_cannot_have_are_refused(disk, name):
     with open_pair(disk) as store, pytest.raises(ebbtide.InvalidArgument, match="VELOC"):

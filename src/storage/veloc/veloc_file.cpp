@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kCount = 8, kEntry = 12;  // bytes: the number of regions; a region's id and length
 constexpr std::uint64_t kMostTable = 16 << 20;    // bytes
 constexpr std::uint64_t kAlignment = 256;         // of regions in the payload, as a checkpoint of our own has them
-constexpr std::string_view kSuffix = ".dat";
+constexpr std::string_view kSuffix = ".dat", kAggregated = "-agg";
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 
 bool is_in_name(char one) {
@@ -62,15 +62,18 @@ Result<void> check_veloc_name(std::string_view name, Version version) {
 }
 
 std::string file_name(const VelocName& name) {
-  return name.name + "-" + std::to_string(name.rank) + "-" + std::to_string(name.version) + std::string(kSuffix);
+  const std::string whose = name.rank == kAllRanks ? std::string(kAggregated) : "-" + std::to_string(name.rank);
+  return name.name + whose + "-" + std::to_string(name.version) + std::string(kSuffix);
 }
 
 std::optional<VelocName> parse_file_name(std::string_view file) {
   if (!file.ends_with(kSuffix)) return {};
   file.remove_suffix(kSuffix.size());
   const auto version = last_number(file);
-  const auto rank = version ? last_number(file) : std::nullopt;
-  if (!rank || !check_veloc_name(file, *version)) return {};
+  const bool aggregated = file.ends_with(kAggregated);
+  if (aggregated) file.remove_suffix(kAggregated.size());
+  const auto rank = aggregated ? kAllRanks : version ? last_number(file) : std::nullopt;
+  if (!version || !rank || !check_veloc_name(file, *version)) return {};
   return VelocName{std::string(file), *rank, *version};
 }
 
@@ -118,6 +121,26 @@ std::uint64_t veloc_header_bytes(std::span<const std::byte> begin, std::uint64_t
   const auto count = in.number<std::uint64_t>();
   if (!in.ok() || file_bytes < kCount || count > (std::min(file_bytes, kMostTable) - kCount) / kEntry) return 0;
   return kCount + kEntry * count;
+}
+
+Result<VelocPart> parse_veloc_table(std::span<const std::byte> table, int rank, std::uint64_t file_bytes) {
+  BytesReader in(table);
+  const auto ranks = in.number<std::uint64_t>();
+  if (!in.ok() || table.size() % sizeof ranks != 0 || ranks != table.size() / sizeof ranks - 1)
+    return damaged("its table of ranks is cut off");
+  if (static_cast<std::uint64_t>(rank) >= ranks)
+    return damaged("it has the checkpoints of " + std::to_string(ranks) + " ranks, and none of rank " +
+                   std::to_string(rank));
+  VelocPart part;
+  std::uint64_t end = 0;
+  for (std::uint64_t one = 0; one <= ranks; ++one) {
+    const std::uint64_t begin = one < ranks ? in.number<std::uint64_t>() : file_bytes;
+    if (begin < end || begin > file_bytes) return damaged("its table of ranks does not fit it: it is cut off");
+    if (one == static_cast<std::uint64_t>(rank) + 1) part.bytes = begin - part.begin;
+    if (one == static_cast<std::uint64_t>(rank)) part.begin = begin;
+    end = begin;
+  }
+  return part;
 }
 
 Result<CheckpointInfo> parse_veloc_header(std::span<const std::byte> header, std::uint64_t file_bytes) {

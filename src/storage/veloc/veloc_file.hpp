@@ -15,6 +15,8 @@
 namespace ebb::storage {
 
 inline constexpr std::uint64_t kMostVelocName = 127;  // bytes of a checkpoint's name
+/// In a name's place of a rank: the file is *aggregated*, it has the checkpoints of all ranks one after the other.
+inline constexpr int kAllRanks = -1;
 
 /// What the name of a file says.
 struct VelocName {
@@ -54,6 +56,13 @@ struct VelocLayout {
 std::vector<std::byte> encode_veloc_header(const CheckpointInfo& info);
 /// How many bytes the table of a file has; 0: `begin`, its first 8 bytes or fewer, is of no such file.
 std::uint64_t veloc_header_bytes(std::span<const std::byte> begin, std::uint64_t file_bytes);
+/// Where an aggregated file has the checkpoint of one rank.
+struct VelocPart {
+  std::uint64_t begin = 0, bytes = 0;
+};
+/// From the table of an aggregated file: the number of ranks, and where each of them begins. Error damaged: it is cut
+/// off, does not fit the file, or has no such rank.
+Result<VelocPart> parse_veloc_table(std::span<const std::byte> table, int rank, std::uint64_t file_bytes);
 /// From the whole table. The checkpoint lays its regions out in the file's order. Error damaged: the table does not fit
 /// the file, or names a region twice.
 Result<CheckpointInfo> parse_veloc_header(std::span<const std::byte> header, std::uint64_t file_bytes);

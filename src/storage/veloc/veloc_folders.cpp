@@ -35,24 +35,26 @@ std::string veloc_mark_name(std::string_view name, Version version) {
   return std::string(name) + "-" + std::to_string(version);
 }
 
-os::SysResult read_front(os::Files& files, const Path& path, std::size_t at_most, std::vector<std::byte>& out) {
+os::SysResult read_front(os::Files& files, const Path& path, std::size_t at_most, std::vector<std::byte>& out,
+                         std::uint64_t from) {
   const os::SysResult opened = files.open(path, os::Open::read, false);
   if (!opened) return opened;
   const os::File file(files, static_cast<int>(opened.value), path.string(), false);
   os::FileStatus status;
   if (const auto asked = files.status(file.fd(), status); !asked) return asked;
-  out.resize(std::min<std::uint64_t>(status.bytes, at_most));
-  const auto got = read_whole(files, file.fd(), out, 0);
+  out.resize(std::min<std::uint64_t>(status.bytes - std::min(from, status.bytes), at_most));
+  const auto got = read_whole(files, file.fd(), out, from);
   if (got) out.resize(static_cast<std::size_t>(got.value));
   return got;
 }
 
-VelocFolders::VelocFolders(os::Files& files, const Path& directory, int rank, bool readonly)
+VelocFolders::VelocFolders(os::Files& files, const Path& directory, const VelocOf& of, bool readonly)
     : files_(files),
-      rank_(rank),
+      rank_(of.rank),
       readonly_(readonly),
       directory_(absolute_path_of(directory)),
-      own_(veloc_own_directory(directory_, rank)) {}
+      own_(veloc_own_directory(directory_, of.rank)),
+      meta_(of.meta) {}
 
 Result<void> VelocFolders::make() {
   if (readonly_) return {};

@@ -11,6 +11,7 @@
 #include "storage/storage.hpp"
 #include "storage/veloc/veloc_file.hpp"
 #include "storage/veloc/veloc_mark.hpp"
+#include "storage/veloc/veloc_of.hpp"
 
 namespace ebb::storage {
 
@@ -24,16 +25,16 @@ std::filesystem::path veloc_own_directory(const std::filesystem::path& directory
 
 VelocFileState state_of(const os::FileStatus& status);
 std::string veloc_mark_name(std::string_view name, Version version);
-/// At most so many bytes from the front of a file. Error by errno.
+/// At most so many bytes from the front of a file, or from `from`. Error by errno.
 os::SysResult read_front(os::Files& files, const std::filesystem::path& path, std::size_t at_most,
-                         std::vector<std::byte>& out);
+                         std::vector<std::byte>& out, std::uint64_t from = 0);
 
 /// Thread safety: constant after make(); every method but make() and unmake() from any thread.
 class VelocFolders {
  public:
   using Path = std::filesystem::path;
 
-  VelocFolders(os::Files& files, const Path& directory, int rank, bool readonly);
+  VelocFolders(os::Files& files, const Path& directory, const VelocOf& of, bool readonly);
   /// Makes what is missing and takes the lock of the own folder; nothing if read only.
   Result<void> make();
   /// Takes away what make() has made, if nothing else is in it.
@@ -46,6 +47,7 @@ class VelocFolders {
   bool readonly() const { return readonly_; }
   const Path& directory() const { return directory_; }
   const Path& own() const { return own_; }
+  const Path& meta() const { return meta_; }
   Path path_of(const VelocName& name) const { return directory_ / file_name(name); }
   Path mark_of(const VelocName& name) const { return own_ / veloc_mark_name(name.name, name.version); }
   Path unfinished_of(const VelocName& name, ObjectId object) const;
@@ -66,7 +68,7 @@ class VelocFolders {
   os::Files& files_;
   const int rank_;
   const bool readonly_;
-  const Path directory_, own_;
+  const Path directory_, own_, meta_;
   std::optional<StoreDirectory> store_;  // of own_; none: read only
   std::vector<Path> made_;               // directories that this opening has made
 };

@@ -115,6 +115,8 @@ bool VelocNamer::move_back(const VelocObject& object) {
   }
   static_cast<void>(files_.remove(mark));
   if (!others) sums_.remove(object.name);
+  if (!others && object.name.rank == kAllRanks)
+    static_cast<void>(files_.remove(folders_.meta() / file_name(object.name)));
   if (!folders_.sync(folders_.own())) return true;
   static_cast<void>(files_.remove(back));
   return true;

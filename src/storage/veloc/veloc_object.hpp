@@ -26,6 +26,7 @@ struct VelocObject {
   VelocLayout layout;                              // with the description
   std::vector<Checksum> blocks;                    // none: what is read is believed
   VelocFileState file{};                           // once it is whole
+  VelocPart part{};                                // of the file: all of it, unless that is aggregated
   std::filesystem::path path;                      // where its bytes are
   std::filesystem::path mark;                      // of a found one that has one
   bool counted = false, put = false, named = false, gone = false;

@@ -42,7 +42,7 @@ Result<void> VelocReader::read_extents(const VelocObject& object, const SharedFi
   Result<void> how;
   object.layout.for_each(offset, memory.size(), [&](std::uint64_t from, std::uint64_t length, std::uint64_t at) {
     if (!how) return;
-    const auto got = read_whole(files_, file->fd(), memory.subspan(from, length), at);
+    const auto got = read_whole(files_, file->fd(), memory.subspan(from, length), object.part.begin + at);
     if (!got)
       how = file_error(file->name(), "reading it", got.error);
     else if (static_cast<std::uint64_t>(got.value) < length)
@@ -112,7 +112,7 @@ Result<void> VelocReader::check_sum(VelocObject& object, const os::File& file) c
   if (!sums_.wanted()) return {};
   const std::lock_guard lock(object.opening);
   if (object.sum_checked) return {};
-  auto right = sums_.check(object.name, file, object.file.bytes, object.mark.empty());
+  auto right = sums_.check(object.name, file, object.part, object.mark.empty());
   object.sum_checked = static_cast<bool>(right);
   return right;
 }

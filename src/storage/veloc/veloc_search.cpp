@@ -15,10 +15,27 @@ namespace {
 
 using Path = std::filesystem::path;
 
+constexpr std::size_t kMostTable = std::size_t{64} << 20;  // bytes, for 8 million ranks
+
 // "heat-2" of "heat-2.7.mark".
 std::string mark_of_file(std::string_view name, std::string_view suffix) {
   name.remove_suffix(suffix.size());
   return std::string(name.substr(0, name.rfind('.')));
+}
+
+// Which part of a file is the rank's.
+Result<VelocPart> part_of(const VelocFolders& folders, const VelocName& name, std::uint64_t file_bytes) {
+  if (name.rank != kAllRanks) return VelocPart{0, file_bytes};
+  if (folders.meta().empty())
+    return Error{Errc::damaged,
+                 "it is aggregated: which part of it is whose is said in VELOC's directory of metadata, "
+                 "so name that (veloc_meta, or meta in VELOC's configuration)"};
+  const Path path = folders.meta() / file_name(name);
+  std::vector<std::byte> table;
+  const auto got = read_front(folders.files(), path, kMostTable, table);
+  if (!got && got.error != ENOENT) return file_error(path, "reading it", got.error);
+  if (!got) return Error{Errc::damaged, "its table " + path.string() + " is not there"};
+  return parse_veloc_table(table, folders.rank(), file_bytes);
 }
 
 Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name, const os::FileStatus& status,
@@ -28,8 +45,12 @@ Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name
   object->path = folders.path_of(name);
   object->file = state_of(status);
   object->counted = object->put = object->named = true;
+  const auto part = part_of(folders, name, status.bytes);
+  if (!part) return part.error();
+  object->part = *part;
   std::optional<Error> unreadable;
-  if (const auto marks = own.marks.find(veloc_mark_name(name.name, name.version)); marks != own.marks.end()) {
+  const auto marks = own.marks.find(veloc_mark_name(name.name, name.version));
+  if (name.rank != kAllRanks && marks != own.marks.end()) {
     for (const std::string& mark : marks->second) {
       const auto begin = folders.read_mark_begin(folders.own() / mark);
       if (begin && begin->file == object->file) {
@@ -46,11 +67,11 @@ Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name
                                        ": without it nothing tells whether this file is as it was "
                                        "written; remove it to believe the file"};
   std::vector<std::byte> bytes;
-  auto got = read_front(folders.files(), object->path, sizeof(std::uint64_t), bytes);
-  const std::uint64_t header = veloc_header_bytes(bytes, status.bytes);
-  if (got && header > 0) got = read_front(folders.files(), object->path, header, bytes);
+  auto got = read_front(folders.files(), object->path, sizeof(std::uint64_t), bytes, part->begin);
+  const std::uint64_t header = veloc_header_bytes(bytes, part->bytes);
+  if (got && header > 0) got = read_front(folders.files(), object->path, header, bytes, part->begin);
   if (!got) return file_error(object->path, "reading it", got.error);
-  auto info = parse_veloc_header(bytes, status.bytes);
+  auto info = parse_veloc_header(bytes, part->bytes);
   if (!info) return info.error();
   object->layout = VelocLayout::of(*info);
   object->bytes = info->bytes;
@@ -120,14 +141,19 @@ Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects,
   if (const auto listed = folders.files().list(folders.directory(), names); !listed && listed.error != ENOENT)
     return file_error(folders.directory(), "listing it", listed.error);
   const auto known = objects.files();
+  std::ranges::sort(names);
   for (const std::string& name : names) {
     const auto parsed = parse_file_name(name);
-    if (!parsed || parsed->rank != folders.rank()) continue;
+    const bool aggregated = parsed && parsed->rank == kAllRanks;
+    if (!parsed || (!aggregated && parsed->rank != folders.rank())) continue;
+    // A file of the rank's own counts before one of all.
+    if (aggregated && std::ranges::binary_search(names, file_name({parsed->name, folders.rank(), parsed->version})))
+      continue;
     os::FileStatus status;
     const auto asked = folders.files().status(folders.directory() / name, status);
     if (!asked && asked.error == ENOENT) continue;
     if (!asked) return file_error(folders.directory() / name, "asking for its status", asked.error);
-    look.marks.insert(veloc_mark_name(parsed->name, parsed->version));
+    if (!aggregated) look.marks.insert(veloc_mark_name(parsed->name, parsed->version));
     if (status.kind != os::FileStatus::Kind::file) continue;
     if (const auto same = known.find(name); same != known.end() && same->second == state_of(status)) {
       look.there.insert(name);

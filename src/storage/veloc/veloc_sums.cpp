@@ -23,13 +23,18 @@ Result<void> VelocSums::make(bool readonly) const {
   return {};
 }
 
-Result<Sha256Sum> VelocSums::sum_of(const os::File& file, std::uint64_t bytes) const {
+// Of an aggregated file each rank has its own.
+std::filesystem::path VelocSums::path_of(const VelocName& name) const {
+  return directory_ / (file_name({name.name, rank_, name.version}) + ".chksum");
+}
+
+Result<Sha256Sum> VelocSums::sum_of(const os::File& file, const VelocPart& part) const {
   auto sum = Sha256::begin();
   if (!sum) return sum.error();
-  std::vector<std::byte> memory(std::min<std::uint64_t>(kAtOnce, bytes));
-  for (std::uint64_t at = 0; at < bytes; at += memory.size()) {
-    memory.resize(std::min<std::uint64_t>(memory.size(), bytes - at));
-    const auto got = read_whole(files_, file.fd(), memory, at);
+  std::vector<std::byte> memory(std::min<std::uint64_t>(kAtOnce, part.bytes));
+  for (std::uint64_t at = 0; at < part.bytes; at += memory.size()) {
+    memory.resize(std::min<std::uint64_t>(memory.size(), part.bytes - at));
+    const auto got = read_whole(files_, file.fd(), memory, part.begin + at);
     if (!got) return file_error(file.name(), "reading it", got.error);
     if (static_cast<std::uint64_t>(got.value) < memory.size())
       return Error{Errc::damaged, file.name() + ": it is shorter than it was"};
@@ -54,7 +59,7 @@ Result<void> VelocSums::write(const VelocName& name, const Sha256Sum& sum) const
   return {};
 }
 
-Result<void> VelocSums::check(const VelocName& name, const os::File& file, std::uint64_t bytes, bool needed) const {
+Result<void> VelocSums::check(const VelocName& name, const os::File& file, const VelocPart& part, bool needed) const {
   const auto path = path_of(name);
   const auto opened = files_.open(path, os::Open::read, false);
   if (!opened && opened.error != ENOENT) return file_error(path, "opening it", opened.error);
@@ -64,7 +69,7 @@ Result<void> VelocSums::check(const VelocName& name, const os::File& file, std::
   Sha256Sum expected;
   const auto got = read_whole(files_, sums.fd(), expected, 0);
   if (!got) return file_error(path, "reading it", got.error);
-  const auto sum = sum_of(file, bytes);
+  const auto sum = sum_of(file, part);
   if (!sum) return sum.error();
   if (static_cast<std::size_t>(got.value) == expected.size() && *sum == expected) return {};
   return Error{Errc::damaged, file.name() + ": it does not match its checksum file " + path.string()};

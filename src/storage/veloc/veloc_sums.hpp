@@ -17,25 +17,27 @@ class VelocSums {
   VelocSums(os::Files& files, const VelocOf& of)
       : files_(files),
         wanted_(of.sums),
+        rank_(of.rank),
         directory_(of.meta),
         part_(of.meta / (".ebbtide-chksum-" + std::to_string(of.rank))) {}
   bool wanted() const { return wanted_; }
   /// Makes the directory, unless `readonly`, and tries whether sums can be made.
   Result<void> make(bool readonly) const;
-  /// Of an open file.
-  Result<Sha256Sum> sum_of(const os::File& file, std::uint64_t bytes) const;
+  /// Of a part of an open file.
+  Result<Sha256Sum> sum_of(const os::File& file, const VelocPart& part) const;
   /// By one rename, synced.
   Result<void> write(const VelocName& name, const Sha256Sum& sum) const;
-  /// Error damaged: the open file does not match its checksum file, or `needed`, and it has none.
-  Result<void> check(const VelocName& name, const os::File& file, std::uint64_t bytes, bool needed) const;
+  /// Error damaged: the rank's part of the open file does not match its checksum file, or `needed`, and it has none.
+  Result<void> check(const VelocName& name, const os::File& file, const VelocPart& part, bool needed) const;
   /// Nothing, if there is none.
   void remove(const VelocName& name) const;
 
  private:
-  std::filesystem::path path_of(const VelocName& name) const { return directory_ / (file_name(name) + ".chksum"); }
+  std::filesystem::path path_of(const VelocName& name) const;
 
   os::Files& files_;
   const bool wanted_;
+  const int rank_;
   const std::filesystem::path directory_, part_;  // VELOC takes no such name for a checkpoint's
 };
 

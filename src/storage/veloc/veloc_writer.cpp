@@ -97,7 +97,7 @@ Result<void> VelocWriter::finish(VelocObject& object) const {
   os::FileStatus status;
   if (const auto asked = files_.status(fd, status); !asked) return failed("asking for its status", asked.error);
   if (sums_.wanted()) {
-    const auto sum = sums_.sum_of(**file, object.layout.file_bytes);
+    const auto sum = sums_.sum_of(**file, {0, object.layout.file_bytes});
     if (!sum) return sum.error();
     object.sum = *sum;
   }
@@ -108,6 +108,7 @@ Result<void> VelocWriter::finish(VelocObject& object) const {
   }
   const auto held = objects_.lock();
   object.file = state_of(status);
+  object.part.bytes = status.bytes;
   return {};
 }
 
