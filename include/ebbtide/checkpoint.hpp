@@ -78,6 +78,8 @@ struct CheckpointOptions {
   std::shared_ptr<const void> adopt = {};
   /// With `adopt`: as HandBack::check, for memory that is adopted.
   bool check = false;
+  /// With Options::shared_every = kOnRequest: this version goes to the shared directory.
+  bool to_shared = false;
 };
 
 /// With a `stream`, later work on it finds the bytes in the targets, and the targets are overwritten only after what is

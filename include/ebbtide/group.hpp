@@ -66,7 +66,9 @@ class GroupHistory {
   /// part, the version is void: it is dropped in all, and `dropped` in those that come to it later. Errors: as there,
   /// and invalid_argument (the version is not above the last one).
   ///
-  /// `Options::keep_last` counts versions that are durable in every member, so the newest of those is always kept.
+  /// `Options::keep_last` counts versions that are durable in every member, so the newest of those is always kept. With
+  /// `shared_every = kOnRequest` one that does not go `to_shared`, which is the same in all members, counts once it is
+  /// on the local disk of each.
   Result<Future> checkpoint(Version version, std::span<const Source> sources, const CheckpointOptions& options = {});
   Result<Future> checkpoint(Version version, std::initializer_list<Source> sources,
                             const CheckpointOptions& options = {});

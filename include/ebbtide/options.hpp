@@ -15,6 +15,9 @@ namespace ebb {
 
 /// `Options::borrow`: as much as others lend.
 inline constexpr std::uint64_t kBorrowAll = UINT64_MAX;
+/// Of Options::shared_every: versions go to the shared directory that CheckpointOptions::to_shared or a
+/// `wait(version, "shared")` asks for, and no others.
+inline constexpr std::uint64_t kOnRequest = UINT64_MAX - 1;
 
 /// ephemeral: nothing outlives the process; a consumed checkpoint is discarded.
 /// process: handed to the operating system; outlives the process, however it ends.
@@ -104,7 +107,7 @@ struct Options {
   /// directories are this store's alone. Makes `durability` "shared" unless that is given. docs/durability.md.
   std::optional<std::filesystem::path> shared = {};
   /// With `shared`: of each history there (default: `keep_last`; 0: all), and which versions go there: multiples of
-  /// this (default, 0: all).
+  /// this (default, 0: all), or kOnRequest.
   std::optional<std::uint64_t> keep_last_shared = {}, shared_every = {};
   std::optional<std::uint64_t> limit_shared = {};  ///< bytes per second to `shared`, at most; default, 0: no limit
   /// `shared` has VELOC's files of this rank, `<history>-<rank>-<version>.dat`, in place of this library's own: what

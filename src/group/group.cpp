@@ -55,6 +55,7 @@ struct Members {
   Rounds rounds;
   Store store;
   std::string level;
+  bool on_request = false;  // versions go to the shared directory if they are asked to
   std::deque<Of> of;
   bool closed = false;
 };
@@ -230,6 +231,7 @@ Result<void> check_alike(Rounds& rounds, const Options& options) {
                         {"durability", static_cast<std::uint64_t>(*options.durability)},
                         {"shared", options.shared.has_value()},
                         {"veloc_rank", options.veloc_rank.has_value()},
+                        {"shared_every", options.shared_every.value_or(0)},
                         {"readonly", options.readonly.value_or(false)}};
   std::vector<std::int64_t> values;
   for (const Common& one : all) {
@@ -260,7 +262,7 @@ Result<Store> open_own(const Collective& collective, Options& options) {
   if (*options.durability == Durability::ephemeral)
     return Error{Errc::invalid_argument,
                  "durability=\"ephemeral\" is not valid for a group: give \"storage\", or leave it out"};
-  if (options.shared_every.value_or(0) > 1)
+  if (const auto every = options.shared_every.value_or(0); every > 1 && every != kOnRequest)
     return Error{Errc::unsupported, "shared_every is not for a group: all of its versions go to the shared directory"};
   if (!options.directory) return Error{Errc::invalid_argument, "directory is not given: each rank's store is in it"};
   const bool pool = options.node_pool.value_or(0) > 0;
@@ -348,8 +350,9 @@ Result<Future> GroupHistory::checkpoint(Version version, std::span<const Source>
   members_->progress();
   // The version counts as durable from the next call on: until then the member may withdraw it.
   if (written) {
-    members_->of[number_].open.push_back(
-        {version, [future = *written, level = members_->level] { return future.done(level); }});
+    const bool here = members_->on_request && !options.to_shared;
+    const std::string level = here ? std::string(name_of(Durability::storage)) : members_->level;
+    members_->of[number_].open.push_back({version, [future = *written, level] { return future.done(level); }});
   }
   return written;
 }
@@ -402,6 +405,7 @@ Result<Group> Group::open(std::unique_ptr<Collective> collective, Options option
   if (level == Durability::shared && options.readonly.value_or(false))
     level = Durability::storage;  // a store that only reads refuses to wait for what it does not send
   auto members = std::make_shared<Members>(std::move(collective), std::move(*store), std::string(name_of(level)));
+  members->on_request = options.shared_every == kOnRequest;
   if (auto all = members->rounds.all({}, "opening"); !all) return all.error();
   if (auto alike = check_alike(members->rounds, options); !alike) return alike.error();
   return Group(std::move(members), 0);

@@ -491,6 +491,7 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
     planner::TierSpec& tier = machine.tiers.back();
     if (options.keep_last_shared)
       tier.retention = planner::Retention{*options.keep_last_shared, options.keep_every.value_or(0)};
+    static_assert(kOnRequest == planner::kOnRequest);
     tier.every = setup.readonly ? planner::kNothingComes : options.shared_every.value_or(0);
     const bool direct = options.tuning.direct_io.value_or(!refuses_direct_io(files, *options.shared));
     setup.shared = {directory, direct};

@@ -110,6 +110,7 @@ bool CheckpointTable::sent_to(const Checkpoint& c, TierIndex t) const {
   if (!context_.lower(t)) return true;
   const std::uint64_t every = context_.tier(t).every;
   if (every == kNothingComes) return false;
+  if (every == kOnRequest) return c.filed[t].asked;
   return every <= 1 || c.version % static_cast<Version>(every) == 0 || c.flush_to >= t;
 }
 

@@ -141,6 +141,11 @@ struct Agreed {
   Version version = 0;
 };
 
+// The version goes on to lower files to which versions go on request (kOnRequest).
+struct Goes {
+  Version version = 0;
+};
+
 struct Drop {
   Version version = 0;
 };
@@ -236,10 +241,10 @@ struct Lost {
 // Tells the time, and no more.
 struct Tick {};
 
-using Any =
-    std::variant<Tick, Checkpoint, Reserve, Adopt, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon, Release,
-                 Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Agreed, Drop, DropAll, Forget,
-                 Recovered, Durable, NotDurable, Unreleased, Carried, Finished, Failed, Lend, Limit, Recall, Lost>;
+using Any = std::variant<Tick, Checkpoint, Reserve, Adopt, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon,
+                         Release, Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Agreed, Goes,
+                         Drop, DropAll, Forget, Recovered, Durable, NotDurable, Unreleased, Carried, Finished, Failed,
+                         Lend, Limit, Recall, Lost>;
 
 }  // namespace ebb::planner::event
 

@@ -176,6 +176,8 @@ TierIndex Planner::lowest_complete(CheckpointRef c) const { return parts_->table
 
 bool Planner::complete_on(CheckpointRef c, TierIndex t) const { return good(parts_->table.at(c.slot).at[t]); }
 
+bool Planner::sent_to(CheckpointRef c, TierIndex t) const { return parts_->table.sent_to(parts_->table.at(c.slot), t); }
+
 std::uint32_t Planner::prefetch_distance(HistoryId history) const {
   CheckpointTable& table = parts_->table;
   return history < table.histories().size() ? table.ready_successors(table.history(history)) : 0;

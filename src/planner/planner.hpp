@@ -38,6 +38,7 @@ class Planner {
   TierIndex fastest_complete(CheckpointRef checkpoint) const;
   TierIndex lowest_complete(CheckpointRef checkpoint) const;  // the slowest tier with all of its bytes; kNoTier: none
   bool complete_on(CheckpointRef checkpoint, TierIndex tier) const;
+  bool sent_to(CheckpointRef checkpoint, TierIndex tier) const;  // see TierSpec::every
   // Hinted successors, from the first on, that are complete on the fastest tier.
   std::uint32_t prefetch_distance(HistoryId history) const;
   // Transfers in flight or waiting for a link or for room.

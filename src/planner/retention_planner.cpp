@@ -53,6 +53,14 @@ void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
   retire_upward(table_.history(client), e.tier);
 }
 
+void RetentionPlanner::on(HistoryId client, const event::Goes& e) {
+  const Slot slot = table_.lookup(client, e.version);
+  if (slot == kNoSlot || !context_.several_keep()) return;
+  for (TierIndex t = context_.below(context_.first_keeping); t != kNoTier; t = context_.below(t))
+    table_[slot].filed[t].asked = true;
+  replicas_.refresh(slot);
+}
+
 void RetentionPlanner::on(HistoryId client, const event::Agreed& e) {
   History& h = table_.history(client);
   h.agreed = e.version;

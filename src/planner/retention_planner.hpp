@@ -16,6 +16,7 @@ class RetentionPlanner : Decider {
   void on(HistoryId client, const event::Durable& e);
   void on(HistoryId client, const event::NotDurable& e);
   void on(HistoryId client, const event::Agreed& e);
+  void on(HistoryId client, const event::Goes& e);
   // Moves to a lower file that does not answer are held back until it does.
   void look_for_silence();
   void on(HistoryId client, const event::Unreleased& e);

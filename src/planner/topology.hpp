@@ -29,7 +29,7 @@ struct Retention {
   bool agreed = false;           // Machine::retention's: nothing above the version of event::Agreed makes up for others
 };
 
-inline constexpr std::uint64_t kNothingComes = UINT64_MAX;
+inline constexpr std::uint64_t kNothingComes = UINT64_MAX, kOnRequest = UINT64_MAX - 1;
 
 inline constexpr Bytes kGrain = 256;  // the alignment of what cudaMalloc gives
 
@@ -40,7 +40,8 @@ struct TierSpec {
   Bytes granule = 4096;  // sizes and offsets are rounded up to it, smaller sizes to the grain
   NodeIndex node = -1;
   // Of file tiers that keep (Machine::ephemeral): what stays in this one, if not what Machine::retention says. And, of
-  // those below another: which versions come here, the multiples of `every`. 0 and 1: all; kNothingComes: none.
+  // those below another: which versions come here, the multiples of `every`. 0 and 1: all; kNothingComes: none;
+  // kOnRequest: those of event::Goes, and those that a wait asks for.
   std::optional<Retention> retention = {};
   std::uint64_t every = 0;
   Bytes adopted = 0;  // of the program's own memory, so much may be replicas here (the fastest tier, in memory)

@@ -11,6 +11,7 @@ void Waits::on(HistoryId client, const event::Wait& e) {
   if (!table_.readable(s)) return calls_.refuse_missing(e.request, client, e.version);
   if (context_.lower(e.tier)) {  // though it is not one that goes there
     table_[s].filed[e.tier].waived = false;
+    table_[s].filed[e.tier].asked = true;
     table_[s].flush_to = std::max(table_[s].flush_to, e.tier);
   }
   add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, {s});

@@ -43,7 +43,7 @@ void EmptyCheckpoints::store(Locked& locked, planner::CheckpointRef checkpoint, 
   const std::size_t file = tier.number();
   Record* const record = catalog_.find(locked, checkpoint);
   if (record == nullptr || !catalog_.live(locked, *record)) return;  // dropped already
-  if (!tiers_.goes_to(record->version, file)) return;
+  if (!port_.planner(locked).sent_to(checkpoint, tier.index())) return;
   objects_.name(locked, *record, file);
   objects_.set_pending(locked, *record, file);
   const storage::ObjectId object = record->files[file].object.id;

@@ -79,11 +79,6 @@ void FileTiers::close() {
   for (const auto& tier : tiers_) tier->close();
 }
 
-bool FileTiers::goes_to(Version version, std::size_t file) const {
-  const std::uint64_t every = port_.machine().tiers[static_cast<std::size_t>(tiers_[file]->index())].every;
-  return file == 0 || every <= 1 || version % static_cast<Version>(every) == 0;
-}
-
 std::shared_ptr<const storage::Description> FileTiers::describe(const Locked& locked, const Catalog& catalog,
                                                                 const Record& record) {
   if (!persistent_ || !record.info) return nullptr;

@@ -47,8 +47,6 @@ class FileTiers {
   FileTier& at(planner::TierIndex tier) const { return *tiers_.at(port_.file_number(tier)); }
   /// Whether what is in the files outlives the process.
   bool persistent() const { return persistent_; }
-  /// Whether the planner takes such a version as sent to a tier.
-  bool goes_to(Version version, std::size_t file) const;
   /// The sequence of the next record in any of several tiers, which tells which of two records of one version was
   /// written last. 0: there is one tier, which counts by itself.
   std::uint64_t take_sequence(const Locked& /*locked*/) { return tiers_.size() > 1 ? next_sequence_++ : 0; }

@@ -86,11 +86,12 @@ void Persistence::note_failure(const Locked& locked, const planner::Failure& fai
 
 std::string Persistence::missing_below(const Locked& locked) {
   const std::size_t file = tiers_.size() - 1;
+  const planner::TierIndex tier = tiers_[file]->index();
   std::string first;
   std::size_t more = 0;
   for (const Record& record : catalog_.records(locked)) {
     if (!record.used || record.reserved || !catalog_.live(locked, record) || record.durable_in(file)) continue;
-    if (!tiers_.goes_to(record.version, file)) continue;
+    if (!port_.planner(locked).sent_to(record.checkpoint, tier)) continue;
     first.empty() ? void(first = catalog_.key_text(locked, record.history, record.version)) : void(++more);
   }
   return first + (more > 0 ? " and " + std::to_string(more) + " more" : "");

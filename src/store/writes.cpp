@@ -78,6 +78,7 @@ Result<Future> Writes::checkpoint(std::shared_ptr<Engine> engine, planner::Histo
     record.future = waitable;
     record.sums = std::move(*sums);
     waitable->checkpoint = record.checkpoint;
+    if (options.to_shared) port_.submit(locked, history, planner::event::Goes{version});
     callers_.run_until_answered(locked, request, nullptr, interrupted);
   }
   if (request.refused) return *request.refused;

@@ -75,6 +75,8 @@ constexpr auto kText<event::Order> = text("order", &event::Order::reverse);
 template <>
 constexpr auto kText<event::Agreed> = text("agreed", &event::Agreed::version);
 template <>
+constexpr auto kText<event::Goes> = text("goes", &event::Goes::version);
+template <>
 constexpr auto kText<event::Drop> = text("drop", &event::Drop::version);
 template <>
 constexpr auto kText<event::DropAll> = text("drop_all");

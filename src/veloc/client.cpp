@@ -174,7 +174,7 @@ Result<Client::Name*> Client::find(const std::string& name) {
 void Client::look() {
   for (; !unfinished_.empty(); unfinished_.pop_front()) {
     try {
-      if (!unfinished_.front().future.done(config_.level)) return;
+      if (!unfinished_.front().future.done(unfinished_.front().level)) return;
     } catch (const BadResult& failed) {
       if (!failure_) failure_ = failed.error();
     }
@@ -218,6 +218,16 @@ Result<void> Client::take_back(Name& one, int version) {
   return {};
 }
 
+// By rank 0's clock: as VELOC counts, from Init on, whatever the names.
+Result<bool> Client::goes() {
+  if (config_.interval <= Seconds(0)) return true;
+  const auto now = std::chrono::steady_clock::now();
+  const auto due = peers_.first(now - sent_ >= config_.interval);
+  if (!due) return due.error();
+  if (*due != 0) sent_ = now;
+  return *due != 0;
+}
+
 // A group's versions ascend: one that is not above the last takes the job back to what is before it.
 Result<void> Client::begin_writing(const std::string& name, int version) {
   if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
@@ -235,9 +245,11 @@ Result<void> Client::begin_writing(const std::string& name, int version) {
     if (auto back = take_back(one, version); !back) return back;
     if (!one.first || version < *one.first) one.first = version;
   }
+  const auto sent = goes();
+  if (!sent) return sent.error();
   one.last = version;
   unwaited_.insert(name);
-  writing_.emplace(Writing{name, version});
+  writing_.emplace(Writing{.name = name, .version = version, .sent = *sent});
   return {};
 }
 
@@ -289,11 +301,12 @@ Result<void> Client::write(const std::vector<Source>& sources) {
   if (one.left.erase(writing_->version) > 0)
     if (auto dropped = history.mine().drop(writing_->version); !dropped) return dropped;
   writing_->tried = true;
-  auto written = history.checkpoint(writing_->version, sources, {.timeout = kRoom});
+  auto written = history.checkpoint(writing_->version, sources, {.timeout = kRoom, .to_shared = writing_->sent});
   if (!written) return written.error();
   writing_->written = true;
   look();
-  unfinished_.push_back({text_of(writing_->name, writing_->version), *written});
+  unfinished_.push_back(
+      {text_of(writing_->name, writing_->version), *written, writing_->sent ? config_.level : "storage"});
   return {};
 }
 
@@ -375,7 +388,7 @@ bool Client::checkpoint_finished() {
     say("Checkpoint_finished", text_of(writing_->name, writing_->version) + " has not ended");
     return false;
   }
-  return std::ranges::all_of(unfinished_, [&](const Unfinished& one) { return has_ended(one.future, config_.level); });
+  return std::ranges::all_of(unfinished_, [](const Unfinished& one) { return has_ended(one.future, one.level); });
 }
 
 bool Client::cleanup(const std::string& name) {

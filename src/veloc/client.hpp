@@ -1,5 +1,6 @@
 #pragma once
 // VELOC's client over a group of stores: a checkpoint name is a history, and a job of one process a group of one.
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -77,6 +78,7 @@ class Client final : public ::veloc::client_t {
     std::string name;
     int version = 0;
     bool tried = false, written = false;
+    bool sent = true;  // it goes to `persistent`
     std::optional<RoutedFile> file = {};
     std::filesystem::path original = {};  // of the file
     std::optional<Error> failure = {};
@@ -98,6 +100,7 @@ class Client final : public ::veloc::client_t {
   struct Unfinished {
     std::string text;  // "version 3 of 'heat'"
     Future future;
+    std::string level;  // at which it is durable
   };
 
   Client(Config config, Group group, std::unique_ptr<Collective> peers, bool over_mpi)
@@ -108,6 +111,8 @@ class Client final : public ::veloc::client_t {
   Result<Name*> find(const std::string& name);
   Result<void> begin_writing(const std::string& name, int version);
   Result<void> take_back(Name& one, int version);
+  /// Whether a version that is begun now goes to `persistent`. Collective.
+  Result<bool> goes();
   Result<void> write(const std::vector<Source>& sources);
   Result<void> write_regions(int mode, const std::set<int>& ids);
   Result<void> end_writing(bool success);
@@ -137,6 +142,7 @@ class Client final : public ::veloc::client_t {
   std::deque<Unfinished> unfinished_;
   std::vector<Unnamed> unnamed_;
   std::optional<Error> failure_;  // of a checkpoint since the last wait
+  std::chrono::steady_clock::time_point sent_ = std::chrono::steady_clock::now();  // the last to go to `persistent`
   std::optional<Writing> writing_;
   std::optional<Reading> reading_;
 };

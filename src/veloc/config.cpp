@@ -188,11 +188,13 @@ Result<Config> read_config(const std::string& file) {
   auto persistent = reader.directory("persistent");
   bool flushed = !reader.flag("disable_persistence");
 
-  if (const auto interval = reader.whole("persistent_interval", std::numeric_limits<long>::min(), "0 or -1")) {
-    if (*interval > 0)
-      reader.fail(refused("persistent_interval", *reader.find("persistent_interval"),
-                          "give 0 (every version goes to persistent) or -1 (none does)"));
-    flushed = flushed && *interval == 0;
+  if (const auto interval = reader.whole("persistent_interval", std::numeric_limits<long>::min(),
+                                         "a number of seconds, 0 (every version goes to persistent) or -1 (none)")) {
+    flushed = flushed && *interval >= 0;
+    if (persistent && flushed && *interval > 0) {
+      config.interval = Seconds(static_cast<double>(*interval));
+      options.shared_every = kOnRequest;
+    }
   }
   if (const auto interval = reader.whole("ec_interval", std::numeric_limits<long>::min(), "-1");
       interval && *interval >= 0) {

@@ -13,6 +13,7 @@ struct Config {
   bool caches = false;            ///< a cache size is given
   bool keeps_in_scratch = false;  ///< checkpoints go nowhere but to `scratch`
   std::filesystem::path scratch;
+  Seconds interval{0};             ///< between versions that go to `persistent`; 0: all do
   std::string level;               ///< at which a checkpoint is durable
   Options options;                 ///< of the store; its directories are those of all ranks
   std::vector<std::string> notes;  ///< what has no effect, to be said once

@@ -20,6 +20,13 @@ std::unique_ptr<Collective> alone(int id) {
   return std::make_unique<Alone>(id);
 }
 
+Result<std::int64_t> Peers::first(std::int64_t mine) {
+  std::int64_t value = rank() == 0 || collective_->count() == 1 ? mine : std::numeric_limits<std::int64_t>::max();
+  if (auto begun = collective_->begin_least(std::span(&value, 1)); !begun) return begun.error();
+  if (auto ended = collective_->test(true); !ended) return ended.error();
+  return value;
+}
+
 Result<void> Peers::all(const Result<void>& mine, const std::string& what) {
   constexpr auto kNobody = std::numeric_limits<std::int64_t>::max();
   std::int64_t failed = mine ? kNobody : rank();

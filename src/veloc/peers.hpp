@@ -1,5 +1,6 @@
 #pragma once
 // The ranks of a job, beside what their group agrees on: whether a call succeeded on all of them.
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,8 @@ class Peers {
  public:
   explicit Peers(std::unique_ptr<Collective> collective) : collective_(std::move(collective)) {}
   int rank() const { return collective_->rank(); }
+  /// What rank 0 gives, on all. Collective.
+  Result<std::int64_t> first(std::int64_t mine);
   /// Failed on one rank: an error on all; those that did not fail themselves say which one did. Collective.
   Result<void> all(const Result<void>& mine, const std::string& what);
 

@@ -212,6 +212,32 @@ TEST(FileTiers, WhatBothHadFromAnEarlierRunIsNotSentDownAgain) {
   EXPECT_THROW(d.adopt_on(1, 4, kLocal), std::logic_error);
 }
 
+TEST(FileTiers, OnRequestIsWhatTheProgramOrAWaitAsksFor) {
+  Machine m = two_files(64, 256, {.keep_last = 2});
+  m.tiers[kShared].every = kOnRequest;
+  Files d(m);
+  d.adopt_on(0, 4, kLocal);  // it was not asked for by an earlier process, or did not get there
+  const auto write = [&](Version v, bool goes) {
+    const RequestId written = d.checkpoint(v, 4);
+    if (goes) d.tell(event::Goes{v});
+    d.settle();
+    ASSERT_EQ(d.reason(written), Reason::ok);
+    d.durable(v, kLocal);
+    d.settle();
+    if (d.on(v, kShared)) d.durable(v, kShared);
+  };
+  write(1, true);
+  for (Version v : {2, 3, 4}) write(v, false);
+  EXPECT_TRUE(d.on(1, kShared) && !d.on(1, kLocal)) << "each file counts what it has";
+  EXPECT_TRUE(d.on(3, kLocal) && d.on(4, kLocal) && !d.on(2, kLocal));
+  for (Version v : {0, 2, 3, 4}) EXPECT_FALSE(d.on(v, kShared)) << v;
+  EXPECT_EQ(d.reason(d.wait_all(kShared)), Reason::ok) << "there is nothing to wait for";
+  const RequestId one = d.wait(3, kShared);
+  d.settle();
+  EXPECT_EQ(d.reason(one), Reason::ok);
+  EXPECT_TRUE(d.on(3, kShared) && !d.on(4, kShared));
+}
+
 // The lower file hangs with as many copies as it is given, either way, and says so by one report for each version that
 // is being written. Without a host cache the other copies pass the host's ring too.
 void check_hanging(bool device) {

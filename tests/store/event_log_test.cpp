@@ -182,6 +182,7 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 StartPrefetch{},
                                 planner::event::Order{true},
                                 Agreed{-1},
+                                Goes{3},
                                 Drop{4},
                                 DropAll{},
                                 Forget{},

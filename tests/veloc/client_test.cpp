@@ -8,6 +8,7 @@
 #include <istream>
 #include <memory>
 #include <ostream>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -84,8 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Wrong{"max_versions = -1", "max_versions", "-1", "a number of versions"},
                       Wrong{"max_versions = 3x", "max_versions", "3x", "a number of versions"},
                       Wrong{"scratch_versions = many", "scratch_versions", "many", "a number of versions"},
-                      Wrong{"persistent_interval = 60", "persistent_interval", "60", "give 0"},
-                      Wrong{"persistent_interval = 1.5", "persistent_interval", "1.5", "0 or -1"},
+                      Wrong{"persistent_interval = 1.5", "persistent_interval", "1.5", "a number of seconds, 0"},
                       Wrong{"gpu_cache_size = none", "gpu_cache_size", "none", "0.5"},
                       Wrong{"host_cache_size = -1", "host_cache_size", "-1", "0.5"},
                       Wrong{"host_cache_size = inf", "host_cache_size", "inf", "0.5"},
@@ -280,6 +280,43 @@ TEST_F(VelocClient, WhatAnEarlierJobLeftIsDroppedWithALine) {
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), first == 5) << said;
     EXPECT_EQ(said.find("up to version 12 of 'heat' is dropped") != said.npos, first == 5) << said;
     EXPECT_EQ(client->restart_test("heat", 0), first + 2);
+  }
+}
+
+TEST_F(VelocClient, VersionsWithinTheIntervalStayInScratch) {
+  const auto sent = [&] {
+    std::set<std::string> names;
+    for (const auto& one : std::filesystem::directory_iterator(at_ / "persistent"))
+      if (one.is_regular_file()) names.insert(one.path().filename());
+    return names;
+  };
+  const std::string rest = "mode = sync\nmax_versions = 2\nscratch_versions = 3\npersistent_interval = ";
+  int value = 0;
+  write_both(rest + "1000000\n");
+  {
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    for (value = 1; value <= 6; ++value) EXPECT_TRUE(client->checkpoint("heat", value));
+    EXPECT_EQ(client->restart_test("heat", 0), 6);
+    EXPECT_EQ(sent(), std::set<std::string>{});
+  }
+  {
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    ASSERT_EQ(client->restart_test("heat", 0), 6);
+    ASSERT_TRUE(client->restart("heat", 6));
+    EXPECT_EQ(value, 6);
+    EXPECT_TRUE(client->restart_test("heat", 4) == 4 && client->restart_test("heat", 3) == -1) << "there are three";
+    EXPECT_EQ(sent(), std::set<std::string>{});
+    EXPECT_TRUE(client->checkpoint("heat", 7));
+    EXPECT_EQ(sent(), std::set<std::string>{"heat-0-6.dat"}) << "what the job goes on from is sent";
+  }
+  write_both(rest + "1\n");
+  const auto client = open();
+  client->mem_protect(0, &value, 1, sizeof value);
+  while (sent().size() < 2) {
+    ASSERT_TRUE(client->checkpoint("heat", ++value + 7));
+    ::usleep(10'000);
   }
 }
 
