@@ -24,20 +24,26 @@ void Waits::on(HistoryId client, const event::WaitAll& e) {
   add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, all);
 }
 
+// How far down to `tier` the checkpoint goes.
+TierIndex Waits::goal(const Checkpoint& c, TierIndex tier) const {
+  while (context_.lower(tier) && !table_.belongs(c, tier)) --tier;
+  return tier;
+}
+
 void Waits::refuse_tier(RequestId id) { context_.answer(id, Reason::no_such_tier, "no such tier in this store"); }
 
 void Waits::add(Wait wait, const std::vector<Slot>& slots) {
   for (Slot s : slots) {
     Checkpoint& c = table_[s];
-    if (!c.exists() || c.write == WriteState::reserved || c.bytes == 0 || (c.stored() && table_.lowest(c) >= wait.tier))
+    const TierIndex to = goal(c, wait.tier);
+    if (!c.exists() || c.write == WriteState::reserved || c.bytes == 0 || (c.stored() && table_.lowest(c) >= to))
       continue;
-    if (context_.lower(wait.tier) && !table_.belongs(c, wait.tier)) continue;
     wait.open.insert(s);
-    c.flush_to = std::max(c.flush_to, wait.tier);
+    c.flush_to = std::max(c.flush_to, to);
     // A flush that failed is tried again at once: the caller may have no other chance.
     if (!context_.machine.ephemeral) c.flush_retry = 0;
     for (MoveIndex i : c.moves)  // begun ahead of need
-      if (Move& m = transfers_[i]; m.kind == MoveKind::flush && !(context_.lower(m.to) && m.to > wait.tier)) {
+      if (Move& m = transfers_[i]; m.kind == MoveKind::flush && !(context_.lower(m.to) && m.to > to)) {
         m.forced = true;
         if (!context_.lower(m.to)) transfers_.undelay(m);  // what the file has refused is tried again
       }
@@ -52,8 +58,7 @@ void Waits::progress(Slot slot) {
   const Checkpoint& c = table_[slot];
   for (auto it = waits_.begin(); it != waits_.end();) {
     Wait& w = it->second;
-    const bool waived = context_.lower(w.tier) && c.filed[w.tier].waived;
-    if ((c.nameless() || !c.exists() || waived || table_.lowest(c) >= w.tier) && w.open.erase(slot) && w.open.empty()) {
+    if ((c.nameless() || !c.exists() || table_.lowest(c) >= goal(c, w.tier)) && w.open.erase(slot) && w.open.empty()) {
       context_.answer(w.id, Reason::ok);
       table_.history(w.history).reading = true;  // a program that waits for flushes has finished writing
       it = waits_.erase(it);

@@ -28,6 +28,7 @@ class Waits : Decider {
 
  private:
   void refuse_tier(RequestId id);
+  TierIndex goal(const Checkpoint& c, TierIndex tier) const;
   TierIndex next_tier(Slot slot, TierIndex tier) const;
   void add(Wait wait, const std::vector<Slot>& slots);
 

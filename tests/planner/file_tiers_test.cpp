@@ -236,6 +236,12 @@ TEST(FileTiers, OnRequestIsWhatTheProgramOrAWaitAsksFor) {
   d.settle();
   EXPECT_EQ(d.reason(one), Reason::ok);
   EXPECT_TRUE(d.on(3, kShared) && !d.on(4, kShared));
+  ASSERT_EQ(d.write(5, 4), Reason::ok);
+  const RequestId down = d.wait_all(kShared);
+  EXPECT_FALSE(d.answered(down)) << "what does not go there goes down to the file above";
+  d.settle();
+  EXPECT_EQ(d.reason(down), Reason::ok);
+  EXPECT_TRUE(d.on(5, kLocal));
 }
 
 // The lower file hangs with as many copies as it is given, either way, and says so by one report for each version that

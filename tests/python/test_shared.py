@@ -92,6 +92,14 @@ def test_the_levels_have_their_own_retention(disk):
         assert all(version % 2 == 0 for version in store.versions())
 
 
+def test_a_wait_for_shared_waits_for_what_stays_on_the_local_disk(disk):
+    with ebbtide.open(disk / "local", shared=disk / "shared", shared_every=2, **SMALL) as store:
+        for version in (1, 3, 5):
+            written = store.checkpoint(version, field(version))
+            store.wait("shared", timeout=60)
+            assert written.done("storage")
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
