@@ -90,6 +90,7 @@ struct RestoreOptions {
   std::optional<Seconds> timeout = {};      ///< none: as long as it takes
   Interrupt interrupted = {};               ///< not used by `restore_async`
   std::optional<StreamHandle> stream = {};  ///< refused by `restore_async`
+  bool some = false;                        ///< true: of a checkpoint, regions without a target are left out
   /// The targets have the bytes of this version: of a snapshot, only the zones that differ are read and written. If
   /// either version is no snapshot, or their memory differs in size, all is restored.
   std::optional<Version> have = {};

@@ -64,12 +64,12 @@ std::vector<PlacedRegion> pieces_of(const CheckpointInfo& info, std::span<const 
   return pieces;
 }
 
-Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets) {
+Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets, bool some) {
   if (const auto id = twice(targets)) {
     return Error{Errc::size_mismatch, "region " + std::to_string(*id) + " has two targets: ids must differ"};
   }
   std::vector<PlacedRegion> pieces;
-  pieces.reserve(targets.size());
+  pieces.reserve(info.regions.size());
   std::size_t hint = 0;  // targets mostly come in the order of the regions
   for (const RegionInfo& region : info.regions) {
     const auto matches = [&](const Target& target) { return target.id == region.id; };
@@ -78,6 +78,10 @@ Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::spa
       found = &targets[hint++];
     } else if (const auto it = std::find_if(targets.begin(), targets.end(), matches); it != targets.end()) {
       found = &*it;
+    }
+    if (found == nullptr && some) {
+      pieces.push_back({region.offset, region.bytes, nullptr});
+      continue;
     }
     if (found == nullptr) {
       return Error{Errc::size_mismatch, region_text(region.id, region.bytes) + " was written and has no target"};
@@ -92,7 +96,7 @@ Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::spa
     }
     pieces.push_back({region.offset, region.bytes, static_cast<std::byte*>(found->data)});
   }
-  if (targets.size() > info.regions.size()) {
+  if (some || targets.size() > info.regions.size()) {
     for (const Target& target : targets) {
       const auto matches = [&](const RegionInfo& region) { return region.id == target.id; };
       if (std::none_of(info.regions.begin(), info.regions.end(), matches)) {

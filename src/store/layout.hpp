@@ -14,6 +14,7 @@ struct PlacedRegion {
   std::uint64_t offset = 0;
   std::size_t bytes = 0;
   std::byte* memory = nullptr;
+  bool left_out() const { return memory == nullptr && bytes > 0; }
 };
 
 /// Errors invalid_argument: an id twice, a size without data (unless `sizes_only`), more bytes than can be counted.
@@ -21,9 +22,10 @@ Result<CheckpointInfo> lay_out(std::span<const Source> sources, const std::strin
 
 std::vector<PlacedRegion> pieces_of(const CheckpointInfo& info, std::span<const Source> sources);
 
-/// Errors size_mismatch naming ids and sizes: a region without a target, a target without a region, a size that
-/// differs.
-Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets);
+/// Of all regions; with `some`, those without a target are left out. Errors size_mismatch naming ids and sizes: a
+/// region without a target, a target without a region, a size that differs.
+Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets,
+                                            bool some = false);
 
 /// For what try_touch() refused: `reads` it, or writes it: invalid_argument.
 Error unusable_memory(std::uint32_t region, bool reads);
@@ -36,7 +38,8 @@ void for_each_part(std::span<const PlacedRegion> pieces, std::uint64_t offset, s
   for (const PlacedRegion& piece : pieces) {
     if (piece.offset >= end) return;  // pieces are in order
     const std::uint64_t from = std::max(offset, piece.offset), to = std::min(end, piece.offset + piece.bytes);
-    if (from < to) copy(piece.memory + (from - piece.offset), from - offset, static_cast<std::size_t>(to - from));
+    if (from < to && !piece.left_out())
+      copy(piece.memory + (from - piece.offset), from - offset, static_cast<std::size_t>(to - from));
   }
 }
 

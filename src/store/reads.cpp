@@ -24,9 +24,9 @@ Error only_restored(const std::string& key, const std::string& call) {
 // Fills what a restore needs; an error when the targets do not fit what was written. Nothing is decided about a version
 // that is not there: the planner refuses it, by its name.
 Result<void> Reads::prepare_restore(const Locked& locked, CallRow& request, const Record* record,
-                                    std::span<const Target> targets) {
+                                    std::span<const Target> targets, bool some) {
   if (record == nullptr || !record->info) return {};
-  auto pieces = pieces_of(*record->info, targets);
+  auto pieces = pieces_of(*record->info, targets, some);
   if (!pieces) {
     return Error{pieces.error().code,
                  catalog_.key_text(locked, request.history, request.version) + ": " + pieces.error().message};
@@ -54,7 +54,7 @@ Result<bool> Reads::restore(planner::HistoryId history, Version version, std::sp
   if (auto loaded = recovery_.load_metadata(locked, history, version, true); !loaded) return loaded.error();
   const Record* const record = catalog_.find(locked, history, version);
   if (reading == Reading::whole && holds_snapshot(record)) return false;
-  if (auto ready = prepare_restore(locked, request, record, targets); !ready) return ready.error();
+  if (auto ready = prepare_restore(locked, request, record, targets, options.some); !ready) return ready.error();
   const bool hint = reading == Reading::look && port_.planner(locked).hinted(history, version);
   CallTable::Entered entered(calls_, locked, request);
   const Timer timer(timers_, locked, port_.now(), options.timeout, request.changed);
@@ -121,7 +121,7 @@ Result<Future> Reads::restore_async(std::shared_ptr<Engine> engine, planner::His
     if (holds_snapshot(record))
       ready = only_restored(catalog_.key_text(locked, history, version), "restore_async()");
     else
-      ready = prepare_restore(locked, *request, record, targets);
+      ready = prepare_restore(locked, *request, record, targets, options.some);
   }
   if (!ready) {
     streams_.put(locked, request->own);

@@ -39,7 +39,7 @@ class Reads : OnMachinery {
 
  private:
   Result<void> prepare_restore(const Locked& locked, CallRow& request, const Record* record,
-                               std::span<const Target> targets);
+                               std::span<const Target> targets, bool some);
   Result<Loan> borrow_once(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
                            const RestoreOptions& options);
 };

@@ -10,6 +10,16 @@
 #include "store/persistence.hpp"
 
 namespace ebb::store {
+namespace {
+
+// The first piece of which the sums differ; how many there are: none.
+std::size_t first_wrong(std::span<const PlacedRegion> pieces, const Record::Sums& found, const Record::Sums& right) {
+  std::size_t i = 0;
+  while (i < pieces.size() && (pieces[i].left_out() || found[i] == right[i])) ++i;
+  return i;
+}
+
+}  // namespace
 
 std::vector<PlacedRegion> pieces_in(const CheckpointInfo& info, std::byte* data) {
   std::vector<PlacedRegion> pieces;
@@ -26,6 +36,7 @@ Result<Verifier::Sums> Verifier::sums_of(const CheckpointInfo& info, std::span<c
   if (!setup_.verify_all) return Sums();
   auto sums = std::make_shared<Record::Sums>(pieces.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].left_out()) continue;
     const auto sum = [&] { (*sums)[i] = storage::checksum_of({pieces[i].memory, pieces[i].bytes}); };
     if (!os::try_touch(sum)) return unusable_memory(info.regions[i].id, true);
   }
@@ -44,9 +55,8 @@ Result<void> Verifier::check_handed_out(Locked& locked, CallRow& request, std::s
   const auto found = sums_of(*request.info, pieces);
   locked.lock();
   if (!found) return prefixed(catalog_.key_text(locked, request.history, request.version), found.error());
-  const auto wrong = std::ranges::mismatch(**found, *request.sums).in1;
-  if (wrong == (*found)->end()) return {};
-  const auto i = static_cast<std::size_t>(wrong - (*found)->begin());
+  const auto i = first_wrong(pieces, **found, *request.sums);
+  if (i == pieces.size()) return {};
   const planner::TierIndex on = request.answer.found_on;
   const std::string where =
       on == planner::kNoTier ? "" : " (it lay on \"" + port_.machine().tiers[static_cast<std::size_t>(on)].name + "\")";
@@ -82,13 +92,13 @@ bool Verifier::take_from_file(Locked& locked, const CallRow& request, std::span<
     for (const PlacedRegion& piece : pieces) {
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), piece.offset + piece.bytes);
-      if (from >= to) continue;
+      if (from >= to || piece.left_out()) continue;
       writable = writable && os::try_copy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
     }
   });
   if (!read || !writable) return false;
   const auto sums = sums_of(*request.info, pieces);
-  return sums && **sums == *request.sums;
+  return sums && first_wrong(pieces, **sums, *request.sums) == pieces.size();
 }
 
 // --- digests -------------------------------------------------------------------------------------------------------

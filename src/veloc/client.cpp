@@ -490,7 +490,7 @@ Result<Store> Client::open_another(int target_rank) const {
 }
 
 Result<void> Client::restore(std::span<const Target> targets) {
-  return store_of(*reading_).history(reading_->name).restore(reading_->version, targets, {.keep = true});
+  return store_of(*reading_).history(reading_->name).restore(reading_->version, targets, {.keep = true, .some = true});
 }
 
 std::size_t Client::recover_size(int id) {
@@ -514,26 +514,24 @@ Result<void> Client::read_regions(int mode, const std::set<int>& ids) {
   if (auto valid = chosen.check(reading_->sizes, "in " + text); !valid) return valid;
   const Regions& regions = regions_.of(reading_->name);
   std::vector<Target> targets;
-  std::vector<std::unique_ptr<std::byte[]>> buffers;  // of what is not wanted, or not memory of the program
+  std::vector<std::unique_ptr<std::byte[]>> buffers;  // of what is not memory of the program
   std::vector<std::pair<int, Target>> serialized;
-  bool any = false;
   for (const auto& [id, bytes] : reading_->sizes) {
+    if (!chosen.has(id)) continue;
     const std::string which = "region " + std::to_string(id) + " of " + text;
     const auto found = regions.find(id);
-    const bool wanted = chosen.has(id);
-    any |= wanted;
-    if (wanted && found == regions.end()) return Error{Errc::size_mismatch, which + " is not protected"};
-    const bool direct = wanted && !found->second.read;
+    if (found == regions.end()) return Error{Errc::size_mismatch, which + " is not protected"};
+    const bool direct = !found->second.read;
     if (direct && found->second.bytes < bytes) {
       return Error{Errc::size_mismatch, which + " has " + std::to_string(bytes) + " bytes, and " +
                                             std::to_string(found->second.bytes) + " are protected"};
     }
     Target target{static_cast<std::uint32_t>(id), direct ? found->second.data : nullptr, bytes};
     if (!direct) target.data = buffers.emplace_back(std::make_unique_for_overwrite<std::byte[]>(bytes)).get();
-    if (wanted && !direct) serialized.emplace_back(id, target);
+    if (!direct) serialized.emplace_back(id, target);
     targets.push_back(target);
   }
-  if (!any) return {};
+  if (targets.empty()) return {};
   if (auto read = restore(targets); !read) return read;
   for (const auto& [id, target] : serialized) {
     std::istringstream in(std::string(static_cast<const char*>(target.data), target.bytes), std::ios::binary);

@@ -85,6 +85,46 @@ TEST(Group, GoesOnFromTheNewestVersionThatAllMembersHave) {
   }
 }
 
+TEST(Group, VersionsGoToTheSharedDirectoryOnRequest) {
+  const auto at = directory();
+  Options options = small(at / "local");
+  options.durability = {};
+  options.shared = at / "shared";
+  options.shared_every = kOnRequest;
+  options.keep_last = 2;
+  options.keep_last_shared = 1;
+  Ranks::run(3, [&](int rank, auto collective) {
+    auto group = Group::open(std::move(collective), options).value();
+    for (Version version = 0; version < 12; ++version) {
+      const auto bytes = content(rank, version);
+      group.checkpoint(version, {{0, bytes.data(), bytes.size()}}, {.to_shared = version % 4 == 1}).value();
+    }
+    group.close().value();
+  });
+  Ranks::run(3, [&](int rank, auto collective) {
+    auto group = Group::open(std::move(collective), options).value();
+    EXPECT_EQ(group.latest().value(), 11) << "what stays on the local disks is complete there";
+    EXPECT_EQ(group.latest(10).value(), 10);
+    EXPECT_EQ(group.latest(9).value(), 9);
+    expect(group, rank, 11);
+    group.close().value();
+  });
+  std::filesystem::remove_all(at / "local" / "rank-1");
+  for (const Version newest : {9, 12}) {
+    Ranks::run(3, [&](int rank, auto collective) {
+      auto group = Group::open(std::move(collective), options).value();
+      EXPECT_EQ(group.resume().value(), newest) << "another node has what was sent";
+      expect(group, rank, newest);
+      for (Version version = newest + 1; version <= 12; ++version) {
+        const auto bytes = content(rank, version);
+        group.checkpoint(version, {{0, bytes.data(), bytes.size()}}, {.to_shared = version == 12}).value();
+      }
+      group.close().value();
+    });
+    std::filesystem::remove_all(at / "local");
+  }
+}
+
 // Damage in one member takes all to the version before.
 TEST(Group, GoesBackWhereOneMemberIsDamaged) {
   const auto at = directory();

@@ -81,6 +81,38 @@ TEST_P(StoreContract, RegionsOfAnySizeInAnyOrderOfTargets) {
   EXPECT_TRUE(a == a2 && b == b2 && c == c2);
 }
 
+TEST_P(StoreContract, RegionsMayBeLeftOutIfSomeAreAskedFor) {
+  constexpr std::size_t kSizes[] = {300 * kKiB, 0, 1, 100'001};
+  const auto bytes = [&](Version v, std::size_t region) { return bytes_of(4 * v + Version(region), kSizes[region]); };
+  for (Version v = 0; v < 20; ++v) {
+    std::vector<std::vector<std::byte>> given;
+    std::vector<Source> sources;
+    for (std::uint32_t region = 0; region < 4; ++region) {
+      given.push_back(bytes(v, region));
+      sources.push_back({region, given.back().data(), given.back().size()});
+    }
+    ASSERT_TRUE(store.checkpoint(v, sources));
+  }
+  for (Version v = 0; v < 20; ++v) {
+    const bool last = v >= 16;
+    const auto chosen = static_cast<std::size_t>(v) % 16;  // as bits
+    std::vector<std::vector<std::byte>> got(4);
+    std::vector<Target> targets;
+    for (std::uint32_t region = 4; region-- > 0;) {
+      if ((chosen >> region & 1) == 0) continue;
+      got[region].resize(kSizes[region]);
+      targets.push_back({region, got[region].data(), got[region].size()});
+    }
+    ASSERT_TRUE(store.restore(v, targets, {.keep = !last, .some = true})) << v;
+    for (const Target& one : targets)
+      EXPECT_EQ(got[one.id], bytes(v, one.id)) << "version " << v << ", region " << one.id;
+  }
+  std::byte byte{};
+  EXPECT_EQ(code_of(store.restore(1, {{4, &byte, 1}}, {.some = true})), Errc::size_mismatch);
+  EXPECT_EQ(code_of(store.restore(1, {{2, nullptr, 1}}, {.some = true})), Errc::invalid_argument);
+  EXPECT_EQ(code_of(store.restore(1, {{2, &byte, 1}}, {.keep = true})), Errc::size_mismatch);
+}
+
 TEST_P(StoreContract, TargetsThatDoNotMatchAreRefusedAndNothingIsConsumed) {
   ASSERT_TRUE(write(store, 1, 1000));
   std::vector<std::byte> target(2000);

@@ -70,6 +70,18 @@ TEST(Verify, ARestoreOfWhatACacheHasSpoiltSaysSo) {
   }
 }
 
+TEST(Verify, OfSomeRegionsThoseAreChecked) {
+  Rotten rotten;
+  History history = rotten.rig.store().history("adjoint");
+  write_spoilt(rotten, history, 7);
+  std::vector<std::byte> a(1000), b(5000);
+  ASSERT_TRUE(history.restore(7, {{3, a.data(), a.size()}}, {.keep = true, .some = true}));
+  EXPECT_EQ(a, bytes_of(7, 1000));
+  const auto back = history.restore(7, {{8, b.data(), b.size()}}, {.keep = true, .some = true});
+  ASSERT_FALSE(back);
+  expect_named(back.error(), {"version 7", "region 8"});
+}
+
 TEST(Verify, WhatIsRightIsHandedOut) {
   Rotten rotten;
   Store& store = rotten.rig.store();
