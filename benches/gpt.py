@@ -7,7 +7,8 @@ the GPU; `host` is when the program would have gone on without that wait. Of a b
 device cache; the rest is PyTorch's memory (`offload(memory=)`): three quarters if all that is saved fits there, otherwise
 an eighth. The ways "..._stored" have the whole budget as device cache. The bound of a step whose budget has room for a part of what is saved:
 max(forward, out) + max(rest of the step, in), where out and in are the other bytes over the rates of pinned copies,
-measured here. The peak is of PyTorch's allocator; the store's device cache comes on top.
+measured here. A host's speed changes by half within seconds, so the ways are measured by turns, a few steps each, and a
+row is the median of all turns. The peak is of PyTorch's allocator; the store's device cache comes on top.
 "Hooks that do nothing" is what PyTorch itself takes for calling Python; the cost of a tensor is beyond that.
 
 With --ranks, as many processes, each with a GPU, shard the model (FSDP2's `fully_shard`, each block and the whole). Each
@@ -229,30 +230,31 @@ def link_rates() -> tuple[float, float]:
     return rates[0], rates[1]
 
 
-def measure(shape: Shape, names: list[str], repeats: int, logs: str) -> dict[str, Any]:
+def measure(shape: Shape, names: list[str], repeats: int, turns: int, logs: str) -> dict[str, Any]:
     training = Training(shape)
     for _ in range(2):
         training.step(contextlib.nullcontext)
     found: dict[str, Any] = {"shape": shape._asdict(), "saved": saved(training), "ways": {}}
     if shape.device == "cuda":
         found["d2h_bytes_per_s"], found["h2d_bytes_per_s"] = link_rates()
-    for name, keep, budget, stays in ways(training, names, found["saved"]["bytes"], logs):
-        for _ in range(3):  # new memory, and what is learned from a step
-            training.step(keep)
-        if shape.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        rounds = []
-        for _ in range(repeats):
-            together()
-            rounds.append(training.step(keep))
-        way: dict[str, Any] = {key: [one[key] for one in rounds] for key in rounds[0]}
-        if shape.device == "cuda":
-            way["peak_bytes"] = torch.cuda.max_memory_allocated()
-        way["budget_bytes"], way["memory_bytes"] = budget, stays
-        found["ways"][name] = way
+    for turn in range(turns):
+        for name, keep, budget, stays in ways(training, names, found["saved"]["bytes"], logs):
+            for _ in range(3):  # new memory, and what is learned from a step
+                training.step(keep)
+            if shape.device == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            way = found["ways"].setdefault(name, {"s": [], "forward_s": [], "host_s": [], "peak_bytes": 0})
+            for _ in range(repeats):
+                together()
+                for key, took in training.step(keep).items():
+                    way[key].append(took)
+            if shape.device == "cuda":
+                way["peak_bytes"] = max(way["peak_bytes"], torch.cuda.max_memory_allocated())
+                torch.cuda.empty_cache()
+            way["budget_bytes"], way["memory_bytes"] = budget, stays
+        print(f"turn {turn + 1} of {turns}", file=sys.stderr, flush=True)
+    for name in found["ways"]:
         show(found, name)
-        if shape.device == "cuda":
-            torch.cuda.empty_cache()
     return found
 
 
@@ -261,7 +263,7 @@ def show(found: dict[str, Any], name: str) -> None:
     way, memory = found["ways"][name], found["ways"].get("memory")
     middle = {key: statistics.median(way[key]) for key in ("s", "host_s", "forward_s")}
     line = f"batch {found['shape']['batch']} {name:12} {1e3 * middle['s']:8.1f} ms a step ({1e3 * min(way['s']):.1f} to {1e3 * max(way['s']):.1f}), host {1e3 * middle['host_s']:.1f}"  # fmt: skip
-    if "peak_bytes" in way:
+    if way["peak_bytes"]:
         line += f", peak {way['peak_bytes'] / harness.GIB:.2f} GiB + {(way['budget_bytes'] - way['memory_bytes']) / harness.GIB:.2f}"
     if memory and name in BUDGETS:
         forward, whole = statistics.median(memory["forward_s"]), statistics.median(memory["s"])
@@ -283,7 +285,9 @@ def measure_all(given: argparse.Namespace) -> Iterator[dict[int, Any]]:
     shape = SMALL if given.small else GPU
     found: dict[int, Any] = {}
     for batch in map(int, given.batches.split(",")):
-        found[batch] = measure(shape._replace(batch=batch), given.only.split(","), given.repeats, given.logs)
+        found[batch] = measure(
+            shape._replace(batch=batch), given.only.split(","), given.repeats, given.turns, given.logs
+        )
         print(f"batch {batch}: {found[batch]['saved']}", file=sys.stderr, flush=True)
         yield found
 
@@ -309,6 +313,9 @@ def main() -> None:
     parser = harness.options(__doc__ or "", repeats=5)
     parser.add_argument("--small", action="store_true", help="small tensors, on processors")
     parser.add_argument("--only", default=WAYS, help="with commas between; default: %(default)s")
+    parser.add_argument(
+        "--turns", type=int, default=5, help="of all the ways, each with a new store; default: %(default)s"
+    )
     parser.add_argument("--batches", default="8,2", help="with commas between; default: %(default)s")
     parser.add_argument("--logs", default="", help="a folder for the stores' event logs")
     parser.add_argument("--ranks", type=int, default=1, help="processes that shard the model; default: %(default)s")

@@ -16,8 +16,14 @@ TITLES = {
 }
 
 
-def page(on_gpu: dict[str, Any], gpt: dict[str, Any], on_processors: dict[str, Any], warm: dict[str, Any]) -> str:
-    return "\n".join([*_gpu(on_gpu), *_gpt(gpt), *_processors(on_processors), *_warm(warm)])
+def page(
+    on_gpu: dict[str, Any],
+    gpt: dict[str, Any],
+    ranks: dict[str, Any],
+    on_processors: dict[str, Any],
+    warm: dict[str, Any],
+) -> str:
+    return "\n".join([*_gpu(on_gpu), *_gpt(gpt), *_sharded(ranks), *_processors(on_processors), *_warm(warm)])
 
 
 def _text(*words: str) -> list[str]:
@@ -68,28 +74,39 @@ def _gpu(measured: dict[str, Any]) -> list[str]:
     ]
 
 
+GPT_TITLES = {
+    "memory": "all in GPU memory",
+    "nothing": "hooks that do nothing",
+    **dict.fromkeys(("large", "large_stored", "middle", "middle_stored", "small", "small_stored"), "`offload`"),
+    "save_on_cpu": "`save_on_cpu(pin_memory=True)`",
+    "trl": "TRL's `OffloadActivations`",
+}
+
+
+def _titled(name: str, way: dict[str, Any]) -> str:
+    stays, budget = way["memory_bytes"] / 2**30, way["budget_bytes"] / 2**30
+    cache = f", device cache of {budget - stays:g} GiB" if budget else ""
+    cache += f" and {stays:g} GiB of PyTorch's memory" if stays else ""
+    return GPT_TITLES[name] + cache
+
+
 def _gpt(measured: dict[str, Any]) -> list[str]:
     machine, batches = measured["machine"], measured["batches"].values()
-    titles = {"memory": "all in GPU memory", "nothing": "hooks that do nothing"}
-    titles |= dict.fromkeys(("large", "large_stored", "middle", "middle_stored", "small", "small_stored"), "`offload`")
-    titles |= {"save_on_cpu": "`save_on_cpu(pin_memory=True)`", "trl": "TRL's `OffloadActivations`"}
     rows = []
     for batch in batches:
-        for name, title in titles.items():
+        for name in GPT_TITLES:
             way = batch["ways"].get(name)
             if way is None:
                 continue
-            stays, budget = way["memory_bytes"] / 2**30, way["budget_bytes"] / 2**30
-            cache = f", device cache of {budget - stays:g} GiB" if budget else ""
-            cache += f" and {stays:g} GiB of PyTorch's memory" if stays else ""
             bound = way.get("bound_s")
             over = f"{1e3 * bound:.0f} | {statistics.median(way['s']) / bound:.2f}" if bound else " | "
             rows.append(
-                f"| {batch['shape']['batch']} | {title}{cache} | {_spread(way['s'], 1e3)} | {over} | "
+                f"| {batch['shape']['batch']} | {_titled(name, way)} | {_spread(way['s'], 1e3)} | {over} | "
                 f"{1e3 * statistics.median(way['host_s']):.0f} | {way['peak_bytes'] / 2**30:.1f} |"
             )
     first, *_, last = batches
     ways = {name: statistics.median(way["s"]) for name, way in last["ways"].items()}
+    host = statistics.median(last["ways"]["memory"]["host_s"])
     return [
         *_text(
             "A step of a GPT of 24 blocks (width 1024, 16 heads, 1024 tokens, bfloat16 autocast, fused AdamW; one run of `benches/gpt.py` on",
@@ -105,10 +122,40 @@ def _gpt(measured: dict[str, Any]) -> list[str]:
         *_text(
             "Where the link is the limit (batch 8, budgets of 4 and 1 GiB), it is busy in both directions all the time, but for what",
             "nothing hides: the optimizer's step. **Where all fits, leave it in PyTorch's memory.** With batch",
-            f"{last['shape']['batch']} the host is the limit even without `offload`: there hooks that do nothing make a step {ways['nothing'] / ways['memory'] - 1:.0%} longer. Beyond those,",
+            f"{last['shape']['batch']} the host is the limit even without `offload`: it returns after {1e3 * host:.0f} of {1e3 * ways['memory']:.0f} ms. Beyond hooks that do nothing",
             f"`offload` costs the host {last['ways']['large']['us_a_tensor']:.0f} us for each tensor that is saved if all of it stays, and {last['ways']['large_stored']['us_a_tensor']:.0f} us if what is large is",
-            "stored: so what fits costs least there if it stays, and what does not fit is bound by the host. The host's times vary",
-            "from one run to the next.",
+            "stored: so what fits costs least there if it stays, and what does not fit is bound by the host. A host's speed changes by",
+            "half within seconds, so the ways are measured by turns, and the least and the most are far apart.",
+        ),
+    ]
+
+
+def _sharded(measured: dict[str, Any]) -> list[str]:
+    ranks = measured["ranks"]
+    rows, over = [], {}
+    for batch, first in ranks[0].items():
+        for name, way in first["ways"].items():
+            each = [rank[batch]["ways"][name] for rank in ranks]
+            steps = [step for one in each for step in one["s"]]
+            cells = " | "
+            if "bound_s" in way:
+                bound = max(one["bound_s"] for one in each)
+                over[int(batch), name] = statistics.median(steps) / bound
+                cells = f"{1e3 * bound:.0f} | {over[int(batch), name]:.2f}"
+            rows.append(f"| {batch} | {_titled(name, way)} | {_spread(steps, 1e3)} | {cells} |")
+    return [
+        *_text(
+            f"The same model, sharded by {len(ranks)} GPUs (FSDP2's `fully_shard`; one run of `benches/gpt.py --ranks {len(ranks)}`,",
+            "`benches/results/gpt_ranks.json`). A rank has a batch, a store and a budget of its own. The steps are those of all ranks, the",
+            "bound is that of the slower one:",
+        ),
+        "| batch | | a step, ms | bound, ms | over it |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+        *_text(
+            "Here the host and the collectives set the pace, not the GPU: a step in GPU memory takes two or three times as long as",
+            f"on one GPU. The bound knows nothing of either, so with 4 GiB a step is {over[8, 'middle']:.2f} of it. Why it is more than with one GPU is not known.",
         ),
     ]
 

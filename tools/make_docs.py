@@ -1,5 +1,5 @@
 """Generates docs/lifecycle.md, docs/zones.md and docs/leases.md (from the planner's own tables), docs/overview.svg, and the
-last chapters of docs/snapshots.md, docs/torch.md, docs/veloc.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
+last chapters of docs/snapshots.md, docs/torch.md, docs/design/streams.md, docs/veloc.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
 docs/peers.md and docs/design/peers.md (from the simulator) and docs/planning.md (from data/ and the models), with docs/planning.svg,
 docs/zone_machine.svg and docs/cluster.svg. `make docs` calls it.
 
@@ -132,9 +132,18 @@ def torch_page() -> str:
 
     measured = [
         json.loads((ROOT / f"benches/results/{name}.json").read_text())
-        for name in ("torch_gpu", "gpt", "torch_state", "warm")
+        for name in ("torch_gpu", "gpt", "gpt_ranks", "torch_state", "warm")
     ]
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
+
+
+def streams_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import gpu_figures
+
+    measured = json.loads((ROOT / "benches/results/gpu_calls.json").read_text())
+    return last_chapter("docs/design/streams.md", "What a call costs", gpu_figures.calls_chapter(measured))
 
 
 def defer_page() -> str:
@@ -454,6 +463,7 @@ PAGES = {
     "docs/cluster.svg": cluster_picture,
     "docs/snapshots.md": snapshots_page,
     "docs/torch.md": torch_page,
+    "docs/design/streams.md": streams_page,
     "docs/defer-fsync.md": defer_page,
     "docs/node.md": node_page,
     "docs/veloc.md": veloc_page,
