@@ -55,12 +55,11 @@ Error ApplicationCopies::refusal(const Locked& locked, const CallRow& request, c
                                  const std::byte* memory) const {
   const auto piece = std::ranges::find_if(
       request.pieces, [&](const PlacedRegion& one) { return memory >= one.memory && memory < one.memory + one.bytes; });
-  const auto i = static_cast<std::size_t>(piece - request.pieces.begin());
   const bool writes = command.from.at.kind == planner::Endpoint::application;
   const Record* const record = catalog_.find(locked, command.checkpoint);
   const auto info = request.info || record == nullptr ? request.info : record->info;
   return prefixed(catalog_.key_text(locked, request.history, request.version),
-                  unusable_memory(info->regions[i].id, writes));
+                  unusable_memory(info->regions[region_index(*info, *piece)].id, writes));
 }
 
 // Without the mutex, as all below.

@@ -69,7 +69,7 @@ Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::spa
     return Error{Errc::size_mismatch, "region " + std::to_string(*id) + " has two targets: ids must differ"};
   }
   std::vector<PlacedRegion> pieces;
-  pieces.reserve(info.regions.size());
+  pieces.reserve(targets.size());
   std::size_t hint = 0;  // targets mostly come in the order of the regions
   for (const RegionInfo& region : info.regions) {
     const auto matches = [&](const Target& target) { return target.id == region.id; };
@@ -79,10 +79,7 @@ Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::spa
     } else if (const auto it = std::find_if(targets.begin(), targets.end(), matches); it != targets.end()) {
       found = &*it;
     }
-    if (found == nullptr && some) {
-      pieces.push_back({region.offset, region.bytes, nullptr});
-      continue;
-    }
+    if (found == nullptr && some) continue;
     if (found == nullptr) {
       return Error{Errc::size_mismatch, region_text(region.id, region.bytes) + " was written and has no target"};
     }
@@ -107,6 +104,11 @@ Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::spa
     }
   }
   return pieces;
+}
+
+std::size_t region_index(const CheckpointInfo& info, const PlacedRegion& piece, std::size_t from) {
+  while (info.regions[from].offset != piece.offset || info.regions[from].bytes != piece.bytes) ++from;
+  return from;
 }
 
 Error unusable_memory(std::uint32_t region, bool reads) {

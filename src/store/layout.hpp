@@ -14,7 +14,6 @@ struct PlacedRegion {
   std::uint64_t offset = 0;
   std::size_t bytes = 0;
   std::byte* memory = nullptr;
-  bool left_out() const { return memory == nullptr && bytes > 0; }
 };
 
 /// Errors invalid_argument: an id twice, a size without data (unless `sizes_only`), more bytes than can be counted.
@@ -22,10 +21,13 @@ Result<CheckpointInfo> lay_out(std::span<const Source> sources, const std::strin
 
 std::vector<PlacedRegion> pieces_of(const CheckpointInfo& info, std::span<const Source> sources);
 
-/// Of all regions; with `some`, those without a target are left out. Errors size_mismatch naming ids and sizes: a
-/// region without a target, a target without a region, a size that differs.
+/// Of the regions in their order; with `some`, those without a target are left out. Errors size_mismatch naming ids and
+/// sizes: a region without a target, a target without a region, a size that differs.
 Result<std::vector<PlacedRegion>> pieces_of(const CheckpointInfo& info, std::span<const Target> targets,
                                             bool some = false);
+
+/// The number of the region that a piece of `pieces_of` is of, at `from` or behind it. Two of no bytes are alike.
+std::size_t region_index(const CheckpointInfo& info, const PlacedRegion& piece, std::size_t from = 0);
 
 /// For what try_touch() refused: `reads` it, or writes it: invalid_argument.
 Error unusable_memory(std::uint32_t region, bool reads);
@@ -38,8 +40,7 @@ void for_each_part(std::span<const PlacedRegion> pieces, std::uint64_t offset, s
   for (const PlacedRegion& piece : pieces) {
     if (piece.offset >= end) return;  // pieces are in order
     const std::uint64_t from = std::max(offset, piece.offset), to = std::min(end, piece.offset + piece.bytes);
-    if (from < to && !piece.left_out())
-      copy(piece.memory + (from - piece.offset), from - offset, static_cast<std::size_t>(to - from));
+    if (from < to) copy(piece.memory + (from - piece.offset), from - offset, static_cast<std::size_t>(to - from));
   }
 }
 

@@ -12,11 +12,13 @@
 namespace ebb::store {
 namespace {
 
-// The first piece of which the sums differ; how many there are: none.
-std::size_t first_wrong(std::span<const PlacedRegion> pieces, const Record::Sums& found, const Record::Sums& right) {
-  std::size_t i = 0;
-  while (i < pieces.size() && (pieces[i].left_out() || found[i] == right[i])) ++i;
-  return i;
+// The first region whose sum is not that of its piece; how many there are: none. `found`: by piece.
+std::size_t first_wrong(const CheckpointInfo& info, std::span<const PlacedRegion> pieces, const Record::Sums& found,
+                        const Record::Sums& right) {
+  std::size_t region = 0;
+  for (std::size_t i = 0; i < pieces.size(); ++i, ++region)
+    if (region = region_index(info, pieces[i], region); found[i] != right[region]) return region;
+  return info.regions.size();
 }
 
 }  // namespace
@@ -36,9 +38,8 @@ Result<Verifier::Sums> Verifier::sums_of(const CheckpointInfo& info, std::span<c
   if (!setup_.verify_all) return Sums();
   auto sums = std::make_shared<Record::Sums>(pieces.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].left_out()) continue;
     const auto sum = [&] { (*sums)[i] = storage::checksum_of({pieces[i].memory, pieces[i].bytes}); };
-    if (!os::try_touch(sum)) return unusable_memory(info.regions[i].id, true);
+    if (!os::try_touch(sum)) return unusable_memory(info.regions[region_index(info, pieces[i])].id, true);
   }
   return Sums(std::move(sums));
 }
@@ -55,8 +56,8 @@ Result<void> Verifier::check_handed_out(Locked& locked, CallRow& request, std::s
   const auto found = sums_of(*request.info, pieces);
   locked.lock();
   if (!found) return prefixed(catalog_.key_text(locked, request.history, request.version), found.error());
-  const auto i = first_wrong(pieces, **found, *request.sums);
-  if (i == pieces.size()) return {};
+  const auto i = first_wrong(*request.info, pieces, **found, *request.sums);
+  if (i == request.info->regions.size()) return {};
   const planner::TierIndex on = request.answer.found_on;
   const std::string where =
       on == planner::kNoTier ? "" : " (it lay on \"" + port_.machine().tiers[static_cast<std::size_t>(on)].name + "\")";
@@ -92,13 +93,13 @@ bool Verifier::take_from_file(Locked& locked, const CallRow& request, std::span<
     for (const PlacedRegion& piece : pieces) {
       const std::uint64_t from = std::max<std::uint64_t>(at, piece.offset);
       const std::uint64_t to = std::min<std::uint64_t>(at + bytes.size(), piece.offset + piece.bytes);
-      if (from >= to || piece.left_out()) continue;
+      if (from >= to) continue;
       writable = writable && os::try_copy(piece.memory + (from - piece.offset), bytes.data() + (from - at), to - from);
     }
   });
   if (!read || !writable) return false;
   const auto sums = sums_of(*request.info, pieces);
-  return sums && first_wrong(pieces, **sums, *request.sums) == pieces.size();
+  return sums && first_wrong(*request.info, pieces, **sums, *request.sums) == request.info->regions.size();
 }
 
 // --- digests -------------------------------------------------------------------------------------------------------
