@@ -104,11 +104,12 @@ TRIALS = (
         "veloc",
         "Jobs with VELOC's calls: kill -9, a lost disk, damaged files, failing calls",
         "Jobs of four ranks over MPI follow each other in one directory, and each goes on from the newest version that all ranks"
-        " have. At a random moment a rank or all are killed, or all and their node's disk is lost with them; or a file of the newest"
+        " have; some directories have checksum files, or a `persistent_interval` of a second. At a random moment a rank or all are"
+        " killed, one calls `MPI_Abort`, or all and their node's disk is lost with them; or a file of the newest"
         " version is deleted, cut or flipped by a bit, of one rank, and the disk is lost; or one change to a file fails in one rank,"
         " with ENOSPC or EIO. A moment at which none of that came about is drawn again, and does not count. The next job must find"
         " what was reported durable, the newest that is complete on all ranks where the files alone can say which that is, and its"
-        " bytes, of one job on all ranks; and no file may have its name before it is whole. `python reliability/veloc/trial.py SEED`"
+        " bytes, of one job on all ranks; no file may have its name before it is whole, and each matches its checksum file. `python reliability/veloc/trial.py SEED`"
         " plays cases again, as far as the moments agree.",
         veloc.MUST,
         ours=veloc.trial,

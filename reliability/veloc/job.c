@@ -1,5 +1,6 @@
 /* A job of reliability/veloc/trial.py: `job CONFIG LOG GENERATION STEPS` goes on from the newest version that all ranks
- * have, whose bytes it checks, writes some more, and tells in LOG what it found and what was reported durable. */
+ * have, whose bytes it checks, writes some more, and tells in LOG what it found and what was reported durable. With
+ * ABORT_RANK, ABORT_AT and ABORT_US in the environment that rank calls MPI_Abort (status 7) so long after that step. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +14,11 @@ static int rank;
 static int64_t state[2], field[kWords]; /* the version, and the job that wrote it */
 
 static int64_t word(int i) { return state[0] * 1000003 + state[1] * 15485863 + (int64_t)rank * 7919 + i; }
+
+static long number(const char* name) {
+  const char* const text = getenv(name);
+  return text ? atol(text) : -1;
+}
 
 static void tell(const char* log, const char* what, int version, int more) {
   if (rank != 0) return;
@@ -51,6 +57,10 @@ int main(int argc, char** argv) {
     for (int i = 0; i < kWords; ++i) field[i] = word(i);
     tell(log, "begun", version, 0);
     if (VELOC_Checkpoint("heat", version) != VELOC_SUCCESS) tell(log, "refused", version, 0);
+    if (rank == number("ABORT_RANK") && version - newest == number("ABORT_AT")) {
+      usleep((useconds_t)number("ABORT_US"));
+      MPI_Abort(MPI_COMM_WORLD, 7);
+    }
     if (version % 3 == 0) tell(log, VELOC_Checkpoint_wait() == VELOC_SUCCESS ? "durable" : "failed", version, 0);
   }
   tell(log, "ended", VELOC_Finalize(1) == VELOC_SUCCESS, 0);

@@ -6,6 +6,7 @@ or flipped, or a change to a file fails. The next job must go on from the newest
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import random
@@ -28,8 +29,10 @@ from reliability.session import ROOT, Missing, Session
 
 MUST = (EXACT,)
 RANKS, STEPS, ANSWER_S = 4, 30, 120.0
-KINDS = ("a rank killed", "all ranks killed", "all killed, scratch lost", "a file deleted", "a file cut", "a file flipped",
-         "ENOSPC", "EIO")  # fmt: skip
+KINDS = ("a rank killed", "all ranks killed", "MPI_Abort", "all killed, scratch lost", "a file deleted", "a file cut",
+         "a file flipped", "ENOSPC", "EIO")  # fmt: skip
+NEEDS_FILES = KINDS[3:7]  # every version goes to persistent
+ABORTED = 7
 MOMENTS, LEAST, SHORT = 200, 20, 1  # of each kind
 TEN, AT_ONCE = 10, 3  # moments in one directory; directories at a time: a job mostly waits
 DRAWS = 5  # for one moment, at most, on average
@@ -96,16 +99,23 @@ class Case:
     program: Path
     shim: Path
     chance: random.Random
+    kind: str
     generation: int = 0
     least: int = -1  # the next job finds this version, or a newer one
     exactly: int | None = None  # it finds this one
     harmed: set[Path] = field(default_factory=set)
+    sums: bool = False  # there are checksum files
 
     def __post_init__(self) -> None:
-        for each in ("scratch", "persistent"):
+        places = ("scratch", "persistent", "meta")
+        for each in places:
             (self.area / each).mkdir()
-        lines = [f"{name} = {self.area / name}" for name in ("scratch", "persistent")]
+        lines = [f"{name} = {self.area / name}" for name in places]
         lines += [f"mode = {self.chance.choice(['sync', 'async'])}", "max_versions = 3"]
+        self.sums = self.chance.random() < 0.5
+        lines.append(f"chksum = {str(self.sums).lower()}")
+        if self.kind not in NEEDS_FILES and self.chance.random() < 0.3:
+            lines.append("persistent_interval = 1")
         (self.area / "veloc.cfg").write_text("\n".join([*lines, ""]))
 
     def start(self, steps: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -141,6 +151,11 @@ class Case:
             text = (self.area / "said").read_text(errors="replace")[-600:]
             raise Breach(CRASH, f"a job ended with {status}: {text}")
 
+    def has_its_sum(self, file: Path) -> bool:
+        """Whether VELOC would restart from it with `chksum`."""
+        sums = self.area / "meta" / f"{file.name}.chksum"
+        return not self.sums or (sums.exists() and sums.read_bytes() == hashlib.sha256(file.read_bytes()).digest())
+
     def judge(self) -> None:
         """What the last job found and told, and what `persistent` holds now."""
         for what, version, wrong in self.said():
@@ -155,6 +170,8 @@ class Case:
         for file in (self.area / "persistent").glob("heat-*.dat"):
             if file not in self.harmed and not is_right(file):
                 raise Breach(SILENT_WRONG, f"{file.name} has its name, and not what was written")
+            if file not in self.harmed and not self.has_its_sum(file):
+                raise Breach(SILENT_WRONG, f"{file.name} does not match its checksum file")
 
     def kill(self, job: subprocess.Popen[bytes], everyone: bool) -> bool:
         """At a random moment of the job, once it has restarted. Whether there was a rank to kill."""
@@ -228,10 +245,16 @@ class Case:
                 "FAIL_TOLD": str(told),
                 "EBBTIDE_TUNING": "io=threads",  # io_uring makes no call that could fail
             }
-        job = self.start(200 if killed else self.chance.randint(4, STEPS), environment)
+        if kind == "MPI_Abort":
+            environment = {
+                "ABORT_RANK": str(self.chance.randrange(RANKS)),
+                "ABORT_AT": str(self.chance.randint(1, STEPS)),
+                "ABORT_US": str(self.chance.randint(0, 50_000)),
+            }
+        job = self.start(200 if killed or kind == "MPI_Abort" else self.chance.randint(4, STEPS), environment)
         befell = killed and self.kill(job, kind != "a rank killed")
         status = self.end(job)
-        befell = befell or told.exists()
+        befell = befell or told.exists() or (kind == "MPI_Abort" and status == ABORTED)
         if not befell:  # else it may refuse to open what it cannot write
             self.accept(status)
         self.judge()
@@ -253,7 +276,7 @@ def play(seed: int, kind: str, moments: int, area: Path, programs: tuple[Path, P
 
     One in which nothing befell the job is drawn again, and does not count; after so many draws fewer moments count.
     """
-    case, done = Case(area, *programs, random.Random(seed)), 0
+    case, done = Case(area, *programs, random.Random(seed), kind), 0
     try:
         for _ in range(DRAWS * moments):
             done += case.moment(kind)

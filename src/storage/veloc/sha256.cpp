@@ -19,29 +19,29 @@ struct Libcrypto {
 };
 
 template <class Function>
-bool find(void* library, const char* name, Function& to) {
+bool look_up(void* library, const char* name, Function& to) {
   to = reinterpret_cast<Function>(::dlsym(library, name));
   return to != nullptr;
 }
 
-std::optional<Libcrypto> load() {
+std::optional<Libcrypto> load_libcrypto() {
   for (const char* const name : {"libcrypto.so.3", "libcrypto.so.1.1"}) {
     void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays: other threads may be in it at any time
     Libcrypto found;
-    if (library && find(library, "EVP_MD_CTX_new", found.make) && find(library, "EVP_MD_CTX_free", found.free) &&
-        find(library, "EVP_sha256", found.algorithm) && find(library, "EVP_DigestInit_ex", found.begin) &&
-        find(library, "EVP_DigestUpdate", found.add) && find(library, "EVP_DigestFinal_ex", found.end))
+    if (library && look_up(library, "EVP_MD_CTX_new", found.make) && look_up(library, "EVP_MD_CTX_free", found.free) &&
+        look_up(library, "EVP_sha256", found.algorithm) && look_up(library, "EVP_DigestInit_ex", found.begin) &&
+        look_up(library, "EVP_DigestUpdate", found.add) && look_up(library, "EVP_DigestFinal_ex", found.end))
       return found;
   }
   return {};
 }
 
 const std::optional<Libcrypto>& libcrypto() {
-  static const std::optional<Libcrypto> loaded = load();
+  static const std::optional<Libcrypto> loaded = load_libcrypto();
   return loaded;
 }
 
-void check(int succeeded) {
+void must_succeed(int succeeded) {
   if (succeeded != 1) throw std::logic_error("a SHA-256 sum was added to that had ended");
 }
 
@@ -62,12 +62,12 @@ Result<Sha256> Sha256::begin() {
 }
 
 void Sha256::add(std::span<const std::byte> bytes) {
-  check(libcrypto()->add(context_.get(), bytes.data(), bytes.size()));
+  must_succeed(libcrypto()->add(context_.get(), bytes.data(), bytes.size()));
 }
 
 Sha256Sum Sha256::sum() {
   Sha256Sum sum;
-  check(libcrypto()->end(context_.get(), reinterpret_cast<unsigned char*>(sum.data()), nullptr));
+  must_succeed(libcrypto()->end(context_.get(), reinterpret_cast<unsigned char*>(sum.data()), nullptr));
   return sum;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using Path = std::filesystem::path;
 
-constexpr std::size_t kMostTable = std::size_t{64} << 20;  // bytes, for 8 million ranks
+constexpr std::size_t kMostRankTable = std::size_t{64} << 20;  // bytes, for 8 million ranks
 
 // "heat-2" of "heat-2.7.mark".
 std::string mark_of_file(std::string_view name, std::string_view suffix) {
@@ -32,7 +32,7 @@ Result<VelocPart> part_of(const VelocFolders& folders, const VelocName& name, st
                  "so name that (veloc_meta, or meta in VELOC's configuration)"};
   const Path path = folders.meta() / file_name(name);
   std::vector<std::byte> table;
-  const auto got = read_front(folders.files(), path, kMostTable, table);
+  const auto got = read_front(folders.files(), path, kMostRankTable, table);
   if (!got && got.error != ENOENT) return file_error(path, "reading it", got.error);
   if (!got) return Error{Errc::damaged, "its table " + path.string() + " is not there"};
   return parse_veloc_table(table, folders.rank(), file_bytes);
