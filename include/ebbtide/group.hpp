@@ -118,7 +118,8 @@ class Group : public GroupHistory {
   Result<Snapshot> snapshot(Version version, const SnapshotOptions& options = {});
   /// Waits until what every member has written is as durable as the store promises, and closes the stores. Collective.
   /// A group that is destroyed without it closes this member's store alone.
-  Result<void> close();
+  /// `level`: as of Store::close(); the same on every member.
+  Result<void> close(const std::optional<Durability>& level = {});
 
  private:
   using GroupHistory::GroupHistory;

@@ -302,7 +302,9 @@ class Store : public History {
   /// `closed`. A persistent store first waits until its checkpoints are durable; if that is interrupted, the error is
   /// timed_out, the store stays open with its transfers in progress, and must be closed again. Last it waits for what
   /// it lent; if that is interrupted, or takes too long, the error is timed_out, and the store is closed.
-  Result<void> close(const Interrupt& interrupted = {});
+  /// `level`: waits for that one in place of the store's own durability; what is not durable by then goes on from
+  /// there, by the agent of a node's pool or the next process that opens the store. Error as of wait().
+  Result<void> close(const Interrupt& interrupted = {}, const std::optional<Durability>& level = {});
 
  private:
   friend class store::Engine;

@@ -438,14 +438,15 @@ Result<Snapshot> Group::snapshot(Version version, const SnapshotOptions& options
   return taken;
 }
 
-Result<void> Group::close() {
+Result<void> Group::close(const std::optional<Durability>& level) {
   if (members_->closed) return {};
   Result<void> own;
   for (auto& one : members_->of)
-    if (auto waited = members_->wait_own(one.history, members_->level, {}); !waited && own) own = waited;
+    if (auto waited = members_->wait_own(one.history, level ? name_of(*level) : members_->level, {}); !waited && own)
+      own = waited;
   if (auto met = members_->meet(); !met) return met;
   members_->closed = true;
-  if (auto closed = members_->store.close(); !closed && own) own = closed;
+  if (auto closed = members_->store.close({}, level); !closed && own) own = closed;
   return members_->rounds.all(own, "closing");
 }
 

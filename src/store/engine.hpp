@@ -41,7 +41,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   /// First ends what is attached. Interrupted there, the store stays open.
-  Result<void> close(const Interrupt& interrupted = {});
+  Result<void> close(const Interrupt& interrupted = {}, const std::optional<Durability>& level = {});
   /// Keeps it until it is closed, unless there is one already: returns the one that it keeps. Error closed.
   Result<std::shared_ptr<Attached>> attach(std::shared_ptr<Attached> attached);
   /// nullptr: nothing is.

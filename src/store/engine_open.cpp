@@ -74,8 +74,12 @@ Result<void> Engine::start() {
   return {};
 }
 
-Result<void> Engine::close(const Interrupt& interrupted) {
+Result<void> Engine::close(const Interrupt& interrupted, const std::optional<Durability>& level) {
   if (auto error = parts_.lifetime.forked()) return *error;
+  if (level)
+    if (auto known = parts_.waits.check_durability(name_of(*level)); !known) return known;
+  const Durability own = parts_.setup.durability == Durability::node ? Durability::storage : parts_.setup.durability;
+  const Durability awaited = level.value_or(own);
   const planner::Time until =
       parts_.setup.close_timeout ? later(parts_.port.now(), *parts_.setup.close_timeout) : planner::kNever;
   std::shared_ptr<Attached> attached;  // not destroyed with the mutex held
@@ -103,7 +107,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
   }
   bool stop = false;
   Interrupt watched;
-  const planner::Closing closing(parts_.files.tiers().size() > 1, parts_.setup.durability == Durability::shared,
+  const planner::Closing closing(parts_.files.tiers().size() > 1, awaited == Durability::shared,
                                  parts_.setup.close_timeout ? std::optional(until) : std::nullopt);
   if (interrupted || closing.may_give_up())
     watched = [&] {
@@ -112,8 +116,7 @@ Result<void> Engine::close(const Interrupt& interrupted) {
     };
   Result<void> result;
   try {
-    const Durability all = parts_.setup.durability == Durability::node ? Durability::storage : parts_.setup.durability;
-    result = parts_.waits.drain(locked, name_of(all), until, watched);  // an ephemeral store drops what is pending
+    result = parts_.waits.drain(locked, name_of(awaited), until, watched);  // an ephemeral store drops what is pending
   } catch (...) {  // it can be closed again, and does not drain then if it is poisoned
     parts_.lifetime.stop_closing(locked);
     throw;

@@ -305,8 +305,8 @@ Result<void> Store::lend(std::uint64_t bytes, Seconds within, const Interrupt& i
 
 Stats Store::stats() const { return engine_ ? engine_->stats() : Stats{}; }
 
-Result<void> Store::close(const Interrupt& interrupted) {
-  return engine_ ? engine_->close(interrupted) : Result<void>{};
+Result<void> Store::close(const Interrupt& interrupted, const std::optional<Durability>& level) {
+  return engine_ ? engine_->close(interrupted, level) : Result<void>{};
 }
 
 }  // namespace ebb
