@@ -112,6 +112,7 @@ struct Options {
   std::optional<std::uint64_t> limit_shared = {};  ///< bytes per second to `shared`, at most; default, 0: no limit
   /// `shared` has VELOC's files of this rank, `<history>-<rank>-<version>.dat`, in place of this library's own: what
   /// VELOC wrote there is found, and VELOC restarts from what is written (docs/veloc.md). Histories need a name then.
+  /// With `node_pool` it is this process's rank in the pool, which is that of `directory`.
   std::optional<std::uint64_t> veloc_rank = {};
   /// With `veloc_rank`: VELOC's directory of metadata. Its aggregated files are read then.
   std::optional<std::filesystem::path> veloc_meta = {};

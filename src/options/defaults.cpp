@@ -67,8 +67,6 @@ Result<void> check_shared(const Options& options, const EngineSetup& setup) {
       return base::wrong_value("veloc_rank", rank, "a rank from 0 to 2147483647");
     if (!options.shared && !setup.readonly)
       return base::wrong_value("veloc_rank", rank, "shared with it: the directory of VELOC's files");
-    if (options.node_pool.value_or(0) > 0)
-      return base::wrong_value("veloc_rank", rank, "none with node_pool: ranks of a pool have no VELOC files yet");
   }
   if (options.veloc_meta && !options.veloc_rank)
     return base::wrong_value("veloc_meta", options.veloc_meta->string(), "veloc_rank with it");
@@ -164,7 +162,7 @@ Result<void> choose_pool(const Options& options, const Environment& environment,
   pool.chunk_bytes = options.tuning.node_chunk.value_or(pool.chunk_bytes);
   pool.program = options.tuning.node_agent.value_or(true);
   pool.overflow = options.node_overflow.value_or(NodeOverflow::page_cache) == NodeOverflow::page_cache;
-  const auto rank = rank_in_job(environment);
+  const auto rank = options.veloc_rank ? Result(*options.veloc_rank) : rank_in_job(environment);
   if (!rank) return rank.error();
   pool.rank = *rank;
   setup.pool = std::move(pool);
@@ -483,9 +481,9 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
     const auto found = disk_of_store(files, "shared", *options.shared);
     if (!found) return found.error();
     // Of a pool, each rank's versions have a directory of their own there, which any node finds.
-    const auto directory = setup.pool    ? *options.shared / ("rank-" + std::to_string(setup.pool->rank))
-                           : setup.veloc ? storage::veloc_own_directory(*options.shared, setup.veloc->of.rank)
-                                         : *options.shared;
+    const auto directory = setup.veloc  ? storage::veloc_own_directory(*options.shared, setup.veloc->of.rank)
+                           : setup.pool ? *options.shared / ("rank-" + std::to_string(setup.pool->rank))
+                                        : *options.shared;
     const std::uint64_t held = held_in_store(files, setup.veloc ? *options.shared : directory, setup.veloc);
     add("shared", planner::Medium::file, (found->free_bytes / 5 * 4 + held) / kGranule * kGranule);
     planner::TierSpec& tier = machine.tiers.back();

@@ -19,27 +19,31 @@ class RecordChoice {
   using Sum = std::array<std::byte, 16>;
   /// Of a version: the checksum of its history's name, and its number.
   using Key = std::pair<Sum, Version>;
+  static constexpr Sum kOthers{};
 
   /// `one_counter`: all files have their sequences from one. Otherwise, as in a node's pool, whose agent counts by
-  /// itself, nothing is in a slower file that is not in a faster one, and that counts.
+  /// itself, nothing is in a slower file that is not in a faster one, and that counts; but for what others than this
+  /// library did to a file, which has no sum (kOthers) and was the last: they wrote it anew, or deleted it.
   explicit RecordChoice(bool one_counter) : one_counter_(one_counter) {}
 
   /// `file`: from 0, the fastest first. `body`: equal for records of the same bytes.
   void add(std::size_t file, const Key& key, std::uint64_t sequence, const Sum& body) {
-    const auto added = newest_.try_emplace(key, rank(file, sequence), body);
-    added.first->second = std::max(added.first->second, {rank(file, sequence), body});
+    const std::pair ranked(rank(file, sequence, body), body);
+    const auto added = newest_.try_emplace(key, ranked);
+    added.first->second = std::max(added.first->second, ranked);
   }
   /// The same of a record that was dropped; after all that were not.
   void add_dropped(const Key& key, std::uint64_t sequence, const Sum& body) {
-    const auto last = one_counter_ ? newest_.find(key) : newest_.end();
-    if (last != newest_.end()) last->second = std::max(last->second, {sequence, body});
+    const auto last = one_counter_ || body == kOthers ? newest_.find(key) : newest_.end();
+    if (last != newest_.end()) last->second = std::max(last->second, {rank(0, sequence, body), body});
   }
   /// Whether a record that was added holds what counts of its version.
   bool counts(const Key& key, const Sum& body) const { return newest_.at(key).second == body; }
 
  private:
-  std::uint64_t rank(std::size_t file, std::uint64_t sequence) const {
-    return one_counter_ ? sequence : ~std::uint64_t{file};
+  std::uint64_t rank(std::size_t file, std::uint64_t sequence, const Sum& body) const {
+    if (one_counter_) return sequence;
+    return body == kOthers ? ~std::uint64_t{0} : ~(std::uint64_t{file} + 1);
   }
 
   bool one_counter_;

@@ -25,7 +25,8 @@ Result<void> FileTiers::make() {
     tiers_.push_back(std::make_unique<FileTier>(tiers_.size(), static_cast<planner::TierIndex>(tier),
                                                 tiers_.empty() ? setup_.directory : setup_.shared.value().directory));
   if (tiers_.size() > kMostFiles) throw std::logic_error("more file tiers than a store can have");
-  return setup_.pool && setup_.shared ? make_parent(*seams_.files, setup_.shared->directory) : Result<void>();
+  return setup_.pool && setup_.shared && !setup_.veloc ? make_parent(*seams_.files, setup_.shared->directory)
+                                                       : Result<void>();
 }
 
 Result<void> FileTiers::open(const std::function<FileTier::Reports(std::size_t)>& reports) {

@@ -224,7 +224,8 @@ Result<Store> store::Engine::open_store(options::Seams seams, const Options& opt
   auto setup = options::choose_setup(*filled, *seams.files, *seams.device, environment);
   if (!setup) return setup.error();
   if (setup->pool) {
-    auto job = share::job_identity(environment, *seams.files, share::Ancestry::of_process());
+    auto job = setup->veloc ? Result(share::job_of_directory(setup->directory))
+                            : share::job_identity(environment, *seams.files, share::Ancestry::of_process());
     if (!job) return job.error();
     setup->pool->job = std::move(*job);
   }

@@ -57,5 +57,18 @@ TEST(RecordChoice, WithoutOneCounterTheFasterFileCounts) {
   }
 }
 
+TEST(RecordChoice, WithoutOneCounterWhatOthersDidToAFileCounts) {
+  const RecordChoice::Key key{sum(1), 7};
+  RecordChoice anew(false);
+  anew.add(0, key, 900, sum(10));
+  anew.add(1, key, 3, RecordChoice::kOthers);
+  EXPECT_FALSE(anew.counts(key, sum(10)));
+  EXPECT_TRUE(anew.counts(key, RecordChoice::kOthers));
+  RecordChoice deleted(false);
+  deleted.add(0, key, 900, sum(10));
+  deleted.add_dropped(key, 3, RecordChoice::kOthers);
+  EXPECT_FALSE(deleted.counts(key, sum(10)));
+}
+
 }  // namespace
 }  // namespace ebb::planner

@@ -125,5 +125,12 @@ TEST_F(JobTest, a_proc_of_another_namespace_is_refused) {
   EXPECT_NE(refused.error().message.find("PID namespace"), std::string::npos);
 }
 
+TEST(JobOfDirectory, is_one_for_each_directory_however_it_is_written) {
+  const std::string job = job_of_directory("/nvme/heat");
+  EXPECT_TRUE(is_job_identity(job));
+  EXPECT_EQ(job_of_directory("/nvme/./old/../heat"), job);
+  EXPECT_NE(job_of_directory("/nvme/heat-2"), job);
+}
+
 }  // namespace
 }  // namespace ebb::share

@@ -1,5 +1,8 @@
 // A store whose host cache is in a node's pool, with real processes, shared memory and files.
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <signal.h>
@@ -126,6 +129,91 @@ TEST_F(StoreInAPool, each_rank_finds_its_versions_in_the_shared_directory_on_ano
   look();
   std::filesystem::remove_all(directory_.path());
   look();
+}
+
+// What VELOC, or a user, does to a file counts, though the local directory has what was there before.
+TEST_F(StoreInAPool, each_rank_has_its_versions_in_velocs_files) {
+  constexpr int kRanks = 2;
+  const OwnDirectory shared;
+  const auto with_all = [&](const std::function<void(History&, int)>& act) {
+    std::vector<Store> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Options options;
+      options.shared = shared.path();
+      options.durability = Durability::shared;
+      options.veloc_rank = static_cast<std::uint64_t>(rank);
+      ranks.push_back(open(rank, kRanks, options).value());
+    }
+    for (int rank = 0; rank < kRanks; ++rank) {
+      History history = ranks[static_cast<std::size_t>(rank)].history("heat");
+      act(history, rank);
+    }
+    for (Store& store : ranks) store.close().value();
+  };
+  const auto file = [&](int rank, Version version) {
+    return shared.path() / ("heat-" + std::to_string(rank) + "-" + std::to_string(version) + ".dat");
+  };
+  const auto has = [&](const std::vector<Version>& versions) {
+    with_all([&](History& history, int rank) {
+      EXPECT_EQ(history.versions().value(), versions) << "rank " << rank;
+      for (const Version version : versions) EXPECT_TRUE(reads(history, version, rank)) << version << " of " << rank;
+    });
+  };
+  with_all([&](History& history, int rank) {
+    for (Version version = 0; version < 4; ++version) write(history, version, rank);
+  });
+  const auto written = [&](int rank, Version version) {
+    std::error_code failed;
+    return std::filesystem::last_write_time(file(rank, version), failed);
+  };
+  const auto first = written(1, 2);
+  for (int rank = 0; rank < kRanks; ++rank)
+    for (Version version = 0; version < 4; ++version)
+      EXPECT_EQ(std::filesystem::file_size(file(rank, version)), 8 + 12 + kBytes / 8 * 8) << version << " of " << rank;
+  has({0, 1, 2, 3});
+  EXPECT_EQ(written(1, 2), first) << "the same bytes were sent again";
+  for (int rank = 0; rank < kRanks; ++rank) std::filesystem::remove(file(rank, 3));
+  has({0, 1, 2});
+  for (int rank = 0; rank < kRanks; ++rank) {  // as VELOC writes: no mark fits it
+    const auto anew = bytes_of(2, rank + 10);
+    std::fstream out(file(rank, 2), std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(8 + 12);
+    out.write(reinterpret_cast<const char*>(anew.data()), static_cast<std::streamsize>(anew.size() * 8));
+  }
+  with_all([&](History& history, int rank) { EXPECT_TRUE(reads(history, 2, rank + 10)); });
+  std::filesystem::remove_all(directory_.path());
+  with_all([&](History& history, int rank) {
+    EXPECT_EQ(history.versions().value(), (std::vector<Version>{0, 1, 2}));
+    EXPECT_TRUE(reads(history, 0, rank));
+  });
+}
+
+TEST_F(StoreInAPool, what_closing_at_node_left_is_sent_by_the_next_process) {
+  const OwnDirectory shared;
+  const auto open_at = [&](std::uint64_t limit) {
+    Options options;
+    options.shared = shared.path();
+    options.durability = Durability::shared;
+    options.veloc_rank = 0;
+    options.limit_shared = limit;
+    return open(0, 1, options).value();
+  };
+  {
+    Store store = open_at(1);  // so all of it is left
+    History history = store.history("heat");
+    for (Version version = 0; version < 4; ++version) write(history, version);
+    const auto refused = store.close({}, Durability::ephemeral);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+    store.close({}, Durability::node).value();
+  }
+  EXPECT_FALSE(std::filesystem::exists(shared.path() / "heat-0-3.dat"));
+  open_at(0).close().value();
+  for (Version version = 0; version < 4; ++version)
+    EXPECT_TRUE(std::filesystem::exists(shared.path() / ("heat-0-" + std::to_string(version) + ".dat"))) << version;
+  Store store = open_at(0);
+  History history = store.history("heat");
+  for (Version version = 0; version < 4; ++version) EXPECT_TRUE(reads(history, version)) << version;
 }
 
 TEST_F(StoreInAPool, a_run_that_went_on_elsewhere_is_not_continued_from_what_was_left_behind) {

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "options/defaults.hpp"
 #include "os/process_id.hpp"
+#include "storage/storage.hpp"
 
 namespace ebb::share {
 namespace {
@@ -114,6 +115,17 @@ Result<std::string> job_identity(const Environment& environment, os::Files& file
     return leader + "-group-" + std::to_string(ancestry.group);
   if (auto itself = process(ancestry.self); !itself.empty()) return itself;
   return Error{Errc::unsupported, "/proc does not show this process: expected /proc of its PID namespace"};
+}
+
+std::string job_of_directory(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  const std::string path = std::filesystem::absolute(directory, ignored).lexically_normal().string();
+  const storage::Checksum sum = storage::checksum_of(std::as_bytes(std::span(path)));
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string name = "directory-";
+  for (const std::byte byte : sum)
+    (name += digits[std::to_integer<unsigned>(byte) >> 4]) += digits[std::to_integer<unsigned>(byte) & 15];
+  return name;
 }
 
 bool is_job_identity(std::string_view text) {

@@ -1,6 +1,7 @@
 #pragma once
 // Which job a process belongs to: the processes of one user, job and node share a pool.
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -31,6 +32,9 @@ struct Ancestry {
 /// Errors: invalid_argument (an id of more than 64 bytes), unsupported (nothing tells which of a launcher's processes
 /// belong together: EBBTIDE_JOB is needed).
 Result<std::string> job_identity(const options::Environment& environment, os::Files& files, Ancestry ancestry);
+/// Of ranks that write VELOC's files: whichever jobs have a directory as their local one share its pool, one after the
+/// other, and the agent that has not written all of the earlier one's is met by the next.
+std::string job_of_directory(const std::filesystem::path& directory);
 /// The processes of one user on a node that may lend memory to one another: those of the scheduler's job, or of
 /// `EBBTIDE_JOB`, or else all. Error invalid_argument: an id of more than 64 bytes.
 Result<std::string> lending_group(const options::Environment& environment);

@@ -48,10 +48,12 @@ os::SysResult read_front(os::Files& files, const Path& path, std::size_t at_most
   return got;
 }
 
-VelocFolders::VelocFolders(os::Files& files, const Path& directory, const VelocOf& of, bool readonly)
+VelocFolders::VelocFolders(os::Files& files, const Path& directory, const VelocOf& of, bool readonly,
+                           std::string prefix)
     : files_(files),
       rank_(of.rank),
       readonly_(readonly),
+      prefix_(std::move(prefix)),
       directory_(absolute_path_of(directory)),
       own_(veloc_own_directory(directory_, of.rank)),
       meta_(of.meta) {}

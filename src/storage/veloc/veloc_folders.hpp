@@ -34,7 +34,8 @@ class VelocFolders {
  public:
   using Path = std::filesystem::path;
 
-  VelocFolders(os::Files& files, const Path& directory, const VelocOf& of, bool readonly);
+  /// `prefix`: of a history's name, where other storages have the same checkpoints.
+  VelocFolders(os::Files& files, const Path& directory, const VelocOf& of, bool readonly, std::string prefix = {});
   /// Makes what is missing and takes the lock of the own folder; nothing if read only.
   Result<void> make();
   /// Takes away what make() has made, if nothing else is in it.
@@ -45,6 +46,7 @@ class VelocFolders {
   os::Files& files() const { return files_; }
   int rank() const { return rank_; }
   bool readonly() const { return readonly_; }
+  const std::string& prefix() const { return prefix_; }
   const Path& directory() const { return directory_; }
   const Path& own() const { return own_; }
   const Path& meta() const { return meta_; }
@@ -68,6 +70,7 @@ class VelocFolders {
   os::Files& files_;
   const int rank_;
   const bool readonly_;
+  const std::string prefix_;
   const Path directory_, own_, meta_;
   std::optional<StoreDirectory> store_;  // of own_; none: read only
   std::vector<Path> made_;               // directories that this opening has made

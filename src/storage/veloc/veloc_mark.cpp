@@ -16,13 +16,15 @@ std::vector<std::byte> encode_veloc_mark(const VelocMarkOf& mark) {
   head.written_ns = mark.written_ns;
   head.block_bytes = mark.block_bytes;
   Checksum body{};
-  if (compact_bytes(mark.description) > 0) {
+  Description elsewhere = mark.description;
+  elsewhere.history.insert(0, mark.prefix);
+  if (compact_bytes(elsewhere) > 0) {
     RecordHead compact = head;
-    encode_compact(compact, mark.description, mark.payload);
+    encode_compact(compact, elsewhere, mark.payload);
     body = compact.body;
   } else {
     RecordHead raw = head;
-    encode(raw, mark.description, mark.raw);
+    encode(raw, elsewhere, mark.raw);
     body = raw.body;
   }
   const std::vector<std::byte> record = encode(head, mark.description, mark.blocks);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "storage/format/record.hpp"
@@ -27,7 +28,8 @@ struct VelocMarkBegin {
 inline constexpr std::size_t kVelocMarkBegin = 2 * kSector;
 
 /// `raw`: checksums of the blocks as they were put, with whatever was between the regions, where `blocks` has zeros.
-/// Only to find Found::body: a copy of the same checkpoint in another storage has those.
+/// Only to find Found::body: a copy of the same checkpoint in another storage has those, and names the history with
+/// `prefix` before it.
 struct VelocMarkOf {
   const Description& description;
   VelocFileState file;
@@ -36,6 +38,7 @@ struct VelocMarkOf {
   std::int64_t written_ns = 0;
   std::span<const Checksum> blocks, raw;
   std::span<const std::byte> payload;  // of a checkpoint that fits a compact record
+  std::string_view prefix = {};
 };
 std::vector<std::byte> encode_veloc_mark(const VelocMarkOf& mark);
 /// Errors: damaged, unsupported.

@@ -58,7 +58,7 @@ Result<void> VelocNamer::write_mark(const Path& path, const VelocObject& object)
   const auto bytes =
       encode_veloc_mark({*object.description, object.file, object.blocks.empty() ? 0 : block_bytes_, object.sequence,
                          std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(),
-                         object.blocks, object.raw, object.small});
+                         object.blocks, object.raw, object.small, folders_.prefix()});
   const auto opened = files_.open_write(path);
   if (!opened) return file_error(path, "making it", opened.error);
   const os::File file(files_, static_cast<int>(opened.value), path.string(), false);
