@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <limits>
 #include <span>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "ebbtide/machine.hpp"
@@ -19,6 +21,7 @@ namespace {
 
 constexpr std::size_t kLongestName = 127;  // of VELOC's commands
 constexpr std::uint64_t kReaderCache = 64 << 20;
+constexpr int kOthers = 60;   // seconds that opening waits for what others write in `persistent`
 constexpr Seconds kRoom(60);  // that a checkpoint waits for what other ranks are to agree on
 
 Error no_phase(const std::string& begin) { return {Errc::invalid_argument, "call " + begin + " first"}; }
@@ -38,6 +41,39 @@ Result<void> check(const std::string& name, int version) {
                  "version " + std::to_string(version) + " is not valid: give a number from 0 on"};
   }
   return {};
+}
+
+int ranks_of_this_node(MPI_Comm comm) {
+  MPI_Comm here = MPI_COMM_NULL;
+  int count = 1;
+  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+  MPI_Comm_size(here, &count);
+  MPI_Comm_free(&here);
+  return count;
+}
+
+// The same for all ranks of a node, and for the jobs that follow each other there.
+std::uint64_t pool_bytes(const Config& config, int ranks) {
+  constexpr std::uint64_t kPart = 4, kRound = 1 << 20;  // of the memory that files in it may take
+  if (config.options.host_cache) return *config.options.host_cache * static_cast<std::uint64_t>(ranks);
+  std::error_code failed;
+  const auto space = std::filesystem::space("/dev/shm", failed);
+  return failed ? kReaderCache * static_cast<std::uint64_t>(ranks) : space.capacity / kPart / kRound * kRound;
+}
+
+// The rank's caches are in the pool of its node from here on.
+Result<Relay> enter(Config& config, const Peers& peers, int ranks_here) {
+  auto relay = Relay::open(config.relay);
+  if (!relay) return relay;
+  if (auto same = relay->check_count(peers.count()); !same) return same.error();
+  auto entered = relay->enter(peers.rank(), false);
+  if (!entered && entered.error().code == Errc::in_use) {
+    say("Init", entered.error().message + ", and sends what an earlier job left here: this one waits for that");
+    entered = relay->enter(peers.rank());
+  }
+  if (!entered) return entered.error();
+  config.options = pooled(config, pool_bytes(config, ranks_here));
+  return relay;
 }
 
 /// Whether it has ended, in whichever way.
@@ -62,7 +98,18 @@ Result<std::unique_ptr<Client>> Client::open(MPI_Comm comm, const std::string& f
   Peers peers(collective(comm));
   if (auto read = peers.all(config ? Result<void>() : config.error(), "reading the configuration"); !read)
     return read.error();
-  return open(std::move(*config), collective(comm), collective(comm), true);
+  std::error_code ignored;
+  const bool here = config->options.shared && std::filesystem::exists(config->relay, ignored);
+  const auto nowhere = peers.least(here ? 0 : 1);
+  if (!nowhere) return nowhere.error();
+  std::optional<Relay> relay;
+  if (*nowhere == 0) {
+    auto entered = enter(*config, peers, ranks_of_this_node(comm));
+    if (entered) relay.emplace(std::move(*entered));
+    if (auto all = peers.all(entered ? Result<void>() : entered.error(), "meeting the backend"); !all)
+      return all.error();
+  }
+  return open(std::move(*config), [comm] { return collective(comm); }, std::move(peers), true, std::move(relay));
 }
 
 Result<std::unique_ptr<Client>> Client::open(unsigned id, const std::string& file) {
@@ -70,21 +117,34 @@ Result<std::unique_ptr<Client>> Client::open(unsigned id, const std::string& fil
     return Error{Errc::invalid_argument, "the id " + std::to_string(id) + " is not valid: give one below 2^31"};
   auto config = read_config(file);
   if (!config) return config.error();
-  return open(std::move(*config), alone(static_cast<int>(id)), alone(static_cast<int>(id)), false);
+  const auto single = [id] { return alone(static_cast<int>(id)); };
+  return open(std::move(*config), single, Peers(single()), false, {});
 }
 
-Result<std::unique_ptr<Client>> Client::open(Config config, std::unique_ptr<Collective> group,
-                                             std::unique_ptr<Collective> peers, bool over_mpi) {
+Result<std::unique_ptr<Client>> Client::open(Config config, const std::function<std::unique_ptr<Collective>()>& ranks,
+                                             Peers peers, bool over_mpi, std::optional<Relay> relay) {
+  auto group = ranks();
   const bool first = group->rank() == 0 || group->count() == 1;
-  Options options = config.options;
+  Options& options = config.options;
   if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(group->rank());
   if (!options.device_cache && machine::gpus().empty())
     options.device_cache = 0;  // host memory need not be there twice
   auto opened = Group::open(std::move(group), options);
+  for (int waited = 0; relay && waited < kOthers; ++waited) {  // another node's backend may have a rank's files
+    enum : std::int64_t { failed, in_use, done };
+    const Errc mine = opened ? Errc::dropped : opened.error().code;  // dropped: another rank's failed
+    const auto least = peers.least(mine == Errc::dropped ? done : mine == Errc::in_use ? in_use : failed);
+    if (!least) return least.error();
+    if (*least != in_use) break;
+    if (!opened && waited == 0) say("Init", opened.error().message + "; it is tried again");
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    opened = Group::open(ranks(), options);
+  }
   if (!opened) return opened.error();
   if (first)
     for (const std::string& note : config.notes) say("Init", note);
-  return std::unique_ptr<Client>(new Client(std::move(config), std::move(*opened), std::move(peers), over_mpi));
+  return std::unique_ptr<Client>(
+      new Client(std::move(config), std::move(*opened), std::move(peers), over_mpi, std::move(relay)));
 }
 
 Client::~Client() {
@@ -105,10 +165,13 @@ bool Client::close(bool drain) {
                    "MPI_Finalize came first: what this rank has not sent is sent by the next job"};
     }
     const auto waited = drain ? wait() : write_named();
-    const auto closed = group_->close();
+    const auto sent_later = peers_.least(!drain && relay_ && relay_->has_backend() ? 1 : 0);
+    const auto closed =
+        group_->close(sent_later && *sent_later == 1 ? std::optional(Durability::node) : std::optional<Durability>());
     names_.clear();
     unfinished_.clear();
     group_.reset();
+    relay_.reset();
     return waited ? closed : waited;
   });
 }
@@ -307,7 +370,15 @@ Result<void> Client::write(const std::vector<Source>& sources) {
   look();
   unfinished_.push_back(
       {text_of(writing_->name, writing_->version), *written, writing_->sent ? config_.level : "storage"});
-  return {};
+  return relay_ ? hand_over(*written) : Result<void>();
+}
+
+// A kill of all ranks loses nothing of it from here on. From a GPU it comes later, and on a full disk once there is
+// room.
+Result<void> Client::hand_over(const Future& written) const {
+  if (config_.options.device_cache != 0) return {};
+  const auto there = written.wait("node");
+  return there || there.error().code == Errc::no_space ? Result<void>() : there;
 }
 
 bool Client::checkpoint_end(bool success) {
@@ -478,11 +549,15 @@ Result<CheckpointInfo> Client::found(const std::string& name, int version, Readi
 // As the other rank left it; that one may be running.
 Result<Store> Client::open_another(int target_rank) const {
   Options options;
-  options.directory = *config_.options.directory / ("rank-" + std::to_string(target_rank));
-  options.shared = config_.options.shared;
+  if (relay_) {  // the node's store is being written
+    options.directory = config_.options.shared;
+  } else {
+    options.directory = *config_.options.directory / ("rank-" + std::to_string(target_rank));
+    options.shared = config_.options.shared;
+  }
   options.veloc_meta = config_.options.veloc_meta;
   options.veloc_chksum = config_.options.veloc_chksum;
-  if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(target_rank);
+  if (config_.options.shared) options.veloc_rank = static_cast<std::uint64_t>(target_rank);
   options.readonly = true;
   options.device_cache = 0;  // each version is read once
   options.host_cache = kReaderCache;

@@ -2,6 +2,7 @@
 // VELOC's client over a group of stores: a checkpoint name is a history, and a job of one process a group of one.
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "veloc/config.hpp"
 #include "veloc/peers.hpp"
 #include "veloc/regions.hpp"
+#include "veloc/relay.hpp"
 #include "veloc/routed_file.hpp"
 
 namespace ebb::veloc {
@@ -103,10 +105,14 @@ class Client final : public ::veloc::client_t {
     std::string level;  // at which it is durable
   };
 
-  Client(Config config, Group group, std::unique_ptr<Collective> peers, bool over_mpi)
-      : config_(std::move(config)), group_(std::move(group)), peers_(std::move(peers)), over_mpi_(over_mpi) {}
-  static Result<std::unique_ptr<Client>> open(Config config, std::unique_ptr<Collective> group,
-                                              std::unique_ptr<Collective> peers, bool over_mpi);
+  Client(Config config, Group group, Peers peers, bool over_mpi, std::optional<Relay> relay)
+      : config_(std::move(config)),
+        group_(std::move(group)),
+        peers_(std::move(peers)),
+        over_mpi_(over_mpi),
+        relay_(std::move(relay)) {}
+  static Result<std::unique_ptr<Client>> open(Config config, const std::function<std::unique_ptr<Collective>()>& ranks,
+                                              Peers peers, bool over_mpi, std::optional<Relay> relay);
 
   Result<Name*> find(const std::string& name);
   Result<void> begin_writing(const std::string& name, int version);
@@ -114,6 +120,7 @@ class Client final : public ::veloc::client_t {
   /// Whether a version that is begun now goes to `persistent`. Collective.
   Result<bool> goes();
   Result<void> write(const std::vector<Source>& sources);
+  Result<void> hand_over(const Future& written) const;
   Result<void> write_regions(int mode, const std::set<int>& ids);
   Result<void> end_writing(bool success);
   Result<void> wait();
@@ -133,6 +140,7 @@ class Client final : public ::veloc::client_t {
   std::optional<Group> group_;  // none: closed
   Peers peers_;
   const bool over_mpi_;
+  std::optional<Relay> relay_;  // the ranks of each node have one store, and a backend sends what they leave
   Protected regions_;
   std::map<int, observer_t> observers_;
   std::map<std::string, Name> names_;

@@ -238,7 +238,10 @@ Result<Config> read_config(const std::string& file) {
 
   config.scratch = *scratch;
   // VELOC's files may be in scratch, and `.ebbtide` is theirs. Another run may have been on this node.
-  options.directory = *scratch / (".ebbtide-cache" + (flushed && persistent ? "-" + digest_of(*persistent) : ""));
+  const std::string of_run = flushed && persistent ? "-" + digest_of(*persistent) : "";
+  options.directory = *scratch / (".ebbtide-cache" + of_run);
+  config.node_directory = *scratch / (".ebbtide-node" + of_run);
+  config.relay = *scratch / (".ebbtide-backend" + of_run);
   if (flushed) {
     options.shared = persistent ? *persistent : *scratch;
     options.veloc_meta = meta;
@@ -247,6 +250,14 @@ Result<Config> read_config(const std::string& file) {
   config.level = flushed ? "shared" : "storage";
   options.durability = flushed ? Durability::shared : Durability::storage;
   return config;
+}
+
+Options pooled(const Config& config, std::uint64_t bytes) {
+  Options options = config.options;
+  options.directory = config.node_directory;
+  options.host_cache = {};
+  options.node_pool = bytes;
+  return options;
 }
 
 }  // namespace ebb::veloc

@@ -21,21 +21,22 @@ std::unique_ptr<Collective> alone(int id) {
 }
 
 Result<std::int64_t> Peers::first(std::int64_t mine) {
-  std::int64_t value = rank() == 0 || collective_->count() == 1 ? mine : std::numeric_limits<std::int64_t>::max();
-  if (auto begun = collective_->begin_least(std::span(&value, 1)); !begun) return begun.error();
-  if (auto ended = collective_->test(true); !ended) return ended.error();
-  return value;
+  return least(rank() == 0 || count() == 1 ? mine : std::numeric_limits<std::int64_t>::max());
+}
+
+Result<std::int64_t> Peers::least(std::int64_t mine) {
+  const auto begun = collective_->begin_least(std::span(&mine, 1));
+  const auto ended = begun ? collective_->test(true) : Result<bool>(begun.error());
+  return ended ? Result(mine) : ended.error();
 }
 
 Result<void> Peers::all(const Result<void>& mine, const std::string& what) {
   constexpr auto kNobody = std::numeric_limits<std::int64_t>::max();
-  std::int64_t failed = mine ? kNobody : rank();
-  const auto begun = collective_->begin_least(std::span(&failed, 1));
-  const auto ended = begun ? collective_->test(true) : Result<bool>(begun.error());
+  const auto failed = least(mine ? kNobody : rank());
   if (!mine) return mine;
-  if (!ended) return ended.error();
-  if (failed == kNobody) return {};
-  return Error{Errc::dropped, what + " failed on rank " + std::to_string(failed) + ", which says why"};
+  if (!failed) return failed.error();
+  if (*failed == kNobody) return {};
+  return Error{Errc::dropped, what + " failed on rank " + std::to_string(*failed) + ", which says why"};
 }
 
 }  // namespace ebb::veloc

@@ -15,8 +15,11 @@ class Peers {
  public:
   explicit Peers(std::unique_ptr<Collective> collective) : collective_(std::move(collective)) {}
   int rank() const { return collective_->rank(); }
+  int count() const { return collective_->count(); }
   /// What rank 0 gives, on all. Collective.
   Result<std::int64_t> first(std::int64_t mine);
+  /// The least of what the ranks give. Collective.
+  Result<std::int64_t> least(std::int64_t mine);
   /// Failed on one rank: an error on all; those that did not fail themselves say which one did. Collective.
   Result<void> all(const Result<void>& mine, const std::string& what);
 

@@ -1,0 +1,101 @@
+#!/bin/sh
+# backend.sh BACKEND JOB [AGENT]: what jobs of four ranks leave is sent by the backend of their node, whatever was killed. The
+# agent of a pool is that program, which is found beside the job's own; else it is a thread of a rank.
+set -eu
+backend=$1 job=$2
+directory=$(mktemp -d)
+config=$directory/veloc.cfg lock= served=
+stop() {
+  [ -z "$served" ] || kill -9 "$served" 2>/dev/null || true
+  served=
+}
+trap 'stop; rm -rf "$directory"' EXIT
+if [ $# -gt 2 ]; then
+  mkdir "$directory/bin"
+  cp "$job" "$3" "$directory/bin"
+  job=$directory/bin/$(basename "$job")
+fi
+fail() {
+  echo "$*" >&2
+  find "$directory" -name log -exec cat {} + >&2
+  exit 1
+}
+mkdir "$directory/scratch" "$directory/persistent"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+cat >"$directory/kill-agent" <<'END'
+for process in /proc/[0-9]*; do
+  grep -qs "BACKEND_TEST=$BACKEND_TEST" "$process/environ" && grep -qs ebbtide-agent "$process/comm" || continue
+  kill -9 "${process#/proc/}" && echo "the agent was killed"
+done
+END
+export BACKEND_TEST="$directory" # tells the agent of these jobs from others
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+
+configure() {
+  printf 'scratch = %s\npersistent = %s\nhost_cache_size = 0.03\n%s\n' \
+    "$directory/scratch" "$directory/persistent" "$1" >"$config"
+}
+# Refused: what was wrong, and with which key.
+refused() {
+  configure "$1"
+  if "$backend" "$config" --disable-ec 2>"$directory/said"; then fail "it took: $1"; fi
+  grep -q -- "$2" "$directory/said" || fail "of '$1' it said: $(cat "$directory/said")"
+}
+refused 'mode = never' 'mode = never is not valid: give sync or async'
+refused 'mode = sync' 'mode = sync is not valid for a backend'
+refused 'max_versions = -4' 'max_versions = -4'
+refused 'persistent_interval = -1' 'nothing goes to persistent'
+if "$backend" "$directory/none" --disable-ec 2>"$directory/said"; then fail "it took a configuration that is not there"; fi
+grep -q "$directory/none" "$directory/said" || fail "it said: $(cat "$directory/said")"
+if "$backend" 2>"$directory/said"; then fail "it took no configuration"; fi
+grep -q usage "$directory/said" || fail "it said: $(cat "$directory/said")"
+configure 'mode = async'
+
+run() { "${MPIRUN:-mpirun}" -n 4 "$job" "$config" "$@"; }
+killed() { if run "$@" >"$directory/out" 2>&1; then fail "the job was not killed"; fi; }
+serve() {
+  "$backend" "$config" 2>>"$directory/backend.log" &
+  served=$!
+}
+# Version $1 of all ranks is in `persistent`, within two minutes.
+sent() {
+  tries=0
+  for rank in 0 1 2 3; do
+    until [ -e "$directory/persistent/heat-$rank-$1.dat" ]; do
+      tries=$((tries + 1))
+      [ $tries -lt 1200 ] || fail "version $1 of rank $rank is not in persistent: $(cat "$directory/backend.log" "$directory/out")"
+      sleep 0.1
+    done
+  done
+}
+
+# A job before there was a backend, killed: what is in its stores is not left behind.
+run 1 drained -1
+# All ranks are killed as soon as they have written.
+serve
+until ls "$directory"/scratch/.ebbtide-backend*/lock >/dev/null 2>&1; do sleep 0.05; done
+killed 4 killed 1
+sent 4
+# The next job finds it where the node's disk is lost, and returns before all is sent.
+stop
+rm -rf "$directory"/scratch/.ebbtide-node*
+serve
+run 7 left 4
+sent 7
+# Without a backend: what was killed is sent by the next job, which waits for that itself.
+stop
+killed 9 killed 7
+run 10 left 9
+sent 10
+# The agent of the pool is killed, then the ranks.
+killed 12 killed_after_agent 10
+[ $# -lt 3 ] || grep -q "the agent was killed" "$directory/out" || fail "there was no agent: $(cat "$directory/out")"
+serve
+sent 12
+run 13 drained 12
+# A job of another size is told so.
+if "${MPIRUN:-mpirun}" -n 2 "$job" "$config" 14 drained 13 >"$directory/out" 2>&1; then fail "a job of two ranks went on"; fi
+grep -q "have 4 ranks, and this one has 2" "$directory/out" || fail "a job of two ranks said: $(cat "$directory/out")"
+# A second one says so, and is not needed. A script goes on at once.
+"$backend" "$config" --disable-ec 2>"$directory/said" || fail "a second backend failed: $(cat "$directory/said")"
+grep -q "process $served" "$directory/said" || fail "a second backend said: $(cat "$directory/said")"
