@@ -52,6 +52,11 @@ struct Members {
                        const CheckpointOptions& options);
   Result<void> restart(std::size_t number, Version from);
 
+  /// At which a version is durable.
+  std::string level_of(bool to_shared) const {
+    return on_request && !to_shared ? std::string(name_of(Durability::storage)) : level;
+  }
+
   Rounds rounds;
   Store store;
   std::string level;
@@ -350,8 +355,7 @@ Result<Future> GroupHistory::checkpoint(Version version, std::span<const Source>
   members_->progress();
   // The version counts as durable from the next call on: until then the member may withdraw it.
   if (written) {
-    const bool here = members_->on_request && !options.to_shared;
-    const std::string level = here ? std::string(name_of(Durability::storage)) : members_->level;
+    const std::string level = members_->level_of(options.to_shared);
     members_->of[number_].open.push_back({version, [future = *written, level] { return future.done(level); }});
   }
   return written;
@@ -434,7 +438,8 @@ Result<Snapshot> Group::snapshot(Version version, const SnapshotOptions& options
     return all.error();
   }
   agreement.written(0, version);
-  members_->of[0].open.push_back({version, [cut = *taken, level = members_->level] { return cut.done(level); }});
+  members_->of[0].open.push_back(
+      {version, [cut = *taken, level = members_->level_of(false)] { return cut.done(level); }});
   return taken;
 }
 

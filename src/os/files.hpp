@@ -93,6 +93,8 @@ class Files {
   virtual SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept = 0;
   virtual SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept = 0;
   virtual SysResult status(int fd, FileStatus& out) noexcept = 0;
+  /// Where a link leads, as it says. EINVAL: it is no link.
+  virtual SysResult read_link(const std::filesystem::path& path, std::filesystem::path& out) noexcept = 0;
   /// Opens a file as open() does and locks it for this process until unlock() or the process's end, however it ends; a
   /// forked child does not share the lock. Open::create: creates it if necessary. EWOULDBLOCK: another process holds
   /// the lock. Never blocks.
@@ -126,6 +128,7 @@ class PosixFiles final : public Files {
   SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
   SysResult status(const std::filesystem::path& path, FileStatus& out) noexcept override;
   SysResult status(int fd, FileStatus& out) noexcept override;
+  SysResult read_link(const std::filesystem::path& path, std::filesystem::path& out) noexcept override;
   SysResult lock(const std::filesystem::path& path, Open how) noexcept override;
   SysResult unlock(int fd) noexcept override;
   SysResult describe(const std::filesystem::path& directory, FileSystem& out) noexcept override;

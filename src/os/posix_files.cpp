@@ -5,6 +5,7 @@
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -206,6 +207,17 @@ SysResult PosixFiles::status(int fd, FileStatus& out) noexcept {
   if (::fstat(fd, &found) != 0) return SysResult::failed(errno);
   out = status_of(found);
   return SysResult::of(0);
+}
+
+SysResult PosixFiles::read_link(const std::filesystem::path& path, std::filesystem::path& out) noexcept try {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+  if (length < 0) return SysResult::failed(errno);
+  target.resize(static_cast<std::size_t>(length));
+  out = std::move(target);
+  return SysResult::of(0);
+} catch (const std::bad_alloc&) {
+  return SysResult::failed(ENOMEM);
 }
 
 SysResult PosixFiles::lock(const std::filesystem::path& path, Open how) noexcept try {

@@ -21,7 +21,7 @@
 
 namespace ebb::veloc {
 
-/// The region of a version that the program wrote as a file.
+/// The region of a version that the program wrote as a file, for which VELOC's files have no table.
 inline constexpr std::uint32_t kFileRegion = 0x80000000;
 inline constexpr std::size_t kNoSize = static_cast<std::size_t>(-1);
 

@@ -1,5 +1,7 @@
 #include "veloc/regions.hpp"
 
+#include <limits>
+
 #include "veloc/defs.h"
 
 namespace ebb::veloc {
@@ -12,6 +14,8 @@ Result<void> Protected::add(int id, Region region, const std::string& group) {
     return Error{Errc::invalid_argument,
                  which + " is a null pointer to " + std::to_string(region.bytes) + " bytes: give the memory's address"};
   }
+  if (id == std::numeric_limits<int>::min())
+    return Error{Errc::invalid_argument, which + " stands for a file of the program: give another id"};
   groups_[key(group)].insert_or_assign(id, std::move(region));
   return {};
 }

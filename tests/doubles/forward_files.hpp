@@ -56,6 +56,7 @@ class ForwardFiles : public os::Files {
     return on(FileCall::open, directory, [&] { return inner_.open_unlinked(directory, direct); });
   }
   os::SysResult open_read(const Path& path) noexcept override { return inner_.open_read(path); }
+  os::SysResult read_link(const Path& path, Path& out) noexcept override { return inner_.read_link(path, out); }
   os::SysResult open_write(const Path& path) noexcept override { return inner_.open_write(path); }
   os::SysResult open(const Path& path, os::Open how, bool direct) noexcept override {
     return on(FileCall::open, path, [&] { return inner_.open(path, how, direct); });

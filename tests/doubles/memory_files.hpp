@@ -63,6 +63,9 @@ class MemoryFiles final : public os::Files {
   os::SysResult list(const std::filesystem::path& directory, std::vector<std::string>& out) noexcept override;
   os::SysResult status(const std::filesystem::path& path, os::FileStatus& out) noexcept override;
   os::SysResult status(int fd, os::FileStatus& out) noexcept override;
+  os::SysResult read_link(const std::filesystem::path&, std::filesystem::path&) noexcept override {
+    return os::SysResult::failed(EINVAL);  // there are no links
+  }
   os::SysResult lock(const std::filesystem::path& path, os::Open how) noexcept override;
   os::SysResult unlock(int fd) noexcept override;
   os::SysResult describe(const std::filesystem::path& directory, os::FileSystem& out) noexcept override;

@@ -30,6 +30,7 @@ class NoFiles : public os::Files {
   os::SysResult list(const Path&, std::vector<std::string>&) noexcept override { return none(); }
   os::SysResult status(const Path&, os::FileStatus&) noexcept override { return none(); }
   os::SysResult status(int, os::FileStatus&) noexcept override { return none(); }
+  os::SysResult read_link(const Path&, Path&) noexcept override { return none(); }
   os::SysResult lock(const Path&, os::Open) noexcept override { return none(); }
   os::SysResult unlock(int) noexcept override { return none(); }
   os::SysResult describe(const Path&, os::FileSystem&) noexcept override { return none(); }

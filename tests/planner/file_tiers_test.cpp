@@ -1,5 +1,6 @@
 // Several files that keep, one below the other: what goes down to the lower one, what makes room above for it, and what
 // a lower file that does not answer holds up.
+#include <array>
 #include <map>
 #include <set>
 #include <utility>
@@ -242,6 +243,63 @@ TEST(FileTiers, OnRequestIsWhatTheProgramOrAWaitAsksFor) {
   d.settle();
   EXPECT_EQ(d.reason(down), Reason::ok);
   EXPECT_TRUE(d.on(5, kLocal));
+}
+
+// In the end the lower file has what goes there by itself, and what was asked for, of random programs.
+TEST(FileTiers, TheLowerFileGetsWhatGoesThereAndNothingElse) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    Machine m = two_files(400, 400);
+    const std::uint64_t every = std::array<std::uint64_t, 4>{0, 1, 3, kOnRequest}[random() % 4];
+    m.tiers[kShared].every = every;
+    Files d(m);
+    std::set<Version> written, asked;
+    std::set<std::pair<Version, TierIndex>> told;
+    std::vector<RequestId> calls;
+    const auto tell_durable = [&] {
+      for (const Version v : written)
+        for (const TierIndex tier : {kLocal, kShared})
+          if (d.on(v, tier) && told.emplace(v, tier).second) d.durable(v, tier);
+    };
+    for (int step = 0; step < 200; ++step) {
+      const auto v = static_cast<Version>(random() % 20);
+      switch (random() % 10) {
+        case 0:
+        case 1:
+        case 2:
+          if (!written.insert(v).second) break;
+          calls.push_back(d.checkpoint(v, 1 + random() % 4));
+          if (every == kOnRequest && random() % 3 == 0) d.tell(event::Goes{v}), asked.insert(v);
+          break;
+        case 3:
+          d.tell(event::Drop{v});
+          written.erase(v), asked.erase(v), told.erase({v, kLocal}), told.erase({v, kShared});
+          break;
+        case 4: calls.push_back(d.wait_all(random() % 2 ? kShared : kLocal)); break;
+        case 5:
+          calls.push_back(d.wait(v, kShared));
+          if (!d.answered(calls.back()) || d.reason(calls.back()) == Reason::ok) asked.insert(v);
+          break;
+        case 6: calls.push_back(d.restore(v, true)); break;
+        default:
+          for (auto n = random() % 6; n-- > 0 && !d.under_way.empty();) d.finish(random() % d.under_way.size());
+          tell_durable();
+      }
+    }
+    for (std::size_t before = 0; before != told.size() + 1;) {
+      before = told.size() + 1;
+      d.settle();
+      tell_durable();
+      if (!d.under_way.empty()) before = 0;
+    }
+    for (const RequestId id : calls) ASSERT_TRUE(d.answered(id)) << id;
+    for (const Version v : written) {
+      const bool goes = every <= 1 || (every != kOnRequest && v % static_cast<Version>(every) == 0);
+      EXPECT_TRUE(d.on(v, kLocal)) << v;
+      EXPECT_EQ(d.on(v, kShared), goes || asked.contains(v)) << v;
+    }
+  }
 }
 
 // The lower file hangs with as many copies as it is given, either way, and says so by one report for each version that

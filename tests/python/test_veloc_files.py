@@ -291,6 +291,26 @@ def test_a_file_of_the_own_rank_counts_before_an_aggregated_one(disk):
         assert bytes(store.history("heat").restore(1, keep=True)) == b"own"
 
 
+def test_a_link_that_veloc_left_leads_to_the_programs_file(disk):
+    (disk / "pfs").mkdir()
+    for version in (1, 2, 3):
+        (disk / f"out-{version}").write_bytes(bytes([version]) * 100_000)
+        (disk / "pfs" / f"heat-0-{version}.dat").symlink_to(disk / f"out-{version}" if version > 1 else "../out-1")
+    (disk / "out-3").unlink()
+    with pytest.warns(ebbtide.DamagedWarning, match=r"heat-0-3\.dat.*out-3, which is no file"):
+        store = open_pair(disk)
+    with store:
+        history = store.history("heat")
+        assert history.versions() == [1, 2]
+        for version in (2, 1):
+            assert bytes(history.restore(version, keep=True)) == bytes([version]) * 100_000
+        history.drop(2)
+    assert (disk / "out-2").exists() and not (disk / "pfs" / "heat-0-2.dat").is_symlink()
+    (disk / "out-1").write_bytes(b"another")
+    with open_pair(disk, local="elsewhere") as store:
+        assert bytes(store.history("heat").restore(1, keep=True)) == b"another", "what lies there is the truth"
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "x" * 128])
 def test_names_that_veloc_cannot_have_are_refused(disk, name):
     with open_pair(disk) as store, pytest.raises(ebbtide.InvalidArgument, match="VELOC"):

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <istream>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <set>
@@ -318,6 +319,35 @@ TEST_F(VelocClient, VersionsWithinTheIntervalStayInScratch) {
     ASSERT_TRUE(client->checkpoint("heat", ++value + 7));
     ::usleep(10'000);
   }
+}
+
+// As VELOC leaves it and finds it: the program's own bytes, there or behind a link.
+TEST_F(VelocClient, AFileOfTheProgramGoesBothWays) {
+  write_both("mode = sync\n");
+  const std::string original = (at_ / "out.bin").string();
+  const auto read = [](const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string((std::istreambuf_iterator<char>(in)), {});
+  };
+  {
+    const auto client = open();
+    ASSERT_TRUE(client->checkpoint_begin("heat", 1));
+    std::ofstream(client->route_file(original)) << "written by the program";
+    ASSERT_TRUE(client->checkpoint_end(true));
+  }
+  EXPECT_EQ(read(at_ / "persistent/heat-0-1.dat"), "written by the program");
+  std::ofstream(at_ / "of_veloc.bin") << "left by VELOC";
+  std::filesystem::create_symlink(at_ / "of_veloc.bin", at_ / "persistent/heat-0-2.dat");
+  std::filesystem::remove_all(at_ / "scratch");
+  const auto client = open();
+  EXPECT_EQ(client->restart_test("heat", 0), 2);
+  for (const auto& [version, text] : {std::pair(2, "left by VELOC"), {1, "written by the program"}}) {
+    ASSERT_TRUE(client->restart_begin("heat", version));
+    EXPECT_EQ(read(client->route_file(original)), text);
+    EXPECT_TRUE(client->restart_end(true));
+  }
+  int value = 0;
+  EXPECT_FALSE(client->mem_protect(std::numeric_limits<int>::min(), &value, 1, sizeof value));
 }
 
 // What somebody wrote anew has no checksums of ours.

@@ -46,6 +46,17 @@ Error damaged(std::string what) { return {Errc::damaged, std::move(what)}; }
 
 }  // namespace
 
+bool is_program_file(const CheckpointInfo& info) {
+  return info.regions.size() == 1 && info.regions.front().id == kVelocFileRegion;
+}
+
+CheckpointInfo program_file(std::uint64_t bytes) {
+  CheckpointInfo info;
+  info.regions.push_back({kVelocFileRegion, static_cast<std::size_t>(bytes), 0});
+  info.bytes = bytes;
+  return info;
+}
+
 Result<void> check_veloc_name(std::string_view name, Version version) {
   if (name.empty() || name.size() > kMostVelocName || !std::ranges::all_of(name, is_in_name)) {
     return Error{Errc::invalid_argument,
@@ -79,7 +90,7 @@ std::optional<VelocName> parse_file_name(std::string_view file) {
 
 VelocLayout VelocLayout::of(const CheckpointInfo& info) {
   VelocLayout layout;
-  layout.header_bytes = kCount + kEntry * info.regions.size();
+  layout.header_bytes = is_program_file(info) ? 0 : kCount + kEntry * info.regions.size();
   layout.file_bytes = layout.header_bytes;
   for (const RegionInfo* region : in_file_order(info)) {
     if (region->bytes > 0) layout.extents.push_back({region->offset, region->bytes, layout.file_bytes});
@@ -106,6 +117,7 @@ bool VelocLayout::has_gaps(std::uint64_t offset, std::uint64_t bytes) const {
 }
 
 std::vector<std::byte> encode_veloc_header(const CheckpointInfo& info) {
+  if (is_program_file(info)) return {};
   std::vector<std::byte> out(kCount + kEntry * info.regions.size());
   BytesWriter to(out.data());
   to.number(static_cast<std::uint64_t>(info.regions.size()));
@@ -164,6 +176,8 @@ Result<CheckpointInfo> parse_veloc_header(std::span<const std::byte> header, std
     info.regions.push_back({id, static_cast<std::size_t>(bytes), static_cast<std::size_t>(offset)});
     info.bytes = offset + bytes;
   }
+  if (is_program_file(info))
+    return damaged("its only region has the id -2147483648, which stands for a program's file");
   if (left > 0) return damaged("it has " + std::to_string(left) + " bytes more than its regions");
   return info;
 }

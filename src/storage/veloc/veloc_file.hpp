@@ -18,6 +18,12 @@ inline constexpr std::uint64_t kMostVelocName = 127;  // bytes of a checkpoint's
 /// In a name's place of a rank: the file is *aggregated*, it has the checkpoints of all ranks one after the other.
 inline constexpr int kAllRanks = -1;
 
+/// Alone in a checkpoint, it is a file that the program wrote itself: VELOC's file is that one, without a table.
+inline constexpr std::uint32_t kVelocFileRegion = 0x80000000;
+bool is_program_file(const CheckpointInfo& info);
+/// Such a checkpoint.
+CheckpointInfo program_file(std::uint64_t bytes);
+
 /// What the name of a file says.
 struct VelocName {
   std::string name;
@@ -52,7 +58,7 @@ struct VelocLayout {
   bool has_gaps(std::uint64_t offset, std::uint64_t bytes) const;
 };
 
-/// The table in front of the regions' bytes.
+/// The table in front of the regions' bytes; nothing for a program's file.
 std::vector<std::byte> encode_veloc_header(const CheckpointInfo& info);
 /// How many bytes the table of a file has; 0: `begin`, its first 8 bytes or fewer, is of no such file.
 std::uint64_t veloc_header_bytes(std::span<const std::byte> begin, std::uint64_t file_bytes);

@@ -91,6 +91,19 @@ Path VelocFolders::pending_of(const VelocName& name, ObjectId object) const {
   return mark_of(name).string() + "." + std::to_string(object) + std::string(kVelocPending);
 }
 
+os::SysResult VelocFolders::find(const VelocName& name, FileAt& place, os::FileStatus& status) const {
+  place = {path_of(name), false};
+  auto asked = files_.status(place.path, status);
+  if (!asked || status.kind != os::FileStatus::Kind::link) return asked;
+  Path target;
+  if (asked = files_.read_link(place.path, target); !asked) return asked;
+  place = {target.is_absolute() ? target : directory_ / target, true};
+  os::FileStatus there;
+  asked = files_.status(place.path, there);
+  if (asked) status = there;
+  return asked.error == ENOENT ? os::SysResult::of(0) : asked;
+}
+
 Result<void> VelocFolders::rename(const Path& from, const Path& to) const {
   os::FileStatus before, there;
   const auto known = files_.status(from, before);

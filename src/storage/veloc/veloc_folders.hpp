@@ -55,6 +55,13 @@ class VelocFolders {
   Path unfinished_of(const VelocName& name, ObjectId object) const;
   Path pending_of(const VelocName& name, ObjectId object) const;
 
+  /// Where a file under VELOC's name is: there or, if VELOC has left a link to a program's file, where that leads. The
+  /// status is that of the file; of a link to nothing, the link's. Errors by errno.
+  struct FileAt {
+    Path path;
+    bool linked = false;
+  };
+  os::SysResult find(const VelocName& name, FileAt& place, os::FileStatus& status) const;
   /// A rename whose reply was lost has happened.
   Result<void> rename(const Path& from, const Path& to) const;
   Result<void> sync(const Path& directory) const;

@@ -105,10 +105,13 @@ bool VelocNamer::move_back(const VelocObject& object) {
   const Path path = folders_.path_of(object.name), mark = folders_.mark_of(object.name);
   const Path back = folders_.unfinished_of(object.name, object.id);
   os::FileStatus status;
-  const auto asked = files_.status(path, status);
+  VelocFolders::FileAt place;
+  const auto asked = folders_.find(object.name, place, status);
   if (!asked && asked.error != ENOENT) return false;
-  const bool others = asked && state_of(status) != object.file;
-  if (asked && !others) {
+  const bool others = asked && (state_of(status) != object.file || place.linked != object.linked);
+  if (asked && !others && object.linked) {  // the program's file stays
+    if (const auto removed = files_.remove(path); !removed && removed.error != ENOENT) return false;
+  } else if (asked && !others) {
     if (!folders_.rename(path, back)) return false;
     for (const Path& directory : {folders_.directory(), folders_.own()})
       if (!folders_.sync(directory)) return true;  // the next opening goes on from here

@@ -30,6 +30,7 @@ struct VelocObject {
   std::filesystem::path path;                      // where its bytes are
   std::filesystem::path mark;                      // of a found one that has one
   bool counted = false, put = false, named = false, gone = false;
+  bool linked = false;  // of a found one: VELOC's file is a link to `path`
   bool missed = false;  // somebody else has removed its file, or written it anew
   std::weak_ptr<const os::File> reading;
   std::size_t in_flight = 0;

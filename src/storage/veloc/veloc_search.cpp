@@ -38,11 +38,21 @@ Result<VelocPart> part_of(const VelocFolders& folders, const VelocName& name, st
   return parse_veloc_table(table, folders.rank(), file_bytes);
 }
 
-Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name, const os::FileStatus& status,
-                              const VelocOwnFiles& own) {
+Result<CheckpointInfo> read_table(const VelocFolders& folders, const VelocObject& object) {
+  std::vector<std::byte> bytes;
+  auto got = read_front(folders.files(), object.path, sizeof(std::uint64_t), bytes, object.part.begin);
+  const std::uint64_t header = veloc_header_bytes(bytes, object.part.bytes);
+  if (got && header > 0) got = read_front(folders.files(), object.path, header, bytes, object.part.begin);
+  if (!got) return file_error(object.path, "reading it", got.error);
+  return parse_veloc_header(bytes, object.part.bytes);
+}
+
+Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name, const VelocFolders::FileAt& place,
+                              const os::FileStatus& status, const VelocOwnFiles& own) {
   auto object = std::make_shared<VelocObject>();
   object->name = name;
-  object->path = folders.path_of(name);
+  object->path = place.path;
+  object->linked = place.linked;
   object->file = state_of(status);
   object->counted = object->put = object->named = true;
   const auto part = part_of(folders, name, status.bytes);
@@ -50,7 +60,7 @@ Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name
   object->part = *part;
   std::optional<Error> unreadable;
   const auto marks = own.marks.find(veloc_mark_name(name.name, name.version));
-  if (name.rank != kAllRanks && marks != own.marks.end()) {
+  if (name.rank != kAllRanks && !place.linked && marks != own.marks.end()) {
     for (const std::string& mark : marks->second) {
       const auto begin = folders.read_mark_begin(folders.own() / mark);
       if (begin && begin->file == object->file) {
@@ -66,12 +76,7 @@ Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name
     return Error{unreadable->code, unreadable->message +
                                        ": without it nothing tells whether this file is as it was "
                                        "written; remove it to believe the file"};
-  std::vector<std::byte> bytes;
-  auto got = read_front(folders.files(), object->path, sizeof(std::uint64_t), bytes, part->begin);
-  const std::uint64_t header = veloc_header_bytes(bytes, part->bytes);
-  if (got && header > 0) got = read_front(folders.files(), object->path, header, bytes, part->begin);
-  if (!got) return file_error(object->path, "reading it", got.error);
-  auto info = parse_veloc_header(bytes, part->bytes);
+  auto info = place.linked ? Result<CheckpointInfo>(program_file(status.bytes)) : read_table(folders, *object);
   if (!info) return info.error();
   object->layout = VelocLayout::of(*info);
   object->bytes = info->bytes;
@@ -150,16 +155,20 @@ Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects,
     if (aggregated && std::ranges::binary_search(names, file_name({parsed->name, folders.rank(), parsed->version})))
       continue;
     os::FileStatus status;
-    const auto asked = folders.files().status(folders.directory() / name, status);
+    VelocFolders::FileAt place;
+    const auto asked = folders.find(*parsed, place, status);
     if (!asked && asked.error == ENOENT) continue;
     if (!asked) return file_error(folders.directory() / name, "asking for its status", asked.error);
     if (!aggregated) look.marks.insert(veloc_mark_name(parsed->name, parsed->version));
+    if (place.linked && status.kind != os::FileStatus::Kind::file)
+      look.damages.push_back(
+          {folders.directory() / name, 0, "it leads to " + place.path.string() + ", which is no file"});
     if (status.kind != os::FileStatus::Kind::file) continue;
     if (const auto same = known.find(name); same != known.end() && same->second == state_of(status)) {
       look.there.insert(name);
       continue;
     }
-    auto one = find_object(folders, *parsed, status, own);
+    auto one = find_object(folders, *parsed, place, status, own);
     if (one)
       look.seen.push_back(std::move(*one));
     else

@@ -54,7 +54,8 @@ bool VelocStorage::was_dropped(ObjectId id) {
   const SharedVelocObject object = objects_.find(id);
   if (!object) return true;
   os::FileStatus status;
-  const auto asked = files_.status(folders_.path_of(object->name), status);
+  VelocFolders::FileAt place;
+  const auto asked = folders_.find(object->name, place, status);
   const bool gone = asked ? state_of(status) != object->file : asked.error == ENOENT;
   if (gone) objects_.look_again();
   return gone;
