@@ -45,6 +45,7 @@ refused 'mode = never' 'mode = never is not valid: give sync or async'
 refused 'mode = sync' 'mode = sync is not valid for a backend'
 refused 'max_versions = -4' 'max_versions = -4'
 refused 'persistent_interval = -1' 'nothing goes to persistent'
+refused 'persistent_interval = 60' 'persistent_interval is not supported with a backend'
 if "$backend" "$directory/none" --disable-ec 2>"$directory/said"; then fail "it took a configuration that is not there"; fi
 grep -q "$directory/none" "$directory/said" || fail "it said: $(cat "$directory/said")"
 if "$backend" 2>"$directory/said"; then fail "it took no configuration"; fi

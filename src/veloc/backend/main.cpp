@@ -167,6 +167,10 @@ Result<Config> read(const char* file) {
                                              "Checkpoint_end has sent everything when it returns"};
   if (!config->options.shared)
     return Error{Errc::invalid_argument, std::string(file) + ": nothing goes to persistent, so no backend is needed"};
+  if (config->interval > Seconds(0))
+    return Error{Errc::unsupported, std::string(file) +
+                                        ": persistent_interval is not supported with a backend, which sends every "
+                                        "version: give 0, or start no backend"};
   return config;
 }
 
