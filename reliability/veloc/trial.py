@@ -1,5 +1,6 @@
 """Jobs of four ranks that write with VELOC's calls: a rank, all of them or their node's disk is lost, a file is deleted, cut
-or flipped, or a change to a file fails. The next job must go on from the newest version that is complete on all ranks.
+or flipped, a change to a file fails, or, where a backend runs, that, the agent of the node's pool or both with all ranks are killed.
+The next job must go on from the newest version that is complete on all ranks.
 `python reliability/veloc/trial.py SEED` makes the moments of a seed again, as far as the machine's pace agrees.
 """
 
@@ -29,8 +30,9 @@ from reliability.session import ROOT, Missing, Session
 
 MUST = (EXACT,)
 RANKS, STEPS, ANSWER_S = 4, 30, 120.0
+WITH_BACKEND = ("agent killed", "backend killed", "agent, backend and all ranks killed")
 KINDS = ("a rank killed", "all ranks killed", "MPI_Abort", "all killed, scratch lost", "a file deleted", "a file cut",
-         "a file flipped", "ENOSPC", "EIO")  # fmt: skip
+         "a file flipped", "ENOSPC", "EIO", *WITH_BACKEND)  # fmt: skip
 NEEDS_FILES = KINDS[3:7]  # every version goes to persistent
 ABORTED = 7
 MOMENTS, LEAST, SHORT = 200, 20, 1  # of each kind
@@ -49,11 +51,15 @@ class Breach(Exception):
     """An outcome that must not be, and what happened."""
 
 
+BACKEND, AGENT = ROOT / "build/release/src/veloc/veloc-backend", ROOT / "build/release/src/share/ebbtide-agent"
+
+
 def built(area: Path) -> tuple[Path, Path]:
     """The job's program, and what makes its calls fail."""
     libraries = [ROOT / "build/release/src/veloc/libveloc-client.so", ROOT / "build/release/src/capi/libebbtide.so"]
-    if not all(library.exists() for library in libraries):
-        raise Missing("build/release has no libveloc-client.so")
+    if not all(file.exists() for file in (*libraries, BACKEND, AGENT)):
+        raise Missing("build/release has no libveloc-client.so, veloc-backend or ebbtide-agent")
+    shutil.copy(AGENT, area)  # where the job's program is, the agent of its pool is found
     if shutil.which("mpicc") is None or shutil.which("mpirun") is None:
         raise Missing("MPI is not installed")
     here, program, shim = Path(__file__).parent, area / "job", area / "fail.so"
@@ -105,13 +111,15 @@ class Case:
     exactly: int | None = None  # it finds this one
     harmed: set[Path] = field(default_factory=set)
     sums: bool = False  # there are checksum files
+    backend: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
         places = ("scratch", "persistent", "meta")
         for each in places:
             (self.area / each).mkdir()
         lines = [f"{name} = {self.area / name}" for name in places]
-        lines += [f"mode = {self.chance.choice(['sync', 'async'])}", "max_versions = 3"]
+        mode = "async" if self.kind in WITH_BACKEND else self.chance.choice(["sync", "async"])
+        lines += [f"mode = {mode}", "max_versions = 3"]
         self.sums = self.chance.random() < 0.5
         lines.append(f"chksum = {str(self.sums).lower()}")
         if self.kind not in NEEDS_FILES and self.chance.random() < 0.3:
@@ -126,6 +134,34 @@ class Case:
         with open(self.area / "said", "ab") as said:
             return subprocess.Popen([*map(str, words), str(steps)], env=os.environ | MPI | environment, stdout=said,
                                     stderr=said, start_new_session=True)  # fmt: skip
+
+    def serve(self) -> None:
+        """A backend runs, and every job from here on uses it."""
+        with open(self.area / "said", "ab") as said:
+            self.backend = subprocess.Popen([str(BACKEND), str(self.area / "veloc.cfg")], stdout=said, stderr=said)
+        until = time.monotonic() + ANSWER_S
+        while not list((self.area / "scratch").glob(".ebbtide-backend*/lock")):
+            if self.backend.poll() is not None or time.monotonic() > until:
+                raise Breach(CRASH, "the backend did not begin")
+            time.sleep(0.01)
+
+    def end_backend(self) -> None:
+        if self.backend is not None:
+            self.backend.kill()
+            self.backend.wait()
+        self.backend = None
+
+    def agents(self) -> list[int]:
+        """The agent of this directory's pool, by its environment: that of the rank that started it."""
+        mark, found = f"TRIAL_AREA={self.area}".encode(), []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                name, environment = (path / "comm").read_bytes(), (path / "environ").read_bytes()
+                if name.startswith(b"ebbtide-agent") and mark in environment.split(b"\0"):
+                    found.append(int(path.name))
+            except OSError:
+                pass
+        return found
 
     def said(self) -> list[tuple[str, int, int]]:
         """What the last job told."""
@@ -173,14 +209,20 @@ class Case:
             if file not in self.harmed and not self.has_its_sum(file):
                 raise Breach(SILENT_WRONG, f"{file.name} does not match its checksum file")
 
-    def kill(self, job: subprocess.Popen[bytes], everyone: bool) -> bool:
-        """At a random moment of the job, once it has restarted. Whether there was a rank to kill."""
+    def kill(self, job: subprocess.Popen[bytes], kind: str) -> bool:
+        """At a random moment of the job, once it has restarted. Whether there was a process to kill."""
         until = time.monotonic() + ANSWER_S
         while not self.said() and job.poll() is None and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(self.chance.uniform(0, 0.6))
         ranks, killed = self.ranks(), 0
-        for process in ranks if everyone else self.chance.sample(ranks, min(1, len(ranks))):
+        one = self.chance.sample(ranks, min(1, len(ranks)))
+        chosen = ranks if "all" in kind else one if "a rank" in kind else []
+        chosen += self.agents() if "agent" in kind else []
+        if "backend" in kind and ranks:
+            self.end_backend()
+            killed += 1
+        for process in chosen:
             try:
                 os.kill(process, signal.SIGKILL)
                 killed += 1
@@ -251,8 +293,13 @@ class Case:
                 "ABORT_AT": str(self.chance.randint(1, STEPS)),
                 "ABORT_US": str(self.chance.randint(0, 50_000)),
             }
-        job = self.start(200 if killed or kind == "MPI_Abort" else self.chance.randint(4, STEPS), environment)
-        befell = killed and self.kill(job, kind != "a rank killed")
+        if kind in WITH_BACKEND:
+            environment = {"TRIAL_AREA": str(self.area)}
+            if self.backend is None:
+                self.serve()
+        ends = "rank" in kind or "all" in kind or kind == "MPI_Abort"  # its job, whatever number of steps it has
+        job = self.start(200 if ends else self.chance.randint(4, STEPS), environment)
+        befell = killed and self.kill(job, kind)
         status = self.end(job)
         befell = befell or told.exists() or (kind == "MPI_Abort" and status == ABORTED)
         if not befell:  # else it may refuse to open what it cannot write
@@ -286,6 +333,8 @@ def play(seed: int, kind: str, moments: int, area: Path, programs: tuple[Path, P
     except Breach as breach:
         outcome, told = breach.args
         return done, outcome, f"{kind}, seed {seed}, job {case.generation}: {told}"
+    finally:
+        case.end_backend()
     return done, EXACT, ""
 
 
