@@ -247,8 +247,10 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
                                 const Interrupt& interrupted) {
   const bool listed = level == "node";
   const std::size_t file = listed ? 0 : port_.file_number(tier);
-  // What newer versions make up for there may be kept above: a wait that a kill follows has waited for that too.
-  if (file > 0 && pool_.storage() == nullptr) {
+  // What newer versions make up for there may be kept above, as what does not go there is: a wait that a kill follows
+  // has waited for that too.
+  const bool all_go = file == 0 || port_.machine().tiers[static_cast<std::size_t>(tier)].every <= 1;
+  if (file > 0 && (pool_.storage() == nullptr || !all_go)) {
     const auto above = await(locked, history, version, level, tiers_[file - 1]->index(), timer, interrupted);
     if (!above && (above.error().code == Errc::timed_out || above.error().code == Errc::closed)) return above;
   }

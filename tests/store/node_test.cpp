@@ -188,6 +188,22 @@ TEST_F(StoreInAPool, each_rank_has_its_versions_in_velocs_files) {
   });
 }
 
+TEST_F(StoreInAPool, a_wait_for_shared_awaits_the_local_disk_of_what_does_not_go_on) {
+  const OwnDirectory shared;
+  Options options;
+  options.shared = shared.path();
+  options.durability = Durability::shared;
+  options.shared_every = kOnRequest;
+  Store store = open(0, 1, options).value();
+  History history = store.history("forward");
+  for (Version version = 0; version < 20; ++version) {
+    const auto field = bytes_of(version);
+    const Future written = history.checkpoint(version, {{0, field.data(), field.size() * 8}}).value();
+    ASSERT_TRUE(history.wait("shared"));
+    EXPECT_TRUE(written.done("storage")) << version;
+  }
+}
+
 TEST_F(StoreInAPool, what_closing_at_node_left_is_sent_by_the_next_process) {
   const OwnDirectory shared;
   const auto open_at = [&](std::uint64_t limit) {
