@@ -56,12 +56,16 @@ int main(int argc, char** argv) {
     state[1] = generation;
     for (int i = 0; i < kWords; ++i) field[i] = word(i);
     tell(log, "begun", version, 0);
-    if (VELOC_Checkpoint("heat", version) != VELOC_SUCCESS) tell(log, "refused", version, 0);
+    const int accepted = VELOC_Checkpoint("heat", version) == VELOC_SUCCESS;
+    if (!accepted) tell(log, "refused", version, 0);
     if (rank == number("ABORT_RANK") && version - newest == number("ABORT_AT")) {
       usleep((useconds_t)number("ABORT_US"));
       MPI_Abort(MPI_COMM_WORLD, 7);
     }
-    if (version % 3 == 0) tell(log, VELOC_Checkpoint_wait() == VELOC_SUCCESS ? "durable" : "failed", version, 0);
+    if (version % 3 == 0) {
+      const int durable = VELOC_Checkpoint_wait() == VELOC_SUCCESS && accepted;
+      tell(log, durable ? "durable" : "failed", version, 0);
+    }
   }
   tell(log, "ended", VELOC_Finalize(1) == VELOC_SUCCESS, 0);
   MPI_Finalize();
