@@ -375,8 +375,8 @@ Result<void> Client::write(const std::vector<Source>& sources) {
 
 // A kill of all ranks loses nothing of it from here on. From a GPU it comes later, and on a full disk once there is
 // room.
-Result<void> Client::hand_over(const Future& written) const {
-  if (config_.options.device_cache != 0) return {};
+Result<void> Client::hand_over(const Future& written) {
+  if (group_->store().gpu()) return {};
   const auto there = written.wait("node");
   return there || there.error().code == Errc::no_space ? Result<void>() : there;
 }

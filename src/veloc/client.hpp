@@ -120,7 +120,7 @@ class Client final : public ::veloc::client_t {
   /// Whether a version that is begun now goes to `persistent`. Collective.
   Result<bool> goes();
   Result<void> write(const std::vector<Source>& sources);
-  Result<void> hand_over(const Future& written) const;
+  Result<void> hand_over(const Future& written);
   Result<void> write_regions(int mode, const std::set<int>& ids);
   Result<void> end_writing(bool success);
   Result<void> wait();
