@@ -52,6 +52,7 @@ GUARDS: dict[str, list[str]] = {
         "group/agreement_test.cpp", "group/group_test.cpp", "python/test_mpi.py", "capi/group.c",
     ],
     "docs/veloc.md: What is promised": ["veloc/calls.c", "python/test_veloc.py"],
+    "docs/veloc.md: veloc-backend": ["veloc/backend.sh", "veloc/relay_test.cpp"],
     "docs/veloc.md: The configuration": ["veloc/client_test.cpp"],
     "docs/veloc.md: Where it differs from VELOC": [
         "veloc/calls.c", "veloc/client_test.cpp", "veloc/cached_file_test.cpp",
