@@ -206,7 +206,7 @@ Bytes Transfers::readable(const Move& m) const {
   if (!m.ordered || hops_of(m, 0) != 1 || source.filler == kNoMove) return source.watermark;
   const Move& filler = (*this)[source.filler];
   Bytes ready = source.watermark;
-  if (!on_streams(filler)) return ready;
+  if (!on_streams(filler) || filler.cancelled) return ready;  // of what is cancelled, chunks are missing
   for (const Chunk& k : filler.chunks) {
     if (!arrived(filler, k) && (!k.moving || k.way != 0)) break;
     ready = k.offset + k.length;
@@ -221,7 +221,7 @@ CommandId Transfers::coming_last(const Move& m, Bytes end) const {
   if (source.watermark >= end) return 0;
   CommandId last = 0;
   for (const Chunk& k : (*this)[source.filler].chunks)
-    if (k.offset < end && k.moving) last = k.command;
+    if (k.offset < end && k.moving) last = std::max(last, k.command);  // one may have been sent again
   return last;
 }
 

@@ -226,6 +226,28 @@ TEST_F(OnItsWayUp, ACopyThatFailsForGoodSpoilsToo) {
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
+// One copy reads what two bring, of which the first was sent again behind the second.
+TEST(StreamOrder, ACopyComesAfterTheLastThatWasOrderedOfThoseThatBringItsBytes) {
+  Machine m = machine_of(8, 64, 0);
+  m.links[static_cast<std::size_t>(find_link(m.links, "device>app"))].chunk = 8 * kMiB;
+  Driver d(m);
+  ASSERT_EQ(d.write(2, 8), Reason::ok);
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  d.run();
+  d.hint({1});
+  d.tell(event::StartPrefetch{});
+  ASSERT_EQ(d.under_way.size(), 2u);
+  d.finish(0, true);
+  ASSERT_EQ(d.under_way.size(), 2u);
+  const CommandId again = d.under_way.back().id;
+  const RequestId id = d.restore(1, false, true);
+  ASSERT_EQ(d.under_way.size(), 3u);
+  EXPECT_EQ(d.under_way.back().length, 8 * kMiB);
+  EXPECT_EQ(d.under_way.back().after, again);
+  d.run();
+  EXPECT_EQ(d.reason(id), Reason::ok);
+}
+
 TEST_F(OnItsWayUp, WhatFailedBeforeTheCallSpoilsNothing) {
   d.finish(0, true);
   const RequestId id = d.restore(1, false, true);
