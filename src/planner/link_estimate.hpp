@@ -42,7 +42,8 @@ class LinkEstimate {
   }
   double bytes_per_s() const { return bytes_per_s_; }
   int in_flight() const { return in_flight_; }
-  Time busy() const { return busy_; }
+  // Up to the last completion, so that it is that of the bytes that are counted.
+  Time busy() const { return busy_ + (in_flight_ > 0 ? mark_ - busy_since_ : 0); }
 
  private:
   static constexpr Bytes kSample = 64 << 10;  // shorter samples measure the clock, not the link

@@ -137,6 +137,21 @@ TEST(LinkEstimate, BurstsOfCompletionsDoNotHideTheTimeBetweenThem) {
     }
 }
 
+TEST(LinkEstimate, IsBusyUpToTheLastCompletionWhileMoreIsInFlight) {
+  LinkEstimate estimate(LinkSpec{});
+  estimate.issued(100);
+  estimate.issued(150);
+  EXPECT_EQ(estimate.busy(), 0) << "nothing has come through";
+  estimate.finished(300, 4096);
+  EXPECT_EQ(estimate.busy(), 200);
+  estimate.finished(450, 4096);
+  EXPECT_EQ(estimate.busy(), 350);
+  estimate.issued(1000);
+  EXPECT_EQ(estimate.busy(), 350);
+  estimate.failed(1010);
+  EXPECT_EQ(estimate.busy(), 360);
+}
+
 // One at a time, or a queue that has become shorter: it still learns.
 TEST(LinkEstimate, FollowsARateThatChanges) {
   LinkSpec spec;
