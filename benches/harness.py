@@ -30,6 +30,10 @@ def at_least(bar: float) -> Callable[[float], bool]:
     return lambda value: value >= bar
 
 
+def between(low: float, high: float) -> Callable[[float], bool]:
+    return lambda value: low <= value <= high
+
+
 @dataclass
 class Row:
     """A figure, its bar and what was measured (each value one repeat)."""

@@ -6,7 +6,7 @@ from the rates that the links had in this run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ebbtide import sim
@@ -21,6 +21,7 @@ LAUNCH_S = 10e-6  # the same of a copy that a GPU makes
 WHOLE = 1 << 40  # a caller's own copy is one transfer
 BUS_CHUNK = 16 << 20  # longest transfer between device and host; of a file 4 MiB, the links' default
 GPU_DISK_DEPTH = 8  # transfers of a file link at once in a store on a GPU; 2 without
+FILE_LINKS = {"write": "host>local", "read": "local>host", "shared_write": "host>shared", "shared_read": "shared>host"}
 FILE_S = 100e-6  # of a file transfer beside moving its bytes; it passes while the transfer before it is moved
 
 
@@ -108,13 +109,42 @@ def rates_of_run(links: Mapping[str, Mapping[str, float]], copies: Mapping[str, 
     return behind | {name: rate for name, rate in copies.items() if rate}
 
 
-def _rates(config: Config, outcomes: list[Outcome]) -> dict[str, float]:
+def at_best(config: Config, outcomes: list[Outcome], bare: Mapping[str, float]) -> dict[str, float]:
+    """`bare`, or what the run itself reached, where that is more: a bound of less could be undercut.
+
+    A machine may be slow just when it is measured. Of files that is what their links reached in either pass, while they were
+    at work (several ranks on one disk reach no more in all than the sum of what each does); of a call's own copy, what the
+    faster half of the calls reached, most of which had nothing to wait for.
+    """
+    found = dict(bare)
+    for rate, link in FILE_LINKS.items():
+        each = ([rates_of_run(_links([links]), {}).get(link, 0.0) for links in out.links] for out in outcomes)
+        found[rate] = max(bare.get(rate, 0.0), sum(max(passes, default=0.0) for passes in each))
+    for out, sizes in zip(outcomes, config.sizes):
+        written = _faster_half(sizes, out.checkpoint_s)
+        read = _faster_half([sizes[version] for version in config.restore_order()], out.restore_s)
+        for rate, reached in (("copy_in", written), ("copy_out", read), ("device_copy", max(written, read))):
+            found[rate] = max(found.get(rate, 0.0), reached)
+    return {rate: found[rate] for rate in bare}
+
+
+def _faster_half(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """Bytes/s of the faster half of these calls, all their bytes over all their time; 0 without calls."""
+    calls = sorted(zip(sizes, seconds), key=lambda call: call[1] / call[0])[: (len(seconds) + 1) // 2]
+    return sum(size for size, _ in calls) / sum(time for _, time in calls) if calls else 0.0
+
+
+def _links(statistics: Iterable[list[dict]]) -> dict[str, dict[str, float]]:
     links: dict[str, dict[str, float]] = {}
-    for out in outcomes:
-        for link in out.stats["links"]:
+    for each in statistics:
+        for link in each:
             sums = links.setdefault(link["name"], {"bytes": 0, "busy_s": 0.0})
             sums["bytes"] += link["bytes"]
             sums["busy_s"] += link["busy_s"]
+    return links
+
+
+def _rates(config: Config, outcomes: list[Outcome]) -> dict[str, float]:
     forward = [seconds for out in outcomes for seconds in out.bare_forward_s]
     backward = [seconds for out in outcomes for seconds in out.bare_backward_s]
     size = config.median_size()
@@ -122,7 +152,7 @@ def _rates(config: Config, outcomes: list[Outcome]) -> dict[str, float]:
         "app>device": size / median(forward) if forward else None,
         "device>app": size / median(backward) if backward else None,
     }
-    return rates_of_run(links, copies)
+    return rates_of_run(_links(out.stats["links"] for out in outcomes), copies)
 
 
 def traces(config: Config, outcomes: list[Outcome]) -> list[sim.Shot]:
@@ -160,5 +190,11 @@ def expect(config: Config, outcomes: list[Outcome], bare: dict[str, float]) -> t
 
 def least(config: Config, outcomes: list[Outcome], bare: dict[str, float]) -> dict:
     """`bound` of the document: whatever was in place of the store."""
-    bound = sim.bound(machine(config, bare), traces(config, outcomes))
-    return {"blocked_s": bound.blocked_s, "overlapped_s": bound.overlapped_s, "copies_s": bound.copies_s}
+    best = at_best(config, outcomes, bare)
+    bound = sim.bound(machine(config, best), traces(config, outcomes))
+    return {
+        "blocked_s": bound.blocked_s,
+        "overlapped_s": bound.overlapped_s,
+        "copies_s": bound.copies_s,
+        "bytes_per_s": best,
+    }

@@ -64,6 +64,9 @@ class Outcome:
     wrong: int = 0  # restores with at least one wrong byte
     wrong_bytes: int = 0
     stats: dict = field(default_factory=dict)
+    links: list[list[dict]] = field(
+        default_factory=list
+    )  # of its statistics, in the forward pass and in the backward pass
 
     @property
     def cores(self) -> float:
@@ -183,6 +186,8 @@ def play(
     if job.hints == "all":
         _hint(history, list(job.order), out)
     _forward(history, job, arrays, pace, out)
+    middle = store.stats()
+    out.links.append(since(before, middle)["links"])
     if job.wait:
         start = time.perf_counter()
         history.wait(before["tiers"][-1]["name"])
@@ -191,10 +196,13 @@ def play(
         flushed()
         out.aside_s = time.perf_counter() - aside
         busy += time.process_time() - time.thread_time() - aside_busy
+        middle = store.stats()
     _backward(history, job, arrays, pace, out)
     out.ended = time.perf_counter()
     out.runtime_cpu_s = time.process_time() - time.thread_time() - busy
-    out.stats = since(before, store.stats())
+    after = store.stats()
+    out.links.append(since(middle, after)["links"])
+    out.stats = since(before, after)
     tiers = [tier["name"] for tier in out.stats["tiers"]]
     out.found_on = [tiers[index] if index >= 0 else None for index in out.stats.pop("found_on")]
     out.prefetch_distance = list(out.stats.pop("prefetch_distance"))
