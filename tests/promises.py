@@ -198,6 +198,7 @@ GUARDS: dict[str, list[str]] = {
     # --- what is measured
     "docs/bench.md: A shot": ["python/test_bench_*"],
     "docs/bench.md: The same shot with what else there is": ["python/test_bench_peers.py"],
+    "docs/bench.md: The papers' figures": ["python/test_bench_paper.py"],
     "docs/bench.md: Memory that others lend": ["python/test_bench_lend.py"],
     "docs/bench.md: Figures on a GPU": ["python/test_gpu_check.py"],
     "docs/doctor.md: The doctor": ["python/test_doctor.py", "os/clock_test.cpp"],

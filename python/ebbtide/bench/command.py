@@ -389,6 +389,89 @@ def compare(
         raise typer.Exit(1)
 
 
+@app.command("paper")
+def paper_figure(
+    name: Annotated[
+        str | None, typer.Argument(metavar="FIGURE", help='Which figure, such as "hpdc23:5a" (--list shows them).')
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="The paper's own sizes, for a GPU; else minutes on two cores.")
+    ] = False,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--peer", metavar="PEER", help="Beside the store this peer, and those named likewise (default: all)."
+        ),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", exists=True, file_okay=False, help="Where the files go (default: $EBBTIDE_DIR, $TMPDIR or /tmp)."
+        ),
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", metavar="cpu|cuda[:N]", help="Device of the arrays and the device cache.")
+    ] = "cpu",
+    limit: Annotated[float, parsed("--limit", time_of, "TIME", "For one row; then it is stopped.")] = "120s",  # type: ignore
+    seed: Annotated[int, typer.Option(help="Seed of the irregular order and of the trace.")] = 0,
+    json: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Add every row to FILE as it is measured; runs add up there."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw it with the paper's axes.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Say which figures there are, and do nothing.")] = False,
+) -> None:
+    """One figure of the papers, measured on this machine beside what else a program could use.
+
+    Ends with 1 if the store gave a wrong byte.
+    """
+    from rich.console import Console
+
+    from . import paper
+
+    console, log = Console(), Console(stderr=True)
+    known = paper.FIGURES
+    if listed:
+        for key, figure in known.items():
+            console.print(f"{key:10} {figure.what}", highlight=False, soft_wrap=True)
+        return
+    if name not in known:
+        raise wrong("FIGURE", f"{name or 'none'!r} is not known; known are {', '.join(known)}")
+    from .._machine.option import check_device
+    from .config import scratch_directory
+    from .paper import run, show
+    from .peers import PEERS
+
+    for one in peer or []:
+        if one not in PEERS:
+            raise wrong("--peer", f"{one!r} is not known; known are {', '.join(PEERS)}")
+    check_device(device)
+    figure, scale, place = (
+        known[name],
+        paper.FULL if full else paper.QUICK,
+        paper.Place(scratch_directory(directory), device, seed),
+    )
+    for cell in figure.cells(scale, place):
+        _check_room(cell.config)
+    drawing = plot and _plots.can_draw(lambda text: log.print(text, markup=False))
+    document = run.document(name, figure, scale)
+    if json and json.exists():
+        document = run.earlier(json_text.loads(json.read_text(encoding="utf-8")), document)
+    if document is None:
+        raise wrong("--json", f"{json} has another figure, or another scale; name another file")
+    for row in run.measure(figure, scale, place, peer, limit, lambda text: log.print(f"[dim]{text}[/dim]")):
+        run.add(document, row)
+        if json:
+            json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
+    console.print(show.table(document))
+    if drawing:
+        show.plot(document, plot)
+    if any(turn["wrong"] for row in document["rows"] if row["ours"] for turn in row["turns"]):
+        raise typer.Exit(1)
+
+
 @app.command("snapshots")
 def snapshot_modes(
     size: Annotated[int, parsed("--size", size_of, "SIZE", "Bytes of memory to take snapshots of.")] = "128MiB",  # type: ignore

@@ -1,0 +1,83 @@
+"""Measures a figure, row by row."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import contest, shot
+from ..config import Config
+from .figure import Figure, Place, Scale
+
+OURS = "score"
+
+
+def document(key: str, figure: Figure, scale: Scale) -> dict[str, Any]:
+    """Without rows yet."""
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return {
+        "figure": key,
+        "what": figure.what,
+        "paper": figure.paper,
+        "differs": figure.differs,
+        "x": figure.x,
+        "by_iteration": figure.by_iteration,
+        "scale": scale.name,
+        "machine": {"cpus": os.cpu_count(), "system": system},
+        "rows": [],
+    }
+
+
+def earlier(there: dict[str, Any], fresh: dict[str, Any]) -> dict[str, Any] | None:
+    """What an earlier run has measured of the same figure, to be added to; None: it is another."""
+    return there if all(there.get(name) == fresh[name] for name in ("figure", "scale", "what")) else None
+
+
+def measure(
+    figure: Figure,
+    scale: Scale,
+    place: Place,
+    peers: list[str] | None,
+    limit: float,
+    say: Callable[[str], None],
+) -> Iterator[dict[str, Any]]:
+    """One row after another, each of one turn. peers: these alone, beside the store. limit: seconds for one turn."""
+    for cell in figure.cells(scale, place):
+        words = ", ".join(f"{name} {value}" for name, value in cell.labels)
+        say(words)
+        chosen = [key for key in cell.peers if peers is None or key in peers]
+        row = {"labels": dict(cell.labels), "bytes": sum(map(sum, cell.config.sizes)) // cell.config.ranks}
+        if cell.config.ranks > 1 or figure.by_iteration:
+            yield row | _alone(cell.config, figure.by_iteration)
+            continue
+        found = contest.run(cell.config, [OURS, *chosen], limit, say=lambda text, words=words: say(f"{words}: {text}"))
+        for one in found["rows"]:
+            yield row | {name: one[name] for name in ("peer", "ours", "failed", "turns")}
+
+
+def _alone(config: Config, by_iteration: bool) -> dict[str, Any]:
+    found = shot.run(config)
+    turn: dict[str, Any] = {
+        "blocked_s": found["total"]["blocked_s"] / config.ranks,
+        "checkpoint_s": sum(found["checkpoint"]["blocked_s"]) / config.ranks,
+        "restore_s": sum(found["restore"]["blocked_s"]) / config.ranks,
+        "bound_s": found["bound"]["blocked_s"] / config.ranks,
+        "wrong": found["verified"]["wrong"],
+    }
+    if by_iteration:
+        turn["restores_s"], turn["prefetch_distance"] = (
+            found["restore"][name] for name in ("blocked_s", "prefetch_distance")
+        )
+    return {"peer": OURS, "ours": True, "failed": None, "turns": [turn]}
+
+
+def add(found: dict[str, Any], row: dict[str, Any]) -> None:
+    """A row's turns beside those that are there of it; a failure stands only as long as no turn has ended well."""
+    for there in found["rows"]:
+        if there["peer"] == row["peer"] and there["labels"] == row["labels"]:
+            there["turns"] += row["turns"]
+            there["failed"] = None if there["turns"] else row["failed"]
+            return
+    found["rows"].append(row)

@@ -1,0 +1,140 @@
+"""A figure's rows as a table and as a picture with the paper's axes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from ... import _plots
+from ..._units import format_rate, median
+
+COLOURS = ("#1f5fa8", "#6fa3d8", "#12395f", "#d98a1f", "#c8321e", "#5a8f4e", "#8a6fb0", "#777777")
+
+
+_FIGURES = ("checkpoints", "restores", "x best", "x bound")
+
+
+def rates(row: dict) -> dict[str, float]:
+    """Bytes/s that the program saw of a row, by name; medians of its turns. ``bound``: of the least time that was possible."""
+    moved = row["bytes"]
+    return {
+        "checkpoint": median([moved / turn["checkpoint_s"] for turn in row["turns"]]),
+        "restore": median([moved / turn["restore_s"] for turn in row["turns"]]),
+        "both": median([2 * moved / turn["blocked_s"] for turn in row["turns"]]),
+        "bound": median([2 * moved / turn["bound_s"] for turn in row["turns"]]),
+    }
+
+
+def lines(document: dict) -> list[tuple[str, ...]]:
+    """Of each row its place and peer, and the figures: blocked time also over that of the best peer at the same place, and
+    over the least that was possible. A row that failed has that word in place of them."""
+    out: list[tuple[str, ...]] = []
+    for row in document["rows"]:
+        place = (", ".join(row["labels"].values()), row["peer"])
+        if not row["turns"]:
+            out.append((*place, "failed", "", "", ""))
+            continue
+        found, best = rates(row), _best_peer(document["rows"], row)
+        wrong = sum(turn["wrong"] for turn in row["turns"])
+        out.append(
+            (
+                *place,
+                format_rate(found["checkpoint"]),
+                f"{wrong} wrong" if wrong else format_rate(found["restore"]),
+                f"{best / found['both']:.2f}" if best and row["ours"] else "",
+                f"{found['bound'] / found['both']:.2f}",
+            )
+        )
+    return out
+
+
+def titles(document: dict) -> tuple[str, ...]:
+    """Of the columns of `lines`."""
+    return ", ".join(document["rows"][0]["labels"]) if document["rows"] else "", "", *_FIGURES
+
+
+def table(document: dict) -> Table:
+    """For a terminal."""
+    out = Table(title=f"{document['figure']}: {document['what']}; {document['scale']}", title_justify="left")
+    out.caption_justify = "left"
+    for name in titles(document):
+        out.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True)
+    for line in lines(document):
+        colour = "red" if line[2] == "failed" or "wrong" in line[3] else ""
+        out.add_row(*line, style=colour)
+    failed = [row for row in document["rows"] if not row["turns"]]
+    caption = [f"the paper: {document['paper']}", f"here: {document['differs']}"]
+    caption += [f"{', '.join([*row['labels'].values(), row['peer']])}: {escape(row['failed'])}" for row in failed]
+    out.caption = "\n".join(caption)
+    return out
+
+
+def _best_peer(rows: list[dict], of: dict) -> float:
+    """Bytes/s of the best at the same place. What makes nothing of hints has one row for all of them."""
+    same = {name: value for name, value in of["labels"].items() if name != "hints"}
+    found = [
+        rates(row)["both"]
+        for row in rows
+        if not row["ours"] and row["turns"] and same.items() <= row["labels"].items()
+        if not any(turn["wrong"] for turn in row["turns"])
+        if row["labels"]["hints"] in (of["labels"]["hints"], "none")
+    ]
+    return max(found, default=0.0)
+
+
+def plot(document: dict, path: Path) -> None:
+    """Draws the rows that were measured."""
+    rows = [row for row in document["rows"] if row["turns"]]
+    _iterations(rows, document, path) if document["by_iteration"] else _bars(rows, document, path)
+
+
+def _bars(rows: list[dict], document: dict, path: Path) -> None:
+    """Groups along the axis, in each a bar for each peer and what else names it; a mark at what was possible at most."""
+    along = document["x"]
+
+    def name(row: dict) -> str:
+        return ", ".join([row["peer"], *(f"{key} {value}" for key, value in row["labels"].items() if key != along)])
+
+    groups = list(dict.fromkeys(row["labels"][along] for row in rows))
+    names = list(dict.fromkeys(map(name, rows)))
+    figure = _plots.figure(11, 7)
+    for axes, which in zip(figure.subplots(2, 1, sharex=True), ("checkpoint", "restore")):
+        for row in rows:
+            number = names.index(name(row))
+            at = groups.index(row["labels"][along]) + (number - (len(names) - 1) / 2) * 0.85 / len(names)
+            label = name(row) if row["labels"][along] == groups[0] else None
+            colour = COLOURS[number % len(COLOURS)]
+            axes.bar(at, rates(row)[which] / 1e9, 0.85 / len(names), color=colour, edgecolor="white", label=label)
+        _plots.logarithmic(axes)
+        axes.set_ylabel(f"{which} (GB/s)")
+        axes.set_xticks(range(len(groups)), groups)
+        axes.grid(alpha=0.25, axis="y")
+        axes.set_axisbelow(True)
+    axes.set_xlabel(along)
+    figure.suptitle(f"{document['figure']}: {document['what']}", fontsize=11)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    _plots.save(figure, path)
+
+
+def _iterations(rows: list[dict], document: dict, path: Path) -> None:
+    figure = _plots.figure(9, 6.5)
+    rate, distance = figure.subplots(2, 1, sharex=True)
+    for colour, row in zip(COLOURS[::3], rows):
+        turn = row["turns"][-1]
+        count = len(turn["restores_s"])
+        label = ", ".join(f"{key} {value}" for key, value in row["labels"].items())
+        per_restore = row["bytes"] / count / np.maximum(np.array(turn["restores_s"]), 1e-9) / 1e9
+        rate.plot(range(count), per_restore, color=colour, linewidth=1.2, label=label)
+        distance.step(range(count), turn["prefetch_distance"], color=colour, linewidth=1.2, where="mid")
+    _plots.logarithmic(rate)
+    rate.set_ylabel("restore rate (GB/s)")
+    distance.set_ylabel("prefetch distance (checkpoints)")
+    distance.set_xlabel("iteration of the backward pass")
+    for axes in (rate, distance):
+        axes.grid(alpha=0.25)
+    figure.suptitle(f"{document['figure']}: {document['what']}", fontsize=11)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    _plots.save(figure, path)

@@ -1,0 +1,98 @@
+"""`ebbtide bench paper`: figures of the papers as experiments; rows add up in one file, and say what is wrong with them."""
+
+import json
+
+import pytest
+from ebbtide._traces import SNAPSHOTS
+from ebbtide.bench import paper
+from ebbtide.bench.command import app
+from ebbtide.bench.paper import FULL, QUICK, Place, Scale, hpdc23
+from ebbtide.bench.peers import PEERS, About
+from typer.testing import CliRunner
+
+pytestmark = pytest.mark.usefixtures("measured")
+TINY = Scale("quick", 6, 64 << 10, (1, 2), (0.001,), (12, 3))
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    monkeypatch.setattr(paper, "QUICK", TINY)
+    monkeypatch.setattr(hpdc23, "ORDERS", ("reverse",))
+    monkeypatch.setattr(hpdc23, "HINTS", ("none", "all"))
+
+
+def bench(disk, *arguments, code=0):
+    ran = CliRunner().invoke(app, ["paper", *arguments, "--dir", str(disk)])
+    assert ran.exit_code == code, ran.output
+    return ran.output
+
+
+@pytest.mark.parametrize("scale", [QUICK, FULL], ids=["quick", "full"])
+@pytest.mark.parametrize("key", paper.FIGURES)
+def test_a_figure_has_each_place_once_and_caches_in_the_papers_proportion(key, scale, tmp_path):
+    figure = paper.FIGURES[key]
+    cells = figure.cells(scale, Place(tmp_path))
+    assert len({cell.labels for cell in cells}) == len(cells) > 1
+    for cell in cells:
+        config = cell.config
+        assert {"hints", figure.x} <= dict(cell.labels).keys()
+        assert config.hints == dict(cell.labels)["hints"]
+        assert set(cell.peers) <= PEERS.keys()
+        assert not cell.peers or config.ranks == 1, "peers run in one process"
+        assert config.disk >= config.history()
+        assert config.host_cache == scale.checkpoints * scale.size * 2 // 3
+        assert config.device_cache >= 2 * max(map(max, config.sizes))
+        for rank in config.sizes:
+            assert len(rank) == scale.checkpoints
+            assert 0.8 < sum(rank) / (scale.checkpoints * scale.size) < 1.2
+
+
+def test_the_full_scale_is_the_papers(tmp_path):
+    config = paper.FIGURES["hpdc23:5a"].cells(FULL, Place(tmp_path))[0].config
+    assert (config.checkpoints, config.median_size(), config.interval) == (SNAPSHOTS, 128 << 20, 0.01)
+    assert (config.device_cache, config.host_cache) == (4 << 30, 32 << 30)
+
+
+def test_rows_have_their_place_and_runs_add_up(tiny, disk, tmp_path):
+    found, picture = tmp_path / "5a.json", tmp_path / "5a.png"
+    for turns in (1, 2):
+        text = bench(disk, "hpdc23:5a", "--peer", "double", "--json", str(found), "--plot", str(picture))
+        document = json.loads(found.read_text())
+        places = [(row["labels"]["order"], row["labels"]["hints"], row["peer"]) for row in document["rows"]]
+        assert places == [("reverse", hints, peer) for hints in ("none", "all") for peer in ("score", "double")]
+        for row in document["rows"]:
+            assert row["failed"] is None
+            assert [turn["wrong"] for turn in row["turns"]] == [0] * turns
+            assert row["bytes"] == 6 * (64 << 10)
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert "2 to 74 times UVM" in text
+    refused = bench(disk, "hpdc23:6a", "--json", str(found), code=2)
+    assert "another figure" in " ".join(refused.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("key", ["hpdc23:7", "hpdc23:9"])
+def test_iterations_and_ranks_are_of_the_store_alone(key, tiny, disk, tmp_path):
+    found, picture = tmp_path / "found.json", tmp_path / "found.png"
+    bench(disk, key, "--json", str(found), "--plot", str(picture))
+    rows = json.loads(found.read_text())["rows"]
+    assert {row["peer"] for row in rows} == {"score"}
+    if key == "hpdc23:7":
+        assert [len(row["turns"][0]["restores_s"]) for row in rows] == [6, 6]
+        assert [len(row["turns"][0]["prefetch_distance"]) for row in rows] == [6, 6]
+    else:
+        assert {row["labels"]["ranks"] for row in rows} == {"1", "2"}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_peer_that_fails_says_so_in_its_row_and_the_others_go_on(tiny, disk, monkeypatch):
+    monkeypatch.setitem(PEERS, "double", About("none", "no_such_module_of_a_peer"))
+    text = bench(disk, "hpdc23:6b", "--peer", "double")
+    assert text.count("failed") == 2
+    assert "no_such_module_of_a_peer" in text.replace("\n", "")
+
+
+def test_what_is_unknown_is_refused_with_what_is_known(disk):
+    assert "hpdc23:8b" in bench(disk, "hpdc23:4", code=2)
+    assert "pageable" in bench(disk, "hpdc23:5a", "--peer", "uvm", code=2)
+    listed = CliRunner().invoke(app, ["paper", "--list"]).output
+    assert [line.split()[0] for line in listed.splitlines()] == list(paper.FIGURES)
