@@ -165,7 +165,7 @@ bool Client::close(bool drain) {
                    "MPI_Finalize came first: what this rank has not sent is sent by the next job"};
     }
     const auto waited = drain ? wait() : write_named();
-    const auto sent_later = peers_.least(!drain && relay_ && relay_->has_backend() ? 1 : 0);
+    const auto sent_later = met().least(!drain && relay_ && relay_->has_backend() ? 1 : 0);
     const auto closed =
         group_->close(sent_later && *sent_later == 1 ? std::optional(Durability::node) : std::optional<Durability>());
     names_.clear();
@@ -281,9 +281,17 @@ Result<void> Client::take_back(Name& one, int version) {
   return {};
 }
 
+// A rank that waits for room needs the others in the group's rounds, so none blocks in MPI before all are here. In a
+// group that is broken off none waits, and its next call says why.
+Peers& Client::met() {
+  static_cast<void>(static_cast<bool>(group_->history(std::string())));
+  return peers_;
+}
+
 // By rank 0's clock: as VELOC counts, from Init on, whatever the names.
-Result<bool> Client::goes() {
-  if (config_.interval <= Seconds(0)) return true;
+Result<bool> Client::goes(const Result<void>& begins) {
+  if (config_.interval <= Seconds(0)) return begins ? Result(true) : begins.error();
+  if (auto all = met().all(begins, "the call"); !all) return all.error();
   const auto now = std::chrono::steady_clock::now();
   const auto due = peers_.first(now - sent_ >= config_.interval);
   if (!due) return due.error();
@@ -293,8 +301,10 @@ Result<bool> Client::goes() {
 
 // A group's versions ascend: one that is not above the last takes the job back to what is before it.
 Result<void> Client::begin_writing(const std::string& name, int version) {
-  if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
-  if (auto valid = check(name, version); !valid) return valid;
+  auto begins = check(name, version);
+  if (writing_) begins = Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
+  const auto sent = goes(begins);  // first of all: a rank that fails later leaves none in there
+  if (!sent) return sent.error();
   const auto found = find(name);
   if (!found) return found.error();
   Name& one = **found;
@@ -308,8 +318,6 @@ Result<void> Client::begin_writing(const std::string& name, int version) {
     if (auto back = take_back(one, version); !back) return back;
     if (!one.first || version < *one.first) one.first = version;
   }
-  const auto sent = goes();
-  if (!sent) return sent.error();
   one.last = version;
   unwaited_.insert(name);
   writing_.emplace(Writing{.name = name, .version = version, .sent = *sent});
@@ -510,8 +518,9 @@ bool Client::restart_begin(const std::string& name, int version, int target_rank
 
 Result<void> Client::begin_reading(const std::string& name, int version, int target_rank) {
   reading_.reset();
-  if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
-  if (auto valid = check(name, version); !valid) return valid;
+  auto begins = check(name, version);
+  if (writing_) begins = Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
+  if (auto all = met().all(begins, "the call"); !all) return all;
   Reading reading{name, version};
   const auto info = found(name, version, reading, target_rank);
   const auto mine = info ? Result<void>() : info.error();

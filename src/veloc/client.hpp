@@ -117,8 +117,10 @@ class Client final : public ::veloc::client_t {
   Result<Name*> find(const std::string& name);
   Result<void> begin_writing(const std::string& name, int version);
   Result<void> take_back(Name& one, int version);
-  /// Whether a version that is begun now goes to `persistent`. Collective.
-  Result<bool> goes();
+  /// The ranks, once all are here. Collective.
+  Peers& met();
+  /// Whether a version that is begun now goes to `persistent`; fails on all if it does not begin on one. Collective.
+  Result<bool> goes(const Result<void>& begins);
   Result<void> write(const std::vector<Source>& sources);
   Result<void> hand_over(const Future& written);
   Result<void> write_regions(int mode, const std::set<int>& ids);
