@@ -78,7 +78,7 @@ struct CheckpointOptions {
   std::shared_ptr<const void> adopt = {};
   /// With `adopt`: as HandBack::check, for memory that is adopted.
   bool check = false;
-  /// With Options::shared_every = kOnRequest: this version goes to the shared directory.
+  /// With Options::shared_every: this version goes to the shared directory, whatever its number.
   bool to_shared = false;
 };
 

@@ -65,7 +65,7 @@ struct Filed {
   Stage stage : 2 = Stage::none;
   bool passing : 1 = false;  // it is owed, and goes on down
   bool waived : 1 = false;   // (below another file tier) it does not come here: newer ones made up for it
-  bool asked : 1 = false;    // (likewise) event::Goes, or a wait for it there: see kOnRequest
+  bool asked : 1 = false;    // (likewise) event::Goes, or a wait for it there
   bool exempt : 1 = false;   // a multiple of keep_every that newer ones made up for: it stays, and counts no more
   void become(FileState to) { state = transition(state, to); }
   void note_read() {  // all of it

@@ -109,15 +109,15 @@ bool CheckpointTable::safe_below(const Checkpoint& c, TierIndex t) const {
 bool CheckpointTable::sent_to(const Checkpoint& c, TierIndex t) const {
   if (!context_.lower(t)) return true;
   const std::uint64_t every = context_.tier(t).every;
-  if (every == kNothingComes) return false;
-  if (every == kOnRequest) return c.filed[t].asked;
-  return every <= 1 || c.version % static_cast<Version>(every) == 0 || c.flush_to >= t;
+  if (every == kNothingComes || c.filed[t].waived) return false;
+  if (every <= 1 || c.filed[t].asked) return true;
+  return every != kOnRequest && c.version % static_cast<Version>(every) == 0;
 }
 
 bool CheckpointTable::belongs(const Checkpoint& c, TierIndex t) const {
   if (c.at[t].state != ReplicaState::gone) return true;
   if (!context_.lower(t)) return lowest(c) <= t;
-  return c.bytes > 0 && !c.filed[t].waived && sent_to(c, t);
+  return c.bytes > 0 && sent_to(c, t);
 }
 
 bool CheckpointTable::goes_below(const Checkpoint& c, TierIndex t) const {

@@ -141,7 +141,7 @@ struct Agreed {
   Version version = 0;
 };
 
-// The version goes on to lower files to which versions go on request (kOnRequest).
+// The version goes on to lower files to which not all go (TierSpec::every).
 struct Goes {
   Version version = 0;
 };

@@ -40,8 +40,8 @@ struct TierSpec {
   Bytes granule = 4096;  // sizes and offsets are rounded up to it, smaller sizes to the grain
   NodeIndex node = -1;
   // Of file tiers that keep (Machine::ephemeral): what stays in this one, if not what Machine::retention says. And, of
-  // those below another: which versions come here, the multiples of `every`. 0 and 1: all; kNothingComes: none;
-  // kOnRequest: those of event::Goes, and those that a wait asks for.
+  // those below another: which versions come here, the multiples of `every`, and those of event::Goes or that a wait
+  // asks for. 0 and 1: all; kNothingComes: none; kOnRequest: those that are asked for alone.
   std::optional<Retention> retention = {};
   std::uint64_t every = 0;
   Bytes adopted = 0;  // of the program's own memory, so much may be replicas here (the fastest tier, in memory)

@@ -12,7 +12,6 @@ void Waits::on(HistoryId client, const event::Wait& e) {
   if (context_.lower(e.tier)) {  // though it is not one that goes there
     table_[s].filed[e.tier].waived = false;
     table_[s].filed[e.tier].asked = true;
-    table_[s].flush_to = std::max(table_[s].flush_to, e.tier);
   }
   add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, {s});
 }
@@ -104,7 +103,7 @@ bool Waits::cancel(RequestId id) {
   for (Slot s : open) {  // as far down as other waits still ask for
     TierIndex to = kNoTier;
     for (const auto& [other_id, other] : waits_)
-      if (other.open.contains(s)) to = std::max(to, other.tier);
+      if (other.open.contains(s)) to = std::max(to, goal(table_[s], other.tier));
     table_[s].flush_to = to;
     replicas_.refresh(s);
   }

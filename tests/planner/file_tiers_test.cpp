@@ -245,6 +245,24 @@ TEST(FileTiers, OnRequestIsWhatTheProgramOrAWaitAsksFor) {
   EXPECT_TRUE(d.on(5, kLocal));
 }
 
+// That others wait for all that goes to the lower file asks for none of what does not.
+TEST(FileTiers, ACancelledWaitSendsNothingThatDoesNotGo) {
+  for (const std::uint64_t every : {std::uint64_t{3}, kOnRequest}) {
+    Machine m = two_files(64, 256);
+    m.tiers[kShared].every = every;
+    Files d(m);
+    ASSERT_EQ(d.write(4, 4), Reason::ok);
+    const RequestId others = d.wait_all(kShared), mine = d.wait(4, kLocal);
+    ASSERT_FALSE(d.answered(mine));
+    d.tell(event::Cancel{mine});
+    d.settle();
+    EXPECT_EQ(d.reason(mine), Reason::cancelled);
+    EXPECT_EQ(d.reason(others), Reason::ok);
+    EXPECT_TRUE(d.on(4, kLocal));
+    EXPECT_FALSE(d.on(4, kShared)) << every;
+  }
+}
+
 // In the end the lower file has what goes there by itself, and what was asked for, of random programs.
 TEST(FileTiers, TheLowerFileGetsWhatGoesThereAndNothingElse) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
@@ -256,7 +274,7 @@ TEST(FileTiers, TheLowerFileGetsWhatGoesThereAndNothingElse) {
     Files d(m);
     std::set<Version> written, asked;
     std::set<std::pair<Version, TierIndex>> told;
-    std::vector<RequestId> calls;
+    std::vector<RequestId> calls, waits;
     const auto tell_durable = [&] {
       for (const Version v : written)
         for (const TierIndex tier : {kLocal, kShared})
@@ -264,24 +282,28 @@ TEST(FileTiers, TheLowerFileGetsWhatGoesThereAndNothingElse) {
     };
     for (int step = 0; step < 200; ++step) {
       const auto v = static_cast<Version>(random() % 20);
-      switch (random() % 10) {
+      switch (random() % 12) {
         case 0:
         case 1:
         case 2:
           if (!written.insert(v).second) break;
           calls.push_back(d.checkpoint(v, 1 + random() % 4));
-          if (every == kOnRequest && random() % 3 == 0) d.tell(event::Goes{v}), asked.insert(v);
+          if (random() % 3 == 0) d.tell(event::Goes{v}), asked.insert(v);
           break;
         case 3:
           d.tell(event::Drop{v});
           written.erase(v), asked.erase(v), told.erase({v, kLocal}), told.erase({v, kShared});
           break;
-        case 4: calls.push_back(d.wait_all(random() % 2 ? kShared : kLocal)); break;
+        case 4: waits.push_back(d.wait_all(random() % 2 ? kShared : kLocal)); break;
         case 5:
-          calls.push_back(d.wait(v, kShared));
-          if (!d.answered(calls.back()) || d.reason(calls.back()) == Reason::ok) asked.insert(v);
+          waits.push_back(d.wait(v, kShared));
+          if (!d.answered(waits.back()) || d.reason(waits.back()) == Reason::ok) asked.insert(v);
           break;
-        case 6: calls.push_back(d.restore(v, true)); break;
+        case 6: waits.push_back(d.wait(v, kLocal)); break;
+        case 7:
+          if (!waits.empty()) d.tell(event::Cancel{waits[random() % waits.size()]});
+          break;
+        case 8: calls.push_back(d.restore(v, true)); break;
         default:
           for (auto n = random() % 6; n-- > 0 && !d.under_way.empty();) d.finish(random() % d.under_way.size());
           tell_durable();
@@ -293,7 +315,8 @@ TEST(FileTiers, TheLowerFileGetsWhatGoesThereAndNothingElse) {
       tell_durable();
       if (!d.under_way.empty()) before = 0;
     }
-    for (const RequestId id : calls) ASSERT_TRUE(d.answered(id)) << id;
+    for (const auto* each : {&calls, &waits})
+      for (const RequestId id : *each) ASSERT_TRUE(d.answered(id)) << id;
     for (const Version v : written) {
       const bool goes = every <= 1 || (every != kOnRequest && v % static_cast<Version>(every) == 0);
       EXPECT_TRUE(d.on(v, kLocal)) << v;
