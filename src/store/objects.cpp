@@ -55,10 +55,11 @@ void Objects::set_listed(const Locked& locked, storage::ObjectId object, bool li
 }
 
 std::optional<Error> Objects::not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
-                                          std::size_t file, bool or_listed) {
+                                          std::size_t file, bool or_listed,
+                                          const std::function<bool(const Record&)>& among) {
   const auto failed = [&](const Record& record) {
     const InFile& there = record.files[file];
-    return there.not_durable && !(or_listed && there.listed) && !record.durable_in(file);
+    return there.not_durable && !(or_listed && there.listed) && !record.durable_in(file) && (!among || among(record));
   };
   if (only) {
     const Record* const record = catalog_.find(locked, history, *only);

@@ -1,5 +1,6 @@
 #pragma once
 // The objects that checkpoints have in the files, and which of them are on their way to becoming durable.
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -34,9 +35,10 @@ class Objects {
   /// What could not be made durable, and is in the node's pool still, is pending anew: it is tried again.
   void set_tried_again(const Locked& locked, planner::HistoryId history, std::optional<Version> only);
   /// Why something of a history is not durable there, nor on a slower file tier, also when it failed before.
-  /// `or_listed`: nor in the node's pool.
+  /// `or_listed`: nor in the node's pool. `among`: only of what it is true for.
   std::optional<Error> not_durable(const Locked& locked, planner::HistoryId history, std::optional<Version> only,
-                                   std::size_t file, bool or_listed = false);
+                                   std::size_t file, bool or_listed = false,
+                                   const std::function<bool(const Record&)>& among = {});
 
  private:
   struct Pending {

@@ -253,6 +253,9 @@ Result<void> Persistence::await(Locked& locked, planner::HistoryId history, std:
   if (file > 0 && (pool_.storage() == nullptr || !all_go)) {
     const auto above = await(locked, history, version, level, tiers_[file - 1]->index(), timer, interrupted);
     if (!above && (above.error().code == Errc::timed_out || above.error().code == Errc::closed)) return above;
+    const auto stays = [&](const Record& record) { return !port_.planner(locked).sent_to(record.checkpoint, tier); };
+    for (std::size_t each = 0; each < file; ++each)
+      if (const auto error = objects_.not_durable(locked, history, version, each, false, stays)) return *error;
   }
   empty_.store_again(locked, history, version, *tiers_[file]);
   std::vector<planner::CheckpointRef> waited = objects_.pending(locked, history, version, file);

@@ -340,6 +340,21 @@ TEST_F(StoreInAPool, wait_node_stays_true_when_the_write_fails_and_it_is_tried_a
   EXPECT_FALSE(future.error());
 }
 
+TEST_F(StoreInAPool, a_wait_for_shared_says_what_failed_on_the_local_disk_that_alone_keeps_it) {
+  os::PosixFiles posix;
+  const auto faulty = std::make_shared<doubles::FaultyFiles>(posix, 1);
+  files_ = faulty;
+  const OwnDirectory shared;
+  Options options;
+  options.shared = shared.path();
+  options.shared_every = kOnRequest;
+  Store store = open(0, 1, options).value();
+  faulty->fail_nth(doubles::FileCall::sync, 1, EIO, doubles::FaultyFiles::kEver);
+  write(store, 1);
+  EXPECT_EQ(testing_support::code_of(store.wait("shared", Seconds(60))), Errc::io_error);
+  faulty->clear_faults();
+}
+
 TEST_F(StoreInAPool, wait_node_ends_when_no_agent_can_be_started) {
   int opened[2];
   ASSERT_EQ(::pipe(opened), 0);

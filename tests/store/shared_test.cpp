@@ -220,6 +220,20 @@ TEST(Shared, OnlyMultiplesAreSent) {
   expect_restored(elsewhere, 10, kSize);
 }
 
+TEST(Shared, AWaitSaysWhatFailedInTheDirectoryThatAloneKeepsIt) {
+  for (const std::uint64_t every : {std::uint64_t{2}, kOnRequest}) {
+    SharedRig rig;
+    rig.tier().every = every;
+    Store& store = rig.open();
+    rig.kept().files().fail_nth(doubles::FileCall::sync, 1, EIO, doubles::FaultyFiles::kEver);
+    ASSERT_TRUE(write(store, 3, kSize, {.timeout = Seconds(60)}));
+    const auto waited = store.wait("shared", Seconds(60));
+    EXPECT_EQ(code_of(waited), Errc::io_error);
+    EXPECT_EQ(waited ? "" : waited.error().message.substr(0, 9), "version 3");
+    EXPECT_EQ(code_of(store.close()), Errc::io_error);
+  }
+}
+
 TEST(Shared, DirectoriesThatDoNotBelongTogetherAreRefused) {
   SharedRig rig, other;
   send(rig.open(), 1);
