@@ -132,6 +132,7 @@ Result<Reservation> Writes::reserve(std::shared_ptr<Engine> engine, planner::His
     catalog_.describe(locked, record, hold->info);
     record.reserved = true;
     hold->checkpoint = record.checkpoint;
+    if (options.to_shared) port_.submit(locked, history, planner::event::Goes{version});
     callers_.run_until_answered(locked, request, nullptr, interrupted);
   }
   if (!request.answered) return lifetime_.closed_error();

@@ -93,11 +93,14 @@ TEST(Group, VersionsGoToTheSharedDirectoryOnRequest) {
   options.shared_every = kOnRequest;
   options.keep_last = 2;
   options.keep_last_shared = 1;
+  options.adopted = 1 << 20;
   Ranks::run(3, [&](int rank, auto collective) {
     auto group = Group::open(std::move(collective), options).value();
     for (Version version = 0; version < 12; ++version) {
-      const auto bytes = content(rank, version);
-      group.checkpoint(version, {{0, bytes.data(), bytes.size()}}, {.to_shared = version % 4 == 1}).value();
+      const auto bytes = std::make_shared<const std::vector<char>>(content(rank, version));
+      CheckpointOptions how{.to_shared = version % 4 == 1};
+      if (version == 9) how.adopt = bytes;
+      group.checkpoint(version, {{0, bytes->data(), bytes->size()}}, how).value();
     }
     group.close().value();
   });

@@ -234,6 +234,30 @@ TEST(Shared, AWaitSaysWhatFailedInTheDirectoryThatAloneKeepsIt) {
   }
 }
 
+TEST(Shared, EachWayToWriteAVersionCanSendIt) {
+  SharedRig rig;
+  rig.tier().every = kOnRequest;
+  rig.setup().machine.tiers.front().adopted = 4 * kSize;
+  Store& store = rig.open();
+  const CheckpointOptions sent{.timeout = Seconds(60), .to_shared = true};
+  ASSERT_TRUE(write(store, 1, kSize, sent));
+  auto reserved = store.reserve(2, std::vector<Source>{{0, nullptr, kSize}}, sent).value();
+  const auto second = bytes_of(2, kSize);
+  std::copy(second.begin(), second.end(), static_cast<std::byte*>(reserved.data()));
+  ASSERT_TRUE(reserved.commit());
+  CheckpointOptions adopts = sent;
+  const auto third = std::make_shared<const std::vector<std::byte>>(bytes_of(3, kSize));
+  adopts.adopt = third;
+  ASSERT_TRUE(store.checkpoint(3, {{0, third->data(), kSize}}, adopts));
+  keep(store, 4);
+  ASSERT_TRUE(store.wait("shared", Seconds(60)));
+  rig.close();
+  rig.delete_local();
+  Store& elsewhere = rig.open();
+  EXPECT_EQ(elsewhere.versions().value(), (std::vector<Version>{1, 2, 3}));
+  for (const Version version : {1, 2, 3}) expect_restored(elsewhere, version, kSize);
+}
+
 TEST(Shared, DirectoriesThatDoNotBelongTogetherAreRefused) {
   SharedRig rig, other;
   send(rig.open(), 1);
