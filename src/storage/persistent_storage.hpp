@@ -118,6 +118,9 @@ class PersistentStorage : public Storage {
   virtual std::vector<Found> take_found() { return found(); }
   /// Of paired directories: what was dropped, of which there were records on disk when the store was opened.
   virtual std::vector<Gone> gone() const { return {}; }
+  /// What gone() told of as done by others is dropped everywhere for good: the next opening is not told of it again.
+  /// Before the first begin(). Error io_error.
+  virtual Result<void> forget_gone() { return {}; }
   /// Read only: checkpoints that another process has added since, each reported once. If nothing has changed, this
   /// takes three system calls, whatever the size of the store.
   virtual std::vector<Found> refresh() = 0;

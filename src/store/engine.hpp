@@ -97,6 +97,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   Engine(options::Seams seams, options::EngineSetup setup);
   Result<void> start();
+  Result<void> forget_gone();
   Result<void> leave_shared_stuck(Locked& locked, const Result<void>& why);
   Result<void> leave_stuck(Locked& locked, const Result<void>& why);
 

@@ -5,6 +5,7 @@
 #include "base/own_process.hpp"
 #include "planner/closing.hpp"
 #include "planner/lease_ledger.hpp"
+#include "planner/record_choice.hpp"
 #include "share/pool/pool_header.hpp"
 #include "store/engine.hpp"
 
@@ -68,9 +69,26 @@ Result<void> Engine::start() {
   parts_.recovery.register_recovered(locked);
   parts_.files.empty().send(locked);
   locked.unlock();
+  if (auto forgotten = forget_gone(); !forgotten) return forgotten;
   parts_.files.tiers().warn_of_damage();
   if (auto started = leases_.start(); !started) return started;
   parts_.setup.log.info("open: " + parts_.setup.settings);
+  return {};
+}
+
+// What others deleted may be written again from now on: first no copy of it can come back, then nothing tells the next
+// opening of it, which could take what is written again for that.
+Result<void> Engine::forget_gone() {
+  constexpr Seconds kLimit(60);
+  if (!parts_.files.persistent() || parts_.setup.readonly) return {};
+  const auto by_others = [](const storage::Gone& one) { return one.body == planner::RecordChoice::kOthers; };
+  const auto told = [&](const auto& tier) { return std::ranges::any_of(tier->persistent()->gone(), by_others); };
+  if (std::ranges::none_of(parts_.files.tiers(), told)) return {};
+  if (!histories_.wait_for_drops(kLimit, {}))
+    return Error{Errc::timed_out, "versions whose files somebody deleted could not be dropped from " +
+                                      parts_.setup.directory.string() + " within 60 s: the disk does not answer"};
+  for (const auto& tier : parts_.files.tiers())
+    if (auto forgotten = tier->persistent()->forget_gone(); !forgotten) return forgotten;
   return {};
 }
 

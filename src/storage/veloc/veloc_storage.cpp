@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "storage/file_io.hpp"
+
 namespace ebb::storage {
 namespace {
 
@@ -39,6 +41,16 @@ Result<void> VelocStorage::start() {
     if (!options_.readonly) orphans_.push_back(std::move(one.mark));
   }
   found_ = objects_.add_found(std::move(seen->seen), seen->there, seen->before);
+  return {};
+}
+
+Result<void> VelocStorage::forget_gone() {
+  if (orphans_.empty()) return {};
+  for (const auto& orphan : orphans_)
+    if (const auto removed = files_.remove(orphan); !removed && removed.error != ENOENT)
+      return file_error(orphan, "removing it", removed.error);
+  if (auto synced = folders_.sync(folders_.own()); !synced) return synced;
+  orphans_.clear();
   return {};
 }
 
@@ -130,7 +142,6 @@ void VelocStorage::stop() {
   namer_.stop();
   if (options_.readonly) return;
   for (const auto& path : objects_.unnamed()) static_cast<void>(files_.remove(path));
-  for (const auto& orphan : orphans_) static_cast<void>(files_.remove(orphan));
   if (unmade_) folders_.unmake();
 }
 

@@ -26,8 +26,8 @@ namespace ebb::storage {
 /// - To name a file: a *pending* mark (`<name>-<version>.<object>.mark`) is synced, the file is renamed, then the mark
 ///   is, to `<name>-<version>`. A pending mark that fits the file is the file's; any other is removed.
 /// - To remove one: it is moved back to the own folder (`<name>-<version>.<object>.new`), then the mark is removed,
-/// then
-///   the file. So a mark whose file is nowhere means that somebody deleted it.
+///   then the file. So a mark whose file is nowhere means that somebody deleted it. Such marks are removed once no copy
+///   elsewhere can come back, and before anything is written anew.
 ///
 /// Thread safety: as PersistentStorage. movers_ write, sync and read; VelocNamer's thread names and removes; the rest
 /// is constant after start().
@@ -51,6 +51,7 @@ class VelocStorage final : public PersistentStorage {
   std::uint64_t drops_done() const override { return namer_.drops_done(); }
   std::vector<Found> found() const override { return found_; }
   std::vector<Gone> gone() const override { return gone_; }
+  Result<void> forget_gone() override;
   std::vector<Found> refresh() override;
   std::uint64_t changes_seen() const override { return objects_.changes(); }
   bool was_dropped(ObjectId object) override;
