@@ -317,6 +317,48 @@ TEST(VelocStorage, AVersionWrittenAgainAfterItsFileWasDeletedHasItsChecksums) {
   EXPECT_NE(next.storage().found().front().body, Checksum{}) << "its mark was removed";
 }
 
+// Whatever becomes of a version that was written with checksum files, and of the process that goes back to it without.
+TEST(VelocStorage, AChecksumFileOfAnEarlierWriteCondemnsNoLaterOne) {
+  if (const auto why = no_sums()) GTEST_SKIP() << *why;
+  MemoryFiles files;
+  const auto go_back = [](os::Files& to) {
+    Writer writer(to);
+    ASSERT_FALSE(writer.failed()) << writer.failed()->message;
+    for (const Found& one : writer.storage().found()) writer.storage().drop(one.object);
+    writer.await_drops();
+    ASSERT_TRUE(writer.write(1, 11));
+  };
+  const auto holds = [](os::Files& in) {
+    Writer next(in, true);
+    ASSERT_FALSE(next.failed()) << next.failed()->message;
+    for (const Found& one : next.storage().found()) {
+      const auto read = next.read(one);
+      const std::string why = read ? "" : read.error().message;
+      ASSERT_EQ(why.find("does not match its checksum file"), std::string::npos) << why;
+    }
+  };
+  {
+    Writer writer(files, true);
+    const auto id = writer.write(1, 1);
+    ASSERT_TRUE(id);
+    writer.storage().drop(*id);
+    writer.await_drops();
+    ASSERT_TRUE(writer.write(1, 2));
+  }
+  const PowerLoss earlier(files.journal());
+  go_back(files);
+  const PowerLoss power(files.journal());
+  for (std::size_t n = 0; n <= power.size(); ++n) {
+    if (n <= earlier.size()) {
+      const auto killed = earlier.prefix(n);
+      go_back(*killed);
+      holds(*killed);
+    }
+    for (std::uint64_t seed = 0; seed < 4; ++seed) holds(*power.crash(n, seed));
+    if (HasFatalFailure()) FAIL() << "moment " << n;
+  }
+}
+
 TEST(VelocStorage, FilesThatWereNotNamedAreRemovedByTheNext) {
   MemoryFiles files;
   {

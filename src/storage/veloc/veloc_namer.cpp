@@ -38,7 +38,7 @@ Result<void> VelocNamer::give_name(VelocObject& object) {
   const Path file = folders_.path_of(object.name), pending = folders_.pending_of(object.name, object.id);
   Result<void> renamed = write_mark(pending, object);
   if (renamed) renamed = folders_.sync(folders_.own());
-  if (renamed && sums_.wanted()) renamed = sums_.write(object.name, object.sum);
+  if (renamed) renamed = sums_.wanted() ? sums_.write(object.name, object.sum) : sums_.remove(object.name);
   if (renamed) renamed = folders_.rename(object.path, file);
   if (!renamed) {
     static_cast<void>(files_.remove(pending));
@@ -116,8 +116,8 @@ bool VelocNamer::move_back(const VelocObject& object) {
     for (const Path& directory : {folders_.directory(), folders_.own()})
       if (!folders_.sync(directory)) return true;  // the next opening goes on from here
   }
+  if (!others && !sums_.remove(object.name)) return true;
   static_cast<void>(files_.remove(mark));
-  if (!others) sums_.remove(object.name);
   if (!others && object.name.rank == kAllRanks)
     static_cast<void>(files_.remove(folders_.meta() / file_name(object.name)));
   if (!folders_.sync(folders_.own())) return true;

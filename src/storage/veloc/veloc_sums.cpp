@@ -54,9 +54,7 @@ Result<void> VelocSums::write(const VelocName& name, const Sha256Sum& sum) const
     if (const auto synced = files_.sync(file.fd()); !synced) return file_error(part_, "syncing it", synced.error);
   }
   if (const auto renamed = files_.rename(part_, path); !renamed) return file_error(path, "renaming it", renamed.error);
-  if (const auto synced = files_.sync_directory(directory_); !synced)
-    return file_error(directory_, "syncing the directory", synced.error);
-  return {};
+  return sync(directory_);
 }
 
 Result<void> VelocSums::check(const VelocName& name, const os::File& file, const VelocPart& part, bool needed) const {
@@ -75,8 +73,22 @@ Result<void> VelocSums::check(const VelocName& name, const os::File& file, const
   return Error{Errc::damaged, file.name() + ": it does not match its checksum file " + path.string()};
 }
 
-void VelocSums::remove(const VelocName& name) const {
-  if (wanted()) static_cast<void>(files_.remove(path_of(name)));
+Result<void> VelocSums::remove(const VelocName& name) const {
+  if (directory_.empty()) return {};
+  const auto path = path_of(name);
+  os::FileStatus status;
+  const auto there = files_.status(path, status);
+  if (there.error == ENOENT) return {};
+  if (!there) return file_error(path, "asking for its status", there.error);
+  if (const auto removed = files_.remove(path); !removed && removed.error != ENOENT)
+    return file_error(path, "removing it", removed.error);
+  return sync(directory_);
+}
+
+Result<void> VelocSums::sync(const std::filesystem::path& directory) const {
+  if (const auto synced = files_.sync_directory(directory); !synced)
+    return file_error(directory, "syncing the directory", synced.error);
+  return {};
 }
 
 }  // namespace ebb::storage

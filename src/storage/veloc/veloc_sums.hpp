@@ -29,11 +29,12 @@ class VelocSums {
   Result<void> write(const VelocName& name, const Sha256Sum& sum) const;
   /// Error damaged: the rank's part of the open file does not match its checksum file, or `needed`, and it has none.
   Result<void> check(const VelocName& name, const os::File& file, const VelocPart& part, bool needed) const;
-  /// Nothing, if there is none.
-  void remove(const VelocName& name) const;
+  /// Synced, also where no sums are wanted: whatever gets this name does not have this sum. Nothing, if there is none.
+  Result<void> remove(const VelocName& name) const;
 
  private:
   std::filesystem::path path_of(const VelocName& name) const;
+  Result<void> sync(const std::filesystem::path& directory) const;
 
   os::Files& files_;
   const bool wanted_;
