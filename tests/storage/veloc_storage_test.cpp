@@ -359,6 +359,45 @@ TEST(VelocStorage, AChecksumFileOfAnEarlierWriteCondemnsNoLaterOne) {
   }
 }
 
+/// Another rank takes a file of VELOC's away just before this one moves it.
+class AnotherIsFaster final : public doubles::ForwardFiles<AnotherIsFaster> {
+ public:
+  using ForwardFiles::ForwardFiles;
+  template <class Whole>
+  os::SysResult around(const doubles::FileRecord& call, Whole&& whole) noexcept {
+    if (call.call == FileCall::rename && call.path.parent_path() == kDirectory) {
+      EXPECT_TRUE(inner_.remove(call.path));
+    }
+    return whole();
+  }
+  Result<std::unique_ptr<os::Ring>> open_ring(unsigned entries) override { return inner_.open_ring(entries); }
+};
+
+TEST(VelocStorage, RanksThatDropAnAggregatedVersionTogetherHaveAllDroppedIt) {
+  MemoryFiles memory;
+  const auto make = [&](const std::filesystem::path& path, std::span<const std::byte> bytes) {
+    const auto opened = memory.open_write(path);
+    ASSERT_TRUE(opened);
+    const os::File file(memory, static_cast<int>(opened.value), path, false);
+    ASSERT_TRUE(memory.write(file.fd(), bytes.data(), bytes.size(), 0));
+  };
+  const std::string name = file_name({"heat", kAllRanks, 1});
+  ASSERT_TRUE(memory.make_directory(kDirectory));
+  ASSERT_TRUE(memory.make_directory(kMeta));
+  const std::array<std::uint64_t, 4> ranks{3, 0, 0, 0};  // only rank 2 has something in it
+  make(kMeta / name, std::as_bytes(std::span(ranks)));
+  Bytes bytes = encode_veloc_header(description(1).info);
+  std::ranges::copy(in_file(content(1)), std::back_inserter(bytes));
+  make(kDirectory / name, bytes);
+  AnotherIsFaster files(memory);
+  Writer writer(files);
+  ASSERT_FALSE(writer.failed()) << writer.failed()->message;
+  ASSERT_EQ(writer.storage().found().size(), 1u);
+  writer.storage().drop(writer.storage().found().front().object);
+  writer.await_drops();
+  EXPECT_EQ(writer.storage().failed_drops(), std::vector<std::string>{});
+}
+
 TEST(VelocStorage, FilesThatWereNotNamedAreRemovedByTheNext) {
   MemoryFiles files;
   {

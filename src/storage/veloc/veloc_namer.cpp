@@ -112,7 +112,8 @@ bool VelocNamer::move_back(const VelocObject& object) {
   if (asked && !others && object.linked) {  // the program's file stays
     if (const auto removed = files_.remove(path); !removed && removed.error != ENOENT) return false;
   } else if (asked && !others) {
-    if (!folders_.rename(path, back)) return false;
+    // Another rank may have taken an aggregated file away meanwhile.
+    if (!folders_.rename(path, back) && folders_.find(object.name, place, status).error != ENOENT) return false;
     for (const Path& directory : {folders_.directory(), folders_.own()})
       if (!folders_.sync(directory)) return true;  // the next opening goes on from here
   }
