@@ -398,6 +398,33 @@ TEST(VelocStorage, RanksThatDropAnAggregatedVersionTogetherHaveAllDroppedIt) {
   EXPECT_EQ(writer.storage().failed_drops(), std::vector<std::string>{});
 }
 
+TEST(VelocStorage, TheDirectoryOfChecksumFilesIsThereAfterAPowerFailure) {
+  if (const auto why = no_sums()) GTEST_SKIP() << *why;
+  const std::filesystem::path meta = "/other/meta";
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/other"));
+  ASSERT_TRUE(files.sync_directory("/"));
+  {
+    Writer writer(files, true, meta);
+    ASSERT_TRUE(writer.write(1, 1));
+  }
+  const PowerLoss power(files.journal());
+  for (std::uint64_t seed = 0; seed < 12; ++seed)
+    EXPECT_TRUE(has_its_sum(*power.crash(power.size(), seed), 1, meta)) << "seed " << seed;
+}
+
+TEST(VelocStorage, ADirectoryOfChecksumFilesDoesNotFollowTheWorkingDirectory) {
+  if (const auto why = no_sums()) GTEST_SKIP() << *why;
+  MemoryFiles files;
+  std::filesystem::path here = "/";
+  for (const auto& part : std::filesystem::current_path().relative_path())
+    ASSERT_TRUE(files.make_directory(here /= part));
+  Writer writer(files, true, "meta");
+  ASSERT_FALSE(writer.failed()) << writer.failed()->message;
+  ASSERT_TRUE(writer.write(1, 1));
+  EXPECT_TRUE(has_its_sum(files, 1, here / "meta"));
+}
+
 TEST(VelocStorage, FilesThatWereNotNamedAreRemovedByTheNext) {
   MemoryFiles files;
   {

@@ -56,7 +56,7 @@ VelocFolders::VelocFolders(os::Files& files, const Path& directory, const VelocO
       prefix_(std::move(prefix)),
       directory_(absolute_path_of(directory)),
       own_(veloc_own_directory(directory_, of.rank)),
-      meta_(of.meta) {}
+      meta_(of.meta.empty() ? of.meta : absolute_path_of(of.meta)) {}
 
 Result<void> VelocFolders::make() {
   if (readonly_) return {};

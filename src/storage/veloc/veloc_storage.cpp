@@ -19,7 +19,7 @@ VelocStorage::VelocStorage(os::Files& files, PersistentOptions options, const Ve
       options_(std::move(options)),
       done_(std::move(done)),
       folders_(files, options_.directory, of, options_.readonly, options_.prefix),
-      sums_(files, of),
+      sums_(files, {of.rank, folders_.meta(), of.sums}),
       objects_(folders_.directory(), options_.capacity),
       writer_(folders_, sums_, objects_, options_.block_bytes, options_.checksums),
       reader_(folders_, sums_, objects_, options_.block_bytes),

@@ -20,7 +20,7 @@ Result<void> VelocSums::make(bool readonly) const {
   if (readonly) return {};
   const auto made = files_.make_directory(directory_);
   if (!made && made.error != EEXIST) return file_error(directory_, "making it", made.error);
-  return {};
+  return sync(directory_.parent_path());
 }
 
 // Of an aggregated file each rank has its own.

@@ -21,7 +21,7 @@ class VelocSums {
         directory_(of.meta),
         part_(of.meta / (".ebbtide-chksum-" + std::to_string(of.rank))) {}
   bool wanted() const { return wanted_; }
-  /// Makes the directory, unless `readonly`, and tries whether sums can be made.
+  /// Makes the directory, synced, unless `readonly`, and tries whether sums can be made.
   Result<void> make(bool readonly) const;
   /// Of a part of an open file.
   Result<Sha256Sum> sum_of(const os::File& file, const VelocPart& part) const;
