@@ -34,7 +34,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/jax.md: The gradient of many steps": ["python/test_jax_adjoint.py"],
     "docs/jax.md: A run that may be killed": ["python/test_jax_manager.py"],
     "docs/veloc.md: VELOC's aggregated files": ["python/test_veloc_files.py", "fuzz/veloc_fuzz.cpp"],
-    "docs/veloc.md: VELOC's checksum files": ["python/test_veloc_files.py", "storage/veloc_storage_test.cpp"],
+    "docs/veloc.md: VELOC's checksum files": ["python/test_veloc_files.py", "storage/veloc_storage_test.cpp", "storage/veloc_memory_test.cpp"],
     "docs/veloc.md: What is promised of the files": ["python/test_veloc_files.py", "storage/veloc_storage_test.cpp"],
     "docs/recompute-or-store.md: The rule": ["python/test_recompute_or_store.py"],
     "docs/seismic.md: An image with deepwave": ["python/test_seismic_deepwave.py"],

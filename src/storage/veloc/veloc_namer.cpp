@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "storage/file_io.hpp"
@@ -33,7 +34,7 @@ void VelocNamer::name(VelocObject& object) {
   persisted_(object.id, named);
 }
 
-Result<void> VelocNamer::give_name(VelocObject& object) {
+Result<void> VelocNamer::give_name(VelocObject& object) try {
   objects_.give_sequence(object);
   const Path file = folders_.path_of(object.name), pending = folders_.pending_of(object.name, object.id);
   Result<void> renamed = write_mark(pending, object);
@@ -52,6 +53,8 @@ Result<void> VelocNamer::give_name(VelocObject& object) {
   for (const Path& directory : {folders_.own(), folders_.directory()})
     if (auto synced = folders_.sync(directory); !synced) return synced;
   return folders_.rename(pending, folders_.mark_of(object.name));
+} catch (const std::bad_alloc&) {
+  return no_memory_for(object);
 }
 
 Result<void> VelocNamer::write_mark(const Path& path, const VelocObject& object) {

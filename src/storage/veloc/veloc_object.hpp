@@ -46,5 +46,7 @@ struct VelocObject {
   bool sum_checked = false;      // by opening: it matches its checksum file
 };
 using SharedVelocObject = std::shared_ptr<VelocObject>;
+/// What a job reports that finds no memory: nobody catches what it throws.
+Error no_memory_for(const VelocObject& object);
 
 }  // namespace ebb::storage

@@ -10,6 +10,11 @@ namespace ebb::storage {
 
 using os::round_up;
 
+Error no_memory_for(const VelocObject& object) {
+  return {Errc::out_of_memory, "version " + std::to_string(object.name.version) + " of \"" + object.name.name +
+                                   "\": there is no memory to write or read its file"};
+}
+
 VelocObjects::VelocObjects(std::filesystem::path directory, std::uint64_t capacity)
     : directory_(std::move(directory)), capacity_(capacity / os::kBlock * os::kBlock) {}
 

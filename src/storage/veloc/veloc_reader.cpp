@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -19,8 +20,8 @@ constexpr std::size_t kReadAtOnce = std::size_t{4} << 20;
 
 }  // namespace
 
-Result<void> VelocReader::read(const SharedVelocObject& object, std::uint64_t offset,
-                               std::span<std::byte> memory) const {
+Result<void> VelocReader::read(const SharedVelocObject& object, std::uint64_t offset, std::span<std::byte> memory) const
+    try {
   if (memory.empty()) return {};
   if (auto loaded = load(*object); !loaded) return loaded;
   const auto file = open_to_read(object);
@@ -35,6 +36,8 @@ Result<void> VelocReader::read(const SharedVelocObject& object, std::uint64_t of
   if (object->named && state_of(status) != object->file)
     return Error{Errc::damaged, (*file)->name() + ": it was changed while it was read"};
   return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for(*object);
 }
 
 Result<void> VelocReader::read_extents(const VelocObject& object, const SharedFile& file, std::uint64_t offset,

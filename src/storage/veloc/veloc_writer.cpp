@@ -1,6 +1,7 @@
 #include "storage/veloc/veloc_writer.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,7 @@ Result<SharedFile> VelocWriter::open(VelocObject& object) const {
   return object.writing;
 }
 
-Result<void> VelocWriter::write(VelocObject& object, std::uint64_t offset, std::span<const std::byte> bytes) const {
+Result<void> VelocWriter::write(VelocObject& object, std::uint64_t offset, std::span<const std::byte> bytes) const try {
   const auto file = open(object);
   if (!file) return file.error();
   Result<void> written;
@@ -69,6 +70,8 @@ Result<void> VelocWriter::write(VelocObject& object, std::uint64_t offset, std::
   if (!object.small.empty()) std::ranges::copy(bytes, object.small.begin() + static_cast<std::ptrdiff_t>(offset));
   if (written && !object.blocks.empty()) sum(object, offset, bytes);
   return written;
+} catch (const std::bad_alloc&) {
+  return no_memory_for(object);
 }
 
 void VelocWriter::sum(VelocObject& object, std::uint64_t offset, std::span<const std::byte> bytes) const {
@@ -86,7 +89,7 @@ void VelocWriter::sum(VelocObject& object, std::uint64_t offset, std::span<const
   }
 }
 
-Result<void> VelocWriter::finish(VelocObject& object) const {
+Result<void> VelocWriter::finish(VelocObject& object) const try {
   auto file = open(object);
   if (!file) return file.error();
   const int fd = (*file)->fd();
@@ -110,6 +113,8 @@ Result<void> VelocWriter::finish(VelocObject& object) const {
   object.file = state_of(status);
   object.part.bytes = status.bytes;
   return {};
+} catch (const std::bad_alloc&) {
+  return no_memory_for(object);
 }
 
 }  // namespace ebb::storage
