@@ -193,7 +193,7 @@ def _open_own(ranks: Ranks, directory: str | os.PathLike[str] | None, options: d
     places["shared"] = places["shared"] or os.environ.get("EBBTIDE_SHARED")
     if places["directory"] is None:
         raise errors.InvalidArgument("directory is not given: each rank's store is in it (or in EBBTIDE_DIR)")
-    if options.get("shared_every"):
+    if str(_given(options, "shared_every") or 0).strip() not in ("0", "1"):
         raise errors.Unsupported("shared_every is not for a group: all of its versions go to the shared directory")
     given_pool = options.get("node_pool", os.environ.get("EBBTIDE_NODE_POOL", 0))
     pool = parse_bytes("node_pool", given_pool) if isinstance(given_pool, str) else given_pool

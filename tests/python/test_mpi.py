@@ -258,7 +258,7 @@ def test_a_rank_whose_store_is_closed_leaves_no_other_waiting(disk: Path) -> Non
     run(2, body)
 
 
-def test_a_history_is_one_however_often_it_is_asked_for(disk: Path) -> None:
+def test_a_history_is_one_however_often_it_is_asked_for(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def body(ranks: Thread) -> None:
         with ebbtide.mpi.open(ranks, disk, **SMALL) as group:
             one, same = group.history("x"), group.history("x")
@@ -271,6 +271,9 @@ def test_a_history_is_one_however_often_it_is_asked_for(disk: Path) -> None:
     run(2, body)
     with pytest.raises(ebbtide.Unsupported, match="shared_every is not for a group"):
         run(1, lambda ranks: ebbtide.mpi.open(ranks, disk / "other", shared=disk / "shared", shared_every=3))
+    monkeypatch.setenv("EBBTIDE_SHARED_EVERY", "3")
+    with pytest.raises(ebbtide.Unsupported, match="shared_every is not for a group"):
+        run(1, lambda ranks: ebbtide.mpi.open(ranks, disk / "other", shared=disk / "shared"))
 
 
 @pytest.fixture(scope="module")
