@@ -369,8 +369,11 @@ Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
 Result<void> Client::write(const std::vector<Source>& sources) {
   Name& one = names_.at(writing_->name);
   GroupHistory& history = one.history;
-  if (one.left.erase(writing_->version) > 0)
+  if (one.left.erase(writing_->version) > 0) {
     if (auto dropped = history.mine().drop(writing_->version); !dropped) return dropped;
+    // After a kill, nothing tells which of the two was written last.
+    if (auto gone = history.mine().wait_for_drops(); !gone) return gone;
+  }
   writing_->tried = true;
   auto written = history.checkpoint(writing_->version, sources, {.timeout = kRoom, .to_shared = writing_->sent});
   if (!written) return written.error();
