@@ -4,7 +4,7 @@
 set -eu
 backend=$1 job=$2
 directory=$(mktemp -d)
-config=$directory/veloc.cfg lock= served=
+config=$directory/veloc.cfg served=
 stop() {
   [ -z "$served" ] || kill -9 "$served" 2>/dev/null || true
   served=
@@ -28,6 +28,7 @@ for process in /proc/[0-9]*; do
   kill -9 "${process#/proc/}" && echo "the agent was killed"
 done
 END
+export CUDA_VISIBLE_DEVICES= # a checkpoint in a GPU is handed over later
 export BACKEND_TEST="$directory" # tells the agent of these jobs from others
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
 
@@ -56,9 +57,19 @@ run() { "${MPIRUN:-mpirun}" -n 4 "$job" "$config" "$@"; }
 # Its ranks send nothing themselves.
 run_slowly() { EBBTIDE_LIMIT_SHARED=1 run "$@"; }
 killed() { if run_slowly "$@" >"$directory/out" 2>&1; then fail "the job was not killed"; fi; }
+# In the background, which returns once it serves; a second one says which process that is. The variables of a script's
+# launcher are of the job, and not of the backend.
 serve() {
-  "$backend" "$config" 2>>"$directory/backend.log" &
-  served=$!
+  tries=0 # while the one that was killed goes
+  until env SLURM_NTASKS_PER_NODE=192 "$@" "$backend" "$config" --disable-ec 2>"$directory/said" &&
+    ! grep -q "a backend runs already" "$directory/said"; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || fail "the backend did not start: $(cat "$directory/said")"
+    sleep 0.1
+  done
+  "$backend" "$config" --disable-ec 2>"$directory/said" || fail "a second backend failed: $(cat "$directory/said")"
+  served=$(sed -n 's/.*a backend runs already: process \([0-9]*\) .*/\1/p' "$directory/said")
+  [ -n "$served" ] || fail "a second backend said: $(cat "$directory/said")"
 }
 # Version $1 of all ranks is in `persistent`, within two minutes.
 sent() {
@@ -66,7 +77,7 @@ sent() {
   for rank in 0 1 2 3; do
     until [ -e "$directory/persistent/heat-$rank-$1.dat" ]; do
       tries=$((tries + 1))
-      [ $tries -lt 1200 ] || fail "version $1 of rank $rank is not in persistent: $(cat "$directory/backend.log" "$directory/out")"
+      [ $tries -lt 1200 ] || fail "version $1 of rank $rank is not in persistent: $(cat "$directory/out")"
       sleep 0.1
     done
   done
@@ -76,14 +87,22 @@ sent() {
 run 1 drained -1
 # All ranks are killed as soon as they have written.
 serve
-until ls "$directory"/scratch/.ebbtide-backend*/lock >/dev/null 2>&1; do sleep 0.05; done
 killed 4 killed 1
 sent 4
-# The next job finds it where the node's disk is lost, and ends before anything is sent.
+# The next job finds it where the node's disk is lost, and ends before all is sent, as the backend, which is killed.
 stop
 rm -rf "$directory"/scratch/.ebbtide-node*
-serve
+serve EBBTIDE_LIMIT_SHARED=1
 run_slowly 7 left 4
+tries=0
+until grep -rqs "process $served " "$directory"/scratch/.ebbtide-node*; do # it has opened the node's store
+  tries=$((tries + 1))
+  [ $tries -lt 1200 ] || fail "the backend did not begin to send: $(cat "$directory/out")"
+  sleep 0.1
+done
+ls "$directory"/persistent/heat-*-7.dat >/dev/null 2>&1 && fail "version 7 was sent, at a byte a second"
+stop
+serve
 sent 7
 # Without a backend: what was killed is sent by the next job, which waits for that itself.
 stop
@@ -99,6 +118,3 @@ run 13 drained 12
 # A job of another size is told so.
 if "${MPIRUN:-mpirun}" -n 2 "$job" "$config" 14 drained 13 >"$directory/out" 2>&1; then fail "a job of two ranks went on"; fi
 grep -q "have 4 ranks, and this one has 2" "$directory/out" || fail "a job of two ranks said: $(cat "$directory/out")"
-# A second one says so, and is not needed. A script goes on at once.
-"$backend" "$config" --disable-ec 2>"$directory/said" || fail "a second backend failed: $(cat "$directory/said")"
-grep -q "process $served" "$directory/said" || fail "a second backend said: $(cat "$directory/said")"

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fcntl.h>
 #include <optional>
@@ -182,6 +183,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: veloc-backend CONFIG [--disable-ec]\n");
     return 2;
   }
+  // A launcher's variables tell of the job in whose script it was started: this is one process by itself.
+  ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1", 1);
   try {
     const auto config = read(argv[1]);
     if (!config) {
