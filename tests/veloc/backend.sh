@@ -89,6 +89,9 @@ run 1 drained -1
 serve
 killed 4 killed 1
 sent 4
+for store in "$directory"/scratch/.ebbtide-cache*/rank-*; do
+  [ ! -e "$store" ] || fail "$store is there still, and no job will find it"
+done
 # The next job finds it where the node's disk is lost, and ends before all is sent, as the backend, which is killed.
 stop
 rm -rf "$directory"/scratch/.ebbtide-node*

@@ -1,15 +1,20 @@
 // veloc-backend CONFIG [--disable-ec]: sends what the jobs of this node left behind to `persistent`.
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/file.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -28,6 +33,7 @@ using namespace ebb::veloc;
 constexpr const char* kName = "veloc-backend";
 constexpr std::uint64_t kCache = 64 << 20;
 constexpr std::string_view kRank = "rank-";
+constexpr const char* kSent = ".sent";  // after the name of a store that is being removed
 constexpr std::chrono::milliseconds kLook{100}, kAgain{500},
     kSeldom{60'000};                        // between looks for ranks; after failures
 constexpr std::chrono::seconds kDrain{10};  // then ranks may start
@@ -76,22 +82,50 @@ Result<void> send_all(const Config& config, const Relay& relay) {
   return all;
 }
 
+// A job that began before the backend may have opened the store since: its lock is held then, or names another process.
+// Under another name no job opens it.
+Result<void> remove_sent(const std::filesystem::path& store) {
+  const std::filesystem::path lock = store / "lock", sent = store.string() + kSent;
+  const int held = ::open(lock.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (held < 0) return Error{Errc::io_error, lock.string() + ": opening it: " + std::generic_category().message(errno)};
+  const auto removed = [&]() -> Result<void> {
+    std::string holder;
+    const bool locked = ::flock(held, LOCK_EX | LOCK_NB) == 0;
+    if (locked) std::getline(std::ifstream(lock), holder);
+    if (!holder.starts_with("process " + std::to_string(::getpid()) + " "))
+      return Error{Errc::in_use, store.string() + " was opened again"};
+    std::error_code failed;
+    std::filesystem::rename(store, sent, failed);
+    if (!failed) std::filesystem::remove_all(sent, failed);
+    return failed ? Error{Errc::io_error, store.string() + ": removing it: " + failed.message()} : Result<void>();
+  }();
+  ::close(held);
+  return removed;
+}
+
 // What jobs without a backend had left in stores of their own, which no later job would find. One that runs goes on.
-void send_private(const Config& config) {
+Result<void> send_private(const Config& config) {
+  Result<void> all;
   std::error_code failed;
   for (std::filesystem::directory_iterator at(*config.options.directory, failed), end; at != end;
        at.increment(failed)) {
     const std::string name = at->path().filename().string();
     int rank = 0;
     const char* const last = name.data() + name.size();
-    if (!name.starts_with(kRank) || std::from_chars(name.data() + kRank.size(), last, rank).ptr != last) continue;
+    if (!name.starts_with(kRank)) continue;
+    std::error_code removed;
+    if (name.ends_with(kSent)) std::filesystem::remove_all(at->path(), removed);  // by a backend that was killed
+    if (removed && all) all = Error{Errc::io_error, at->path().string() + ": removing it: " + removed.message()};
+    const auto [after, wrong] = std::from_chars(name.data() + kRank.size(), last, rank);
+    if (wrong != std::errc() || after != last) continue;
     Options options = config.options;
     options.directory = at->path();
     options.host_cache = kCache;
-    const auto sent = send(std::move(options), rank);
-    if (sent) std::filesystem::remove_all(at->path(), failed);
-    if (!sent && sent.error().code != Errc::in_use) say(kName, sent.error().message);
+    auto sent = send(std::move(options), rank);
+    if (sent) sent = remove_sent(at->path());
+    if (!sent && sent.error().code != Errc::in_use && all) all = sent;
   }
+  return all;
 }
 
 // A rank that starts meanwhile waits for it.
@@ -101,8 +135,11 @@ void send_private(const Config& config) {
   for (bool failed = true;; std::this_thread::sleep_for(failed ? again : kLook)) {
     if (!failed && relay.ranks().empty()) continue;
     auto sent = relay.await_ranks();
-    if (sent) send_private(config);
-    if (sent) sent = send_all(config, relay);
+    if (sent) {
+      const auto own = send_private(config);
+      sent = send_all(config, relay);
+      if (sent) sent = own;
+    }
     relay.let_ranks_start();
     again = sent ? kAgain : std::min(2 * again, kSeldom);
     failed = !sent;
