@@ -21,8 +21,9 @@ namespace {
 
 constexpr std::size_t kLongestName = 127;  // of VELOC's commands
 constexpr std::uint64_t kReaderCache = 64 << 20;
-constexpr int kOthers = 60;   // seconds that opening waits for what others write in `persistent`
-constexpr Seconds kRoom(60);  // that a checkpoint waits for what other ranks are to agree on
+constexpr int kOthers = 60;      // seconds that opening waits for what others write in `persistent`
+constexpr Seconds kSends(3600);  // that opening waits for what the node's backend sends
+constexpr Seconds kRoom(60);     // that a checkpoint waits for what other ranks are to agree on
 
 Error no_phase(const std::string& begin) { return {Errc::invalid_argument, "call " + begin + " first"}; }
 
@@ -66,11 +67,13 @@ Result<Relay> enter(Config& config, const Peers& peers, int ranks_here) {
   auto relay = Relay::open(config.relay);
   if (!relay) return relay;
   if (auto same = relay->check_count(peers.count()); !same) return same.error();
-  auto entered = relay->enter(peers.rank(), false);
+  auto entered = relay->enter(peers.rank(), Seconds(0));
   if (!entered && entered.error().code == Errc::in_use) {
     say("Init", entered.error().message + ", and sends what an earlier job left here: this one waits for that");
-    entered = relay->enter(peers.rank());
+    entered = relay->enter(peers.rank(), kSends);
   }
+  if (!entered && entered.error().code == Errc::in_use)
+    return Error{Errc::in_use, entered.error().message + " after an hour still: see its log, or end it"};
   if (!entered) return entered.error();
   config.options = pooled(config, pool_bytes(config, ranks_here));
   return relay;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <fcntl.h>
 #include <fstream>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 
 namespace ebb::veloc {
@@ -15,6 +17,7 @@ namespace {
 
 constexpr int kBackend = 0, kTurn = 1;  // bytes of the lock
 constexpr std::string_view kNote = "rank-";
+constexpr std::chrono::milliseconds kPoll{10};
 
 Error failed(const std::filesystem::path& path, const char* what, int error) {
   return {Errc::io_error, path.string() + ": " + what + ": " + std::generic_category().message(error)};
@@ -60,8 +63,14 @@ Result<void> Relay::take(short kind, int byte, bool wait) const {
 }
 
 // The note is made with the lock held: the backend removes notes in its own turn alone.
-Result<void> Relay::enter(int rank, bool wait) const {
-  if (auto taken = take(F_RDLCK, kTurn, wait); !taken) return taken;
+Result<void> Relay::enter(int rank, Seconds limit) const {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  auto taken = take(F_RDLCK, kTurn, false);
+  while (!taken && taken.error().code == Errc::in_use && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(kPoll);
+    taken = take(F_RDLCK, kTurn, false);
+  }
+  if (!taken) return taken;
   const std::filesystem::path note = note_of(rank);
   const int file = ::open(note.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) return failed(note, "making it", errno);

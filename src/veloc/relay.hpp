@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ebbtide/error.hpp"
+#include "ebbtide/units.hpp"
 
 namespace ebb::veloc {
 
@@ -29,9 +30,9 @@ class Relay {
   ~Relay();
 
   // Of a rank.
-  /// Waits until the backend does not send what earlier jobs left, and keeps it from sending. Not `wait`: error in_use,
-  /// if it sends.
-  Result<void> enter(int rank, bool wait = true) const;
+  /// Keeps the backend from sending. While it sends what earlier jobs left, waits for that, no longer than `limit`.
+  /// Error in_use: it sends still, and its process.
+  Result<void> enter(int rank, Seconds limit) const;
   /// Those who have entered belong to jobs of so many ranks. Error invalid_argument: an earlier one had another number.
   Result<void> check_count(int ranks) const;
   /// Whether a backend runs for this folder.

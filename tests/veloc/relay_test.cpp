@@ -40,7 +40,7 @@ class RelayOfANode : public ::testing::Test {
     return child;
   }
   pid_t rank(int number) const {
-    return process([number](const Relay& relay) { return static_cast<bool>(relay.enter(number)); });
+    return process([number](const Relay& relay) { return static_cast<bool>(relay.enter(number, Seconds(0))); });
   }
   static void kill(pid_t process) {
     ::kill(process, SIGKILL);
@@ -60,9 +60,10 @@ TEST_F(RelayOfANode, the_backend_has_its_turn_when_no_rank_lives) {
   kill(second);
   backend.await_ranks().value();
   EXPECT_EQ(backend.ranks(), (std::vector<int>{0, 2}));
-  kill(process([](const Relay& relay) {
-    const auto entered = relay.enter(1, false);
-    return !entered && entered.error().code == Errc::in_use;
+  kill(process([backend = std::to_string(::getpid())](const Relay& relay) {
+    const auto entered = relay.enter(1, Seconds(0.05));
+    return !entered && entered.error().code == Errc::in_use &&
+           entered.error().message.find("process " + backend + " ") != std::string::npos;
   }));
   EXPECT_EQ(backend.ranks(), (std::vector<int>{0, 2})) << "one that waits has left nothing";
   backend.forget(0).value();
