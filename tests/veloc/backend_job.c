@@ -1,7 +1,6 @@
 /* A job of backend.sh: `backend_job CONFIG LAST END [EXPECTED]` finds EXPECTED (-1: nothing) as its newest version,
  * reads it, writes the versions from there up to LAST, and ends: killed as soon as Checkpoint_end has returned on all
- * ranks
- * ("killed", "killed_after_agent"), or by Finalize(0) ("left") or Finalize(1) ("drained"). */
+ * ranks ("killed", "killed_after_agent"), or by Finalize(0) ("left") or Finalize(1) ("drained"). */
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
