@@ -253,7 +253,7 @@ History Store::history(std::string name, Order) {
   act(engine_->code).value();
   return History(engine_, 1, std::move(name));
 }
-Result<void> Store::close(const Interrupt&) { return act(engine_->code); }
+Result<void> Store::close(const Interrupt&, const std::optional<Durability>&) { return act(engine_->code); }
 Result<void> Store::suspend_on(int signal, const SuspendOptions& options) {  // told as it was asked
   if (signal == 0) return act(engine_->code);
   return Error{Errc::unsupported, "signal " + std::to_string(signal) + ", level " + options.level.value_or("none") +

@@ -235,6 +235,14 @@ def check_bench(words, environment, cwd):
     run(smaller, environment, cwd=cwd)
 
 
+def check_paper(words, environment, cwd):
+    """That its options and its figure are known; it takes minutes, and tests/python runs it in short."""
+    start = words[: words.index("paper") + 1]
+    help_text = run([*start, "--help"], environment, cwd=cwd)
+    assert not [word for word in words if word.startswith("--") and not re.search(rf"{word}\b", help_text)]
+    assert words[len(start)] in run([*start, "--list"], environment, cwd=cwd)
+
+
 def check_exists(words, environment, cwd):
     """Needs a network, or an idle machine for a quarter of an hour: checks only that the program exists."""
     assert (ROOT / words[0]).exists()
@@ -290,6 +298,7 @@ RULES = [
     (["git", "clone"], nothing),  # there is one already: this
     (["sudo", "apt-get"], nothing),  # changes the reader's system
     (["ebbtide", "demo"], check_demo),
+    (["ebbtide", "bench", "paper"], check_paper),
     (["ebbtide", "bench"], check_bench),
     (["ebbtide", "sim"], check_sim),
     (["ebbtide", "plan"], check_sim),

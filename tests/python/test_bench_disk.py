@@ -208,9 +208,11 @@ def test_each_shot_is_held_to_the_moments_around_it(tmp_path, moments):
         both = 1e9 / number, 1e9 / (number + 1)
         assert told["mean"] == pytest.approx({"write": sum(both) / 2, "read": 1e6 * (number + 0.5)})
         assert "in the shot's order" in document["machine"]["how"]["disk"]
-        # Four of twelve do not fit: so much more than the computing at a read rate that is far below every other.
-        late = 4 * size / told["mean"]["read"] - sum(document["slept"]["backward_s"])
-        assert document["bound"]["blocked_s"] == pytest.approx(late, rel=0.05)
+        # The bound has what the shot reached itself, where that is more than its moments.
+        read = document["bound"]["bytes_per_s"]["read"]
+        assert read >= told["mean"]["read"]
+        # Four of twelve do not fit.
+        assert document["bound"]["blocked_s"] >= 4 * size / read - sum(document["slept"]["backward_s"])
         assert document["machine"]["before"]["read"]["bytes_per_s"] == 1e9, "those around all shots are reported too"
 
 
