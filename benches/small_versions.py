@@ -172,7 +172,7 @@ def main() -> None:
         print(json.dumps(part(*(int(word) if word.isdigit() else word for word in words))))
         return
     load = os.getloadavg()[0]  # with other work beside it, times say little
-    above = tempfile.mkdtemp(prefix="small-versions-", dir=given.directory)
+    above = tempfile.mkdtemp(prefix="small-versions-", dir=given.directory and Path(given.directory).resolve())
     try:
         directory = str(Path(above) / "store")
         figures = in_process_of_its_own("write", directory, str(given.versions), str(64 << 20))

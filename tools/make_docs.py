@@ -113,6 +113,17 @@ def last_chapter(page: str, heading: str, text: str) -> str:
     return f"{kept}{chapter}\n{text}"
 
 
+def bench_page() -> str:
+    """A table in it is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import small_figures
+
+    measured = json.loads((ROOT / "benches/results/small_versions.json").read_text())
+    kept, found, after = (ROOT / "docs/bench.md").read_text().partition("One run of ")
+    assert found, "docs/bench.md has lost its table of many small versions"
+    return kept + small_figures.page(measured) + after[after.index("\n## ") :]
+
+
 def snapshots_page() -> str:
     """Its last chapter is made of what was measured."""
     sys.path.insert(0, str(ROOT / "benches"))
@@ -462,6 +473,7 @@ PAGES = {
     "docs/zone_machine.svg": zones_picture,
     "docs/cluster.svg": cluster_picture,
     "docs/snapshots.md": snapshots_page,
+    "docs/bench.md": bench_page,
     "docs/torch.md": torch_page,
     "docs/design/streams.md": streams_page,
     "docs/defer-fsync.md": defer_page,
