@@ -11,7 +11,7 @@ import pytest
 from bench_stand_in import GPUS, some_rates, tiny_config
 from ebbtide._machine import files
 from ebbtide._machine.device import Cpu
-from ebbtide.bench import rates, shots
+from ebbtide.bench import model, rates, shots
 from ebbtide.bench.disk import Around, Disk, Moment
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches"))
@@ -195,7 +195,8 @@ def moments(monkeypatch):
     return asked
 
 
-def test_each_shot_is_held_to_the_moments_around_it(tmp_path, moments):
+def test_each_shot_is_held_to_the_moments_around_it(tmp_path, moments, monkeypatch):
+    monkeypatch.setattr(model, "at_best", lambda config, outcomes, bare: bare)  # as if it had reached no more itself
     size, interval = 1 << 16, 1e-4
     plans = [
         {"sizes": [size] * 12, "order": order, "interval": interval} for order in ("reverse", "irregular", "irregular")
@@ -208,11 +209,9 @@ def test_each_shot_is_held_to_the_moments_around_it(tmp_path, moments):
         both = 1e9 / number, 1e9 / (number + 1)
         assert told["mean"] == pytest.approx({"write": sum(both) / 2, "read": 1e6 * (number + 0.5)})
         assert "in the shot's order" in document["machine"]["how"]["disk"]
-        # The bound has what the shot reached itself, where that is more than its moments.
-        read = document["bound"]["bytes_per_s"]["read"]
-        assert read >= told["mean"]["read"]
-        # Four of twelve do not fit.
-        assert document["bound"]["blocked_s"] >= 4 * size / read - sum(document["slept"]["backward_s"])
+        # Four of twelve do not fit: so much more than the computing at a read rate that is far below every other.
+        late = 4 * size / told["mean"]["read"] - sum(document["slept"]["backward_s"])
+        assert document["bound"]["blocked_s"] == pytest.approx(late, rel=0.05)
         assert document["machine"]["before"]["read"]["bytes_per_s"] == 1e9, "those around all shots are reported too"
 
 

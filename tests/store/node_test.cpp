@@ -207,30 +207,31 @@ TEST_F(StoreInAPool, a_wait_for_shared_awaits_the_local_disk_of_what_does_not_go
 TEST_F(StoreInAPool, a_version_written_again_after_its_file_was_deleted_outlives_a_kill) {
   const OwnDirectory shared;
   const auto file = shared.path() / "heat-0-1.dat";
-  const auto open_at = [&](std::uint64_t limit) {
+  const auto open_sending = [&](std::optional<std::uint64_t> every) {
     Options options;
     options.shared = shared.path();
     options.durability = Durability::shared;
     options.veloc_rank = 0;
-    options.limit_shared = limit;
+    options.shared_every = every;
     return open(0, 1, options).value();
   };
   {
-    Store store = open_at(0);
+    Store store = open_sending({});
     History history = store.history("heat");
     for (Version version = 0; version < 2; ++version) write(history, version);
     store.close().value();
   }
   ASSERT_TRUE(std::filesystem::remove(file));
   EXPECT_EQ(in_a_child([&]() -> int {
-              Store store = open_at(1);  // a byte a second: it is killed before it is sent, but on a very slow machine
+              Store store = open_sending(kOnRequest);  // so nothing more is sent
               History history = store.history("heat");
               const bool gone = history.versions().value() == std::vector<Version>{0};
               write(history, 1, 10);
               ::_exit(gone && history.wait(1, "storage") ? 0 : 1);  // it closes nothing
             }),
             0);
-  Store store = open_at(0);
+  ASSERT_FALSE(std::filesystem::exists(file));
+  Store store = open_sending({});
   History history = store.history("heat");
   EXPECT_EQ(history.versions().value(), (std::vector<Version>{0, 1}));
   EXPECT_TRUE(reads(history, 1, 10));
