@@ -60,7 +60,7 @@ struct Members {
   Rounds rounds;
   Store store;
   std::string level;
-  bool on_request = false;  // versions go to the shared directory if they are asked to
+  bool on_request = false;  // only versions that are written `to_shared` go to the shared directory
   std::deque<Of> of;
   bool closed = false;
 };

@@ -63,7 +63,6 @@ Result<void> drain_pool(const std::filesystem::path& directory) {
 Result<void> send(Options options, int rank) {
   options.veloc_rank = static_cast<std::uint64_t>(rank);
   options.agreed = true;
-  options.shared_every = {};  // of persistent_interval: the node may not come back
   options.device_cache = 0;
   auto store = Store::open(options);
   return store ? store->close() : store.error();
