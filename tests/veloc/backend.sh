@@ -92,32 +92,33 @@ sent 4
 for store in "$directory"/scratch/.ebbtide-cache*/rank-*; do
   [ ! -e "$store" ] || fail "$store is there still, and no job will find it"
 done
-# The next job finds it where the node's disk is lost, and ends before all is sent, as the backend, which is killed.
+# The next job finds it where the node's disk is lost, and ends before all is sent, as the backend, which is killed. Its
+# last version is the sixth: at a byte a second, a rank sends two at once at most, and so does the backend.
 stop
 rm -rf "$directory"/scratch/.ebbtide-node*
 serve EBBTIDE_LIMIT_SHARED=1
-run_slowly 7 left 4
+run_slowly 10 left 4
 tries=0
 until grep -rqs "process $served " "$directory"/scratch/.ebbtide-node*; do # it has opened the node's store
   tries=$((tries + 1))
   [ $tries -lt 1200 ] || fail "the backend did not begin to send: $(cat "$directory/out")"
   sleep 0.1
 done
-ls "$directory"/persistent/heat-*-7.dat >/dev/null 2>&1 && fail "version 7 was sent, at a byte a second"
+ls "$directory"/persistent/heat-*-10.dat >/dev/null 2>&1 && fail "version 10 was sent, at a byte a second"
 stop
 serve
-sent 7
+sent 10
 # Without a backend: what was killed is sent by the next job, which waits for that itself.
 stop
-killed 9 killed 7
-run 10 left 9
-sent 10
+killed 12 killed 10
+run 13 left 12
+sent 13
 # The agent of the pool is killed, then the ranks.
-killed 12 killed_after_agent 10
+killed 15 killed_after_agent 13
 [ $# -lt 3 ] || grep -q "the agent was killed" "$directory/out" || fail "there was no agent: $(cat "$directory/out")"
 serve
-sent 12
-run 13 drained 12
+sent 15
+run 16 drained 15
 # A job of another size is told so.
-if "${MPIRUN:-mpirun}" -n 2 "$job" "$config" 14 drained 13 >"$directory/out" 2>&1; then fail "a job of two ranks went on"; fi
+if "${MPIRUN:-mpirun}" -n 2 "$job" "$config" 17 drained 16 >"$directory/out" 2>&1; then fail "a job of two ranks went on"; fi
 grep -q "have 4 ranks, and this one has 2" "$directory/out" || fail "a job of two ranks said: $(cat "$directory/out")"
