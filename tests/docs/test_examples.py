@@ -282,6 +282,11 @@ def check_sim(words, environment, cwd):
     run([str(ROOT / word) if word.startswith("data/") else word for word in words], environment, cwd=cwd)
 
 
+def check_small_versions(words, environment, cwd):
+    """With fewer versions; what it measures goes to a folder of its own."""
+    run([str(ROOT / words[0]), "--versions", "20000", "--json", cwd / "measured.json"], environment, cwd=cwd)
+
+
 def nothing(words, environment, cwd):
     pass
 
@@ -311,6 +316,7 @@ RULES = [
     (["benches/init.py"], check_gpu_check),
     (["benches/state.py"], check_gpu_check),
     (["benches/predicted.py"], check_gpu_check),
+    (["benches/small_versions.py"], check_small_versions),
     (["python", "-m", "pip", "install", "-r"], check_requirements),
 ]
 
@@ -357,6 +363,7 @@ def test_command(words, environment, tmp_path):
                 words = [*EBBTIDE, *words[1:]]
             check(words, environment, tmp_path)
             return
+    assert not [word for word in words if word.startswith("benches/results/")], "what was measured would be overwritten"
     run(words, environment, cwd=ROOT)
 
 
