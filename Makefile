@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: demo test test-sanitized test-frameworks test-races test-all build wheels try-wheels docs site reliability clean
+.PHONY: demo test test-sanitized test-frameworks test-races test-all build wheels try-wheels docs papers site reliability clean
 demo: build      ## a seismic imaging job through the store, about a minute
 	.venv/bin/ebbtide demo
 
@@ -48,6 +48,12 @@ try-wheels:      ## installs and runs them in clean systems, Debian 12 and 13; a
 	.venv/bin/python tools/try-wheels
 
 docs: build      ## the pictures and tables in docs/ that are generated
+	.venv/bin/python tools/make_docs.py
+
+papers: build    ## docs/papers.md: the papers' figures, measured once more
+	mkdir -p benches/results/papers
+	for figure in $$(.venv/bin/ebbtide bench paper --list | cut -d " " -f 1); do .venv/bin/ebbtide bench paper $$figure \
+	  --json benches/results/papers/$$(echo $$figure | tr : -).json || exit 1; done
 	.venv/bin/python tools/make_docs.py
 
 site:            ## the pages as a site, build/site/html; .venv must have the package (make build); needs Debian's chromium

@@ -196,6 +196,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/peers.md: Moving bytes between GPUs": ["device/peer_memory_test.cpp"],
     "docs/design/bound.md: How it is proved": ["sim/bound_test.cpp", "sim/exhaustive.cpp"],
     # --- what is measured
+    "docs/papers.md: What was measured": ["docs/test_generated.py", "python/test_bench_paper.py"],
     "docs/bench.md: A shot": ["python/test_bench_*"],
     "docs/bench.md: The same shot with what else there is": ["python/test_bench_peers.py"],
     "docs/bench.md: The papers' figures": ["python/test_bench_paper.py"],

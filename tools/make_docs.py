@@ -1,5 +1,5 @@
 """Generates docs/lifecycle.md, docs/zones.md and docs/leases.md (from the planner's own tables), docs/overview.svg, and the
-last chapters of docs/snapshots.md, docs/torch.md, docs/design/streams.md, docs/veloc.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
+last chapters of docs/snapshots.md, docs/torch.md, docs/design/streams.md, docs/papers.md, docs/veloc.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
 docs/peers.md and docs/design/peers.md (from the simulator) and docs/planning.md (from data/ and the models), with docs/planning.svg,
 docs/zone_machine.svg and docs/cluster.svg. `make docs` calls it.
 
@@ -155,6 +155,17 @@ def streams_page() -> str:
 
     measured = json.loads((ROOT / "benches/results/gpu_calls.json").read_text())
     return last_chapter("docs/design/streams.md", "What a call costs", gpu_figures.calls_chapter(measured))
+
+
+def papers_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import paper_figures
+
+    found = [json.loads(path.read_text()) for path in sorted((ROOT / "benches/results/papers").glob("*.json"))]
+    return last_chapter(
+        "docs/papers.md", "What was measured", paper_figures.page({one["figure"]: one for one in found})
+    )
 
 
 def defer_page() -> str:
@@ -475,6 +486,7 @@ PAGES = {
     "docs/snapshots.md": snapshots_page,
     "docs/bench.md": bench_page,
     "docs/torch.md": torch_page,
+    "docs/papers.md": papers_page,
     "docs/design/streams.md": streams_page,
     "docs/defer-fsync.md": defer_page,
     "docs/node.md": node_page,

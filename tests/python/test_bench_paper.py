@@ -4,14 +4,16 @@ import json
 
 import pytest
 from ebbtide._traces import SNAPSHOTS
-from ebbtide.bench import paper
+from ebbtide.bench import paper, snapshots
 from ebbtide.bench.command import app
-from ebbtide.bench.paper import FULL, QUICK, Place, Scale, hpdc23
+from ebbtide.bench.paper import FIGURES, FULL, QUICK, Place, Scale, Shots, Values, hpdc23, show
 from ebbtide.bench.peers import PEERS, About
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.usefixtures("measured")
-TINY = Scale("quick", 6, 64 << 10, (1, 2), (0.001,), (12, 3))
+TINY = Scale("quick", 6, 64 << 10, (1, 2), (0.001,), (12, 3), 1 << 20)
+SHOTS = [key for key, figure in FIGURES.items() if isinstance(figure, Shots)]
+COMPUTED = [key for key, figure in FIGURES.items() if isinstance(figure, Values) and figure.computed]
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def bench(disk, *arguments, code=0):
 
 
 @pytest.mark.parametrize("scale", [QUICK, FULL], ids=["quick", "full"])
-@pytest.mark.parametrize("key", paper.FIGURES)
+@pytest.mark.parametrize("key", SHOTS)
 def test_a_figure_has_each_place_once_and_caches_in_the_papers_proportion(key, scale, tmp_path):
     figure = paper.FIGURES[key]
     cells = figure.cells(scale, Place(tmp_path))
@@ -82,6 +84,46 @@ def test_iterations_and_ranks_are_of_the_store_alone(key, tiny, disk, tmp_path):
     else:
         assert {row["labels"]["ranks"] for row in rows} == {"1", "2"}
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("key", COMPUTED)
+def test_what_a_model_says_stands_once_however_often_it_is_asked(key, disk, tmp_path):
+    found, picture = tmp_path / "found.json", tmp_path / "found.png"
+    said = [bench(disk, key, "--json", str(found), "--plot", str(picture)) for _ in range(2)]
+    assert said[0] == said[1]
+    document = json.loads(found.read_text())
+    assert all(len(row["values"]) == 1 for row in document["rows"])
+    along = {row["labels"][document["x"]] for row in document["rows"]}
+    head, *lines = show.titles(document), *show.lines(document)
+    assert {len(line) for line in lines} == {len(head)} == {1 + len(along)}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_models_reach_what_the_paper_prints():
+    def values(key):
+        return {tuple(labels.values()): value for labels, value in FIGURES[key].values(QUICK, Place(None), print)}
+
+    free = values("ics19:3")
+    assert round(free["1", "3.6"], 1) == 92.7  # sec. 6.2
+    failures = values("ics19:14")
+    assert failures["1 times as fast, 100% written", "50 ×"] < 54  # sec. 6.2.2
+
+
+def test_modes_of_snapshots_have_a_value_for_each_program_and_add_up(tiny, disk, tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshots, "PROGRAMS", snapshots.PROGRAMS[:2])
+    monkeypatch.setattr(snapshots, "relative", lambda runs: {name: len(runs) for name in runs})  # of noise otherwise
+    found = tmp_path / "10.json"
+    for turns in (1, 2):
+        bench(disk, "ics19:10", "--json", str(found))
+        rows = json.loads(found.read_text())["rows"]
+        places = {(row["labels"]["program"], row["labels"]["mode"]) for row in rows}
+        assert places == {(one.name, mode.name) for one in snapshots.PROGRAMS for mode in snapshots.FIGURE_10}
+        assert all(len(row["values"]) == turns for row in rows)
+
+
+def test_what_is_no_shot_has_no_peers(disk):
+    refused = bench(disk, "sc22:19", "--peer", "double", code=2)
+    assert "neither peers nor a device" in " ".join(refused.replace("│", " ").split())
 
 
 def test_a_peer_that_fails_says_so_in_its_row_and_the_others_go_on(tiny, disk, monkeypatch):

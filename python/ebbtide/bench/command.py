@@ -453,8 +453,11 @@ def paper_figure(
         paper.FULL if full else paper.QUICK,
         paper.Place(scratch_directory(directory), device, seed),
     )
-    for cell in figure.cells(scale, place):
-        _check_room(cell.config)
+    if isinstance(figure, paper.Shots):
+        for cell in figure.cells(scale, place):
+            _check_room(cell.config)
+    elif peer or device != "cpu":
+        raise wrong("FIGURE", f"{name} is no shot: it has neither peers nor a device; give neither --peer nor --device")
     drawing = plot and _plots.can_draw(lambda text: log.print(text, markup=False))
     document = run.document(name, figure, scale)
     if json and json.exists():
@@ -468,7 +471,7 @@ def paper_figure(
     console.print(show.table(document))
     if drawing:
         show.plot(document, plot)
-    if any(turn["wrong"] for row in document["rows"] if row["ours"] for turn in row["turns"]):
+    if any(turn["wrong"] for row in document["rows"] if row.get("ours") for turn in row["turns"]):
         raise typer.Exit(1)
 
 

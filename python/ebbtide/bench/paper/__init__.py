@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from .figure import FULL, QUICK, Cell, Figure, Place, Scale
-from .hpdc23 import FIGURES as HPDC23
+from . import hpdc23, ics19, sc22
+from .figure import FULL, QUICK, Cell, Figure, Place, Scale, Shots, Values
 
-__all__ = ["FIGURES", "FULL", "QUICK", "Cell", "Figure", "Place", "Scale"]
+__all__ = ["FIGURES", "FULL", "QUICK", "Cell", "Figure", "Place", "Scale", "Shots", "Values"]
 
 #: All that there are, by what names them on the command line.
-FIGURES: dict[str, Figure] = {f"hpdc23:{name}": figure for name, figure in HPDC23.items()}
+FIGURES: dict[str, Figure] = {
+    f"{paper}:{name}": figure
+    for paper, figures in {"hpdc23": hpdc23.FIGURES, "sc22": sc22.FIGURES, "ics19": ics19.FIGURES}.items()
+    for name, figure in figures.items()
+}

@@ -1,9 +1,9 @@
-"""A figure of a paper as an experiment: a list of cells. A cell is one shot, with its place in the figure, and the peers that
-run it."""
+"""A figure of a paper as an experiment: shots, each with the peers that run it, or values of other kinds. Each has its place
+in the figure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,12 +21,13 @@ class Scale:
     ranks: tuple[int, ...]
     intervals: tuple[float, ...]
     parts: tuple[int, ...]  # of the history, device caches: 12 is a twelfth
+    memory: int  # bytes that snapshots are taken of
 
 
 #: The whole figure in minutes on two processors.
-QUICK = Scale("quick", 64, 4 << 20, (1, 2), (0.002, 0.01, 0.03), (48, 12, 3))
+QUICK = Scale("quick", 64, 4 << 20, (1, 2), (0.002, 0.01, 0.03), (48, 12, 3), 128 << 20)
 #: The paper's own sizes, for a GPU.
-FULL = Scale("full", 384, 128 << 20, (1, 2, 4, 8), (0.002, 0.005, 0.01, 0.02, 0.03, 0.06), (48, 24, 12, 6, 3))
+FULL = Scale("full", 384, 128 << 20, (1, 2, 4, 8), (0.002, 0.005, 0.01, 0.02, 0.03, 0.06), (48, 24, 12, 6, 3), 1 << 30)
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,26 @@ class Figure:
     paper: str  # what the paper says of it, and where
     differs: str  # in what this one is another experiment
     x: str  # the label along the axis; the others name a bar or a line
+
+
+@dataclass(frozen=True)
+class Shots(Figure):
+    """What a program sees of a history that it writes and reads, with the store and with its peers."""
+
     cells: Callable[[Scale, Place], Sequence[Cell]] = field(repr=False)
     by_iteration: bool = False  # rate and prefetch distance of each restore
+
+
+Labels = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Values(Figure):
+    """One number at each place."""
+
+    y: str  # what they are, with their unit
+    values: Callable[[Scale, Place, Callable[[str], None]], Iterable[tuple[Labels, float]]] = field(repr=False)
+    computed: bool = False  # from a model: the same on any machine
 
 
 def shot_of(

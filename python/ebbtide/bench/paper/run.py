@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import contest, shot
 from ..config import Config
-from .figure import Figure, Place, Scale
+from .figure import Figure, Place, Scale, Shots, Values
 
 OURS = "score"
 
@@ -17,15 +17,20 @@ OURS = "score"
 def document(key: str, figure: Figure, scale: Scale) -> dict[str, Any]:
     """Without rows yet."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    kind: dict[str, Any] = {}
+    if isinstance(figure, Values):
+        kind = {"y": figure.y, "computed": figure.computed}
+    elif isinstance(figure, Shots):
+        kind = {"by_iteration": figure.by_iteration}
     return {
         "figure": key,
         "what": figure.what,
         "paper": figure.paper,
         "differs": figure.differs,
         "x": figure.x,
-        "by_iteration": figure.by_iteration,
+        **kind,
         "scale": scale.name,
-        "machine": {"cpus": os.cpu_count(), "system": system},
+        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "system": system},
         "rows": [],
     }
 
@@ -44,6 +49,21 @@ def measure(
     say: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
     """One row after another, each of one turn. peers: these alone, beside the store. limit: seconds for one turn."""
+    if isinstance(figure, Values):
+        for labels, value in figure.values(scale, place, say):
+            yield {"labels": labels, "values": [value]}
+    elif isinstance(figure, Shots):
+        yield from _shots(figure, scale, place, peers, limit, say)
+
+
+def _shots(
+    figure: Shots,
+    scale: Scale,
+    place: Place,
+    peers: list[str] | None,
+    limit: float,
+    say: Callable[[str], None],
+) -> Iterator[dict[str, Any]]:
     for cell in figure.cells(scale, place):
         words = ", ".join(f"{name} {value}" for name, value in cell.labels)
         say(words)
@@ -76,8 +96,14 @@ def _alone(config: Config, by_iteration: bool) -> dict[str, Any]:
 def add(found: dict[str, Any], row: dict[str, Any]) -> None:
     """A row's turns beside those that are there of it; a failure stands only as long as no turn has ended well."""
     for there in found["rows"]:
-        if there["peer"] == row["peer"] and there["labels"] == row["labels"]:
+        if there.get("peer") != row.get("peer") or there["labels"] != row["labels"]:
+            continue
+        if found.get("computed"):
+            there["values"] = row["values"]
+        elif "values" in row:
+            there["values"] += row["values"]
+        else:
             there["turns"] += row["turns"]
             there["failed"] = None if there["turns"] else row["failed"]
-            return
+        return
     found["rows"].append(row)

@@ -29,8 +29,13 @@ def rates(row: dict) -> dict[str, float]:
 
 
 def lines(document: dict) -> list[tuple[str, ...]]:
-    """Of each row its place and peer, and the figures: blocked time also over that of the best peer at the same place, and
+    """Of values: a line for each place off the axis, and the medians along the axis. Of shots: of each row its place and peer, and the figures: blocked time also over that of the best peer at the same place, and
     over the least that was possible. A row that failed has that word in place of them."""
+    if "y" in document:
+        columns, found = _along(document), _series(document)
+        return [
+            (name, *(f"{values[at]:.3g}" if at in values else "" for at in columns)) for name, values in found.items()
+        ]
     out: list[tuple[str, ...]] = []
     for row in document["rows"]:
         place = (", ".join(row["labels"].values()), row["peer"])
@@ -53,19 +58,41 @@ def lines(document: dict) -> list[tuple[str, ...]]:
 
 def titles(document: dict) -> tuple[str, ...]:
     """Of the columns of `lines`."""
+    if "y" in document:
+        return ", ".join(name for name in document["rows"][0]["labels"] if name != document["x"]), *_along(document)
     return ", ".join(document["rows"][0]["labels"]) if document["rows"] else "", "", *_FIGURES
+
+
+def _along(document: dict) -> list[str]:
+    """What there is along the axis."""
+    return list(dict.fromkeys(row["labels"][document["x"]] for row in document["rows"]))
+
+
+def _series(document: dict) -> dict[str, dict[str, float]]:
+    """By place off the axis, and by place along it: the medians of values."""
+    out: dict[str, dict[str, float]] = {}
+    for row in document["rows"]:
+        name = ", ".join(value for key, value in row["labels"].items() if key != document["x"]) or document["y"]
+        out.setdefault(name, {})[row["labels"][document["x"]]] = median(row["values"])
+    return out
 
 
 def table(document: dict) -> Table:
     """For a terminal."""
-    out = Table(title=f"{document['figure']}: {document['what']}; {document['scale']}", title_justify="left")
+    how = document.get("y", document["scale"])
+    out = Table(title=f"{document['figure']}: {document['what']}; {how}", title_justify="left")
     out.caption_justify = "left"
-    for name in titles(document):
-        out.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True)
+    if "y" in document:
+        first, *others = titles(document)
+        out.add_column(first, overflow="fold")
+        for name in others:
+            out.add_column(name, justify="right", overflow="fold", min_width=5)
+    else:
+        for name in titles(document):
+            out.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True)
     for line in lines(document):
-        colour = "red" if line[2] == "failed" or "wrong" in line[3] else ""
-        out.add_row(*line, style=colour)
-    failed = [row for row in document["rows"] if not row["turns"]]
+        out.add_row(*line, style="red" if "failed" in line or any("wrong" in cell for cell in line) else "")
+    failed = [row for row in document["rows"] if row.get("failed")]
     caption = [f"the paper: {document['paper']}", f"here: {document['differs']}"]
     caption += [f"{', '.join([*row['labels'].values(), row['peer']])}: {escape(row['failed'])}" for row in failed]
     out.caption = "\n".join(caption)
@@ -87,8 +114,31 @@ def _best_peer(rows: list[dict], of: dict) -> float:
 
 def plot(document: dict, path: Path) -> None:
     """Draws the rows that were measured."""
+    if "y" in document:
+        _values(document, path)
+        return
     rows = [row for row in document["rows"] if row["turns"]]
     _iterations(rows, document, path) if document["by_iteration"] else _bars(rows, document, path)
+
+
+def _values(document: dict, path: Path) -> None:
+    """Groups along the axis, in each a bar for each place off it."""
+    along, found = _along(document), _series(document)
+    figure = _plots.figure(11, 5)
+    axes = figure.subplots()
+    width = 0.85 / len(found)
+    for number, (name, values) in enumerate(found.items()):
+        places = [along.index(at) + (number - (len(found) - 1) / 2) * width for at in values]
+        axes.bar(places, list(values.values()), width, color=COLOURS[number % len(COLOURS)], label=name)
+    axes.set_xticks(range(len(along)), along)
+    axes.set_xlabel(document["x"])
+    axes.set_ylabel(document["y"])
+    axes.grid(alpha=0.25, axis="y")
+    axes.set_axisbelow(True)
+    figure.suptitle(f"{document['figure']}: {document['what']}", fontsize=11)
+    if len(found) > 1:
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    _plots.save(figure, path)
 
 
 def _bars(rows: list[dict], document: dict, path: Path) -> None:

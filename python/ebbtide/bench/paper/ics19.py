@@ -1,0 +1,126 @@
+"""The experiments of ics19: what snapshots take of a program's time, and what that is worth to large machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .figure import Labels, Place, Scale, Values
+
+MODEL = "from the model, to first order, with the paper's tables 1 and 2"
+PROGRAMS = "programs of the zone machine in place of the paper's mini-apps"
+EFFICIENCY = "efficiency (%)"
+
+
+def _model() -> dict[str, Any]:
+    from ...models.efficiency import figures  # not before it is asked for
+
+    return figures.figures()
+
+
+def _by_scale(figure: str, name: str):
+    def values(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[tuple[Labels, float]]:
+        found = _model()
+        for line, percents in found[figure].items():
+            for exaflops, percent in zip(found["exaflops"], percents, strict=True):
+                yield {name: line, "EF": f"{exaflops:g}"}, percent
+
+    return values
+
+
+def _by_program(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[tuple[Labels, float]]:
+    for program, modes in _model()["figure12"].items():
+        for mode, percent in modes.items():
+            yield {"program": program, "mode": mode}, percent
+
+
+def _by_failures(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[tuple[Labels, float]]:
+    found = _model()
+    for one in found["figure14"]:
+        name = f"{one['speedup']:g} times as fast, {one['written']:.0%} written"
+        for factor, percent in zip(found["gpu_failures"], one["percent"], strict=True):
+            yield {"level 1": name, "failures of GPUs": f"{factor:g} ×"}, percent
+
+
+def _of_modes(figure: str):
+    def values(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[tuple[Labels, float]]:
+        from .. import snapshots
+
+        modes = {"10": snapshots.FIGURE_10, "11": snapshots.FIGURE_11}[figure]
+        for program in snapshots.PROGRAMS:
+            found = snapshots.measure(scale.memory, 8, 0.05, 3, (program,), (snapshots.FULL, *modes), say)
+            for mode in modes:
+                yield {"program": program.name, "mode": mode.name}, found["relative"][program.name][mode.name]
+
+    return values
+
+
+LOST = "time lost over that of full blocking snapshots"
+SNAPSHOTS = (
+    "snapshots of memory on processors, whose pages the kernel protects, in place of hardware that watches a GPU's;"
+    " four programs that write zones of 64 KiB"
+)
+
+FIGURES = {
+    "2": Values(
+        "efficiency by scale and GPUs a CPU",
+        "falls from 8 GPUs a CPU on, most at large scale (sec. 3)",
+        MODEL,
+        "EF",
+        EFFICIENCY,
+        _by_scale("figure2", "GPUs a CPU"),
+        computed=True,
+    ),
+    "3": Values(
+        "efficiency by scale where checkpoints of some levels are free, at 16 GPUs a CPU",
+        "memory is the level where it is worth most; 92.7% with that level free at 3.6 EF (sec. 3, 6.2)",
+        MODEL,
+        "EF",
+        EFFICIENCY,
+        _by_scale("figure3", "free levels"),
+        computed=True,
+    ),
+    "10": Values(
+        "time lost to snapshots, without what the device does",
+        "NB+I+H is the best for every program (sec. 6.1.1)",
+        SNAPSHOTS,
+        "program",
+        LOST,
+        _of_modes("10"),
+    ),
+    "11": Values(
+        "time lost to snapshots, with double buffers and copies at the first write",
+        "to less than a twentieth for most programs, a third for the worst (sec. 6.1.2)",
+        SNAPSHOTS,
+        "program",
+        LOST,
+        _of_modes("11"),
+    ),
+    "12": Values(
+        "efficiency by program and organization, at 3.6 EF and 16 GPUs a CPU, where programs fill the memory",
+        "within 3% of checkpoints to memory that take no time, on average (sec. 6.2)",
+        f"{MODEL}; {PROGRAMS}",
+        "program",
+        EFFICIENCY,
+        _by_program,
+        computed=True,
+    ),
+    "13": Values(
+        "efficiency by scale and GPUs a CPU, with all that the device does",
+        "more than 16 GPUs a CPU pay at several EF (sec. 6.2.1)",
+        f"{MODEL}; the mean of {PROGRAMS}",
+        "EF",
+        EFFICIENCY,
+        _by_scale("figure13", "GPUs a CPU"),
+        computed=True,
+    ),
+    "14": Values(
+        "efficiency by failures of GPUs, at 3.6 EF and 16 GPUs a CPU",
+        "below 54% at 50 times the failures without it, 90% with it (sec. 6.2.2)",
+        f"{MODEL}; each pair of a faster level 1 and of what is written, in place of programs",
+        "failures of GPUs",
+        EFFICIENCY,
+        _by_failures,
+        computed=True,
+    ),
+}
