@@ -122,7 +122,7 @@ class Case:
         lines += [f"mode = {mode}", "max_versions = 3"]
         self.sums = self.chance.random() < 0.5
         lines.append(f"chksum = {str(self.sums).lower()}")
-        if self.kind not in (*NEEDS_FILES, *WITH_BACKEND) and self.chance.random() < 0.3:
+        if self.kind not in NEEDS_FILES and self.chance.random() < 0.3:
             lines.append("persistent_interval = 1")
         (self.area / "veloc.cfg").write_text("\n".join([*lines, ""]))
 

@@ -377,6 +377,9 @@ Result<void> Client::write(const std::vector<Source>& sources) {
     // After a kill, nothing tells which of the two was written last.
     if (auto gone = history.mine().wait_for_drops(); !gone) return gone;
   }
+  if (relay_ && writing_->sent && config_.interval > Seconds(0)) {
+    if (auto asked = relay_->ask(peers_.rank(), {writing_->name, writing_->version}); !asked) return asked;
+  }
   writing_->tried = true;
   auto written = history.checkpoint(writing_->version, sources, {.timeout = kRoom, .to_shared = writing_->sent});
   if (!written) return written.error();

@@ -94,6 +94,17 @@ Result<void> Relay::check_count(int ranks) const {
   return renamed ? failed(file, "writing it", renamed.value()) : Result<void>();
 }
 
+Result<void> Relay::ask(int rank, const Due& due) const {
+  const std::filesystem::path note = note_of(rank);
+  const std::string line = due.name + " " + std::to_string(due.version) + "\n";
+  const int file = ::open(note.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) return failed(note, "opening it", errno);
+  const auto put = ::write(file, line.data(), line.size());  // at once: a kill leaves all of it or nothing
+  const int error = put < 0 ? errno : ENOSPC;
+  ::close(file);
+  return put == static_cast<ssize_t>(line.size()) ? Result<void>() : failed(note, "writing it", error);
+}
+
 bool Relay::has_backend() const {
   struct flock held = lock_of(F_WRLCK, kBackend);
   return ::fcntl(lock_, F_GETLK, &held) == 0 && held.l_type != F_UNLCK;
@@ -115,6 +126,14 @@ std::vector<int> Relay::ranks() const {
     if (wrong == std::errc() && after == last && rank >= 0) all.push_back(rank);
   }
   std::ranges::sort(all);
+  return all;
+}
+
+Result<std::vector<Due>> Relay::due(int rank) const {
+  std::ifstream in(note_of(rank));
+  if (!in) return failed(note_of(rank), "opening it", errno);
+  std::vector<Due> all;
+  for (Due one; in >> one.name >> one.version;) all.push_back(one);
   return all;
 }
 

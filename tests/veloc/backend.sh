@@ -20,7 +20,8 @@ fail() {
   find "$directory" -name log -exec cat {} + >&2
   exit 1
 }
-mkdir "$directory/scratch" "$directory/persistent"
+place=$directory # of scratch and persistent
+mkdir "$place/scratch" "$place/persistent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 cat >"$directory/kill-agent" <<'END'
 for process in /proc/[0-9]*; do
@@ -34,7 +35,7 @@ export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=n
 
 configure() {
   printf 'scratch = %s\npersistent = %s\nhost_cache_size = 0.03\n%s\n' \
-    "$directory/scratch" "$directory/persistent" "$1" >"$config"
+    "$place/scratch" "$place/persistent" "$1" >"$config"
 }
 # Refused: what was wrong, and with which key.
 refused() {
@@ -46,7 +47,6 @@ refused 'mode = never' 'mode = never is not valid: give sync or async'
 refused 'mode = sync' 'mode = sync is not valid for a backend'
 refused 'max_versions = -4' 'max_versions = -4'
 refused 'persistent_interval = -1' 'nothing goes to persistent'
-refused 'persistent_interval = 60' 'persistent_interval is not supported with a backend'
 if "$backend" "$directory/none" --disable-ec 2>"$directory/said"; then fail "it took a configuration that is not there"; fi
 grep -q "$directory/none" "$directory/said" || fail "it said: $(cat "$directory/said")"
 if "$backend" 2>"$directory/said"; then fail "it took no configuration"; fi
@@ -75,7 +75,7 @@ serve() {
 sent() {
   tries=0
   for rank in 0 1 2 3; do
-    until [ -e "$directory/persistent/heat-$rank-$1.dat" ]; do
+    until [ -e "$place/persistent/heat-$rank-$1.dat" ]; do
       tries=$((tries + 1))
       [ $tries -lt 1200 ] || fail "version $1 of rank $rank is not in persistent: $(cat "$directory/out")"
       sleep 0.1
@@ -122,3 +122,20 @@ run 16 drained 15
 # A job of another size is told so.
 if "${MPIRUN:-mpirun}" -n 2 "$job" "$config" 17 drained 16 >"$directory/out" 2>&1; then fail "a job of two ranks went on"; fi
 grep -q "have 4 ranks, and this one has 2" "$directory/out" || fail "a job of two ranks said: $(cat "$directory/out")"
+# By the clock, version 3 goes to `persistent`, and 4 need not; the backend sends it, though all ranks were killed. What a
+# job before the backend left is in `persistent` too, and later jobs find what is on the node alone.
+stop
+place=$directory/by-the-clock
+mkdir "$place" "$place/scratch" "$place/persistent"
+configure 'persistent_interval = 1'
+run 1 drained -1
+serve
+DUE=3 killed 4 killed 1
+sent 3
+DUE=6 run_slowly 6 left 4
+sent 6
+# The node's disk is lost, and the last version was one by the clock.
+stop
+rm -rf "$place"/scratch/.ebbtide-node*
+serve
+run 7 drained 6

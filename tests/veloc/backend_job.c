@@ -1,6 +1,7 @@
 /* A job of backend.sh: `backend_job CONFIG LAST END [EXPECTED]` finds EXPECTED (-1: nothing) as its newest version,
  * reads it, writes the versions from there up to LAST, and ends: killed as soon as Checkpoint_end has returned on all
- * ranks ("killed", "killed_after_agent"), or by Finalize(0) ("left") or Finalize(1) ("drained"). */
+ * ranks ("killed", "killed_after_agent"), or by Finalize(0) ("left") or Finalize(1) ("drained"). With
+ * `persistent_interval = 1` the version that the variable DUE names is one of those that go to `persistent`. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ static int64_t word(int version, int i) { return (int64_t)version * 1000003 + (i
 int main(int argc, char** argv) {
   CHECK(argc == 5);
   const int last = atoi(argv[2]), expected = atoi(argv[4]);
+  const int due = getenv("DUE") ? atoi(getenv("DUE")) : -1;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   OK(VELOC_Init(MPI_COMM_WORLD, argv[1]));
@@ -31,6 +33,7 @@ int main(int argc, char** argv) {
   }
   for (int version = expected + 1; version <= last; ++version) {
     for (int i = 0; i < kWords; ++i) field[i] = word(version, i);
+    if (version == due) usleep(1200000);
     OK(VELOC_Checkpoint_begin("heat", version));
     OK(VELOC_Checkpoint_mem());
     OK(VELOC_Checkpoint_end(1));

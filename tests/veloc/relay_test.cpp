@@ -73,6 +73,21 @@ TEST_F(RelayOfANode, the_backend_has_its_turn_when_no_rank_lives) {
   EXPECT_EQ(backend.ranks(), std::vector<int>{1});
 }
 
+TEST_F(RelayOfANode, knows_what_killed_ranks_asked_for) {
+  const Relay backend = open();
+  for (const int version : {7, 12}) {
+    kill(process([version](const Relay& relay) {
+      return relay.enter(3, Seconds(0)) && relay.ask(3, {"heat.map", version}) && relay.ask(3, {"wind", version + 1});
+    }));
+  }
+  std::string text;
+  for (const auto& [name, version] : backend.due(3).value()) text += name + " " + std::to_string(version) + ", ";
+  EXPECT_EQ(text, "heat.map 7, wind 8, heat.map 12, wind 13, ");
+  backend.forget(3).value();
+  kill(rank(3));
+  EXPECT_TRUE(backend.due(3).value().empty());
+}
+
 TEST_F(RelayOfANode, has_one_backend_until_it_is_killed) {
   const Relay here = open();
   EXPECT_FALSE(here.has_backend());

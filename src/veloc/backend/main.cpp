@@ -59,13 +59,22 @@ Result<void> drain_pool(const std::filesystem::path& directory) {
   }
 }
 
-// As the rank itself: what its store has goes to `persistent`, where the next job's group says what is kept.
-Result<void> send(Options options, int rank) {
+// As the rank itself: what its store has goes to `persistent`, where the next job's group says what is kept. With
+// `persistent_interval` that is what `due` has.
+Result<void> send(Options options, int rank, const std::vector<Due>& due = {}) {
   options.veloc_rank = static_cast<std::uint64_t>(rank);
   options.agreed = true;
   options.device_cache = 0;
   auto store = Store::open(options);
-  return store ? store->close() : store.error();
+  if (!store) return store.error();
+  Result<void> all;
+  for (const auto& [name, version] : due) {
+    const auto sent = store->history(name).wait(version, name_of(Durability::shared));
+    if (!sent && sent.error().code != Errc::unknown_version && all)
+      all = sent;  // unknown: void, or not needed any more
+  }
+  const auto closed = store->close();
+  return all ? closed : all;
 }
 
 Result<void> send_all(const Config& config, const Relay& relay) {
@@ -74,7 +83,8 @@ Result<void> send_all(const Config& config, const Relay& relay) {
   options.tuning.node_agent = false;
   Result<void> all;
   for (const int rank : relay.ranks()) {
-    auto sent = send(options, rank);
+    const auto due = relay.due(rank);
+    auto sent = due ? send(options, rank, *due) : Result<void>(due.error());
     if (sent) sent = relay.forget(rank);
     if (all) all = sent;
   }
@@ -102,7 +112,8 @@ Result<void> remove_sent(const std::filesystem::path& store) {
   return removed;
 }
 
-// What jobs without a backend had left in stores of their own, which no later job would find. One that runs goes on.
+// What jobs without a backend had left in stores of their own, which no later job would find: all of it, since the
+// stores are removed. One that runs goes on.
 Result<void> send_private(const Config& config) {
   Result<void> all;
   std::error_code failed;
@@ -120,6 +131,7 @@ Result<void> send_private(const Config& config) {
     Options options = config.options;
     options.directory = at->path();
     options.host_cache = kCache;
+    options.shared_every = {};
     auto sent = send(std::move(options), rank);
     if (sent) sent = remove_sent(at->path());
     if (!sent && sent.error().code != Errc::in_use && all) all = sent;
@@ -204,10 +216,6 @@ Result<Config> read(const char* file) {
                                              "Checkpoint_end has sent everything when it returns"};
   if (!config->options.shared)
     return Error{Errc::invalid_argument, std::string(file) + ": nothing goes to persistent, so no backend is needed"};
-  if (config->interval > Seconds(0))
-    return Error{Errc::unsupported, std::string(file) +
-                                        ": persistent_interval is not supported with a backend, which sends every "
-                                        "version: give 0, or start no backend"};
   return config;
 }
 
