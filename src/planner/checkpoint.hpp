@@ -101,6 +101,15 @@ struct SpareKey {
   auto operator<=>(const SpareKey&) const = default;
 };
 
+// A replica in two parts: its first bytes, up to `head`, are in its place on the tier `on`, and the others in a place
+// on `rest`, the memory tier below. There is room for all of them there: once the first bytes have followed, the
+// replica there is complete, and the one on `on` goes. Until then the one on `on` counts, and is complete when both
+// parts are; that on `rest` is not, is used by the other one, and leaves with it.
+struct Split {
+  TierIndex on = kNoTier, rest = kNoTier;
+  Bytes head = 0;
+};
+
 struct Checkpoint {
   std::uint32_t generation = 0;
   HistoryId history = 0;
@@ -119,6 +128,7 @@ struct Checkpoint {
   RestoreOrder::Position hint = RestoreOrder::kNone;
   std::uint64_t touched = 0, written = 0;
   PerTier<Replica> at;
+  Split split;
   std::vector<MoveIndex> moves;
   FlushGroup group;
   FlushKey key;
@@ -132,6 +142,14 @@ struct Checkpoint {
   bool stored() const { return write == WriteState::stored; }
   // By the application, which computes into it.
   bool held() const { return write == WriteState::reserved || write == WriteState::submitted; }
+  // Those that the replica has in a place of its own on the tier.
+  Bytes bytes_on(TierIndex t) const { return t == split.on ? split.head : bytes; }
+  bool in_parts() const { return split.on != kNoTier; }
+  bool part_on(TierIndex t) const { return t == split.on || t == split.rest; }
+  // Whether not all of both parts is there yet.
+  bool splitting() const { return in_parts() && !complete(at[split.on].state); }
+  // Whether the tier has the rest of a replica that counts on another, and not the first bytes.
+  bool rest_on(TierIndex t) const { return t == split.rest && at[t].state == ReplicaState::writing; }
   void become(NameState to) { name = transition(name, to); }
   void become(WriteState to) { write = transition(write, to); }
 };

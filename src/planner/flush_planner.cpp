@@ -74,8 +74,32 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
   const bool demand = rights.who == Rights::demand;
   const bool wanted_there = c.flush_to > from;
   Started refused = Started::none_so_large;
+  if (is_peer(from) && !demand && !wanted_there && holds_up_relays(c, from)) return Started::no;
   for (TierIndex t = context_.below(from); t != kNoTier; t = context_.below(t)) {
-    if (!space_.fits(t, c.bytes) || c.at[t].state != ReplicaState::gone) continue;
+    if (c.at[t].state != ReplicaState::gone) {
+      if (c.rest_on(t) && from == c.split.on && !space_.place_beyond(c, t)) return complete_rest(slot, rights, since);
+      continue;
+    }
+    bool whole = false;  // it would be divided, and all of it is for the peer
+    if (is_peer(t) && !wanted_there && may_split(c, from, t)) {
+      if (!demand && !transfers_.room_for_more(from, t, MoveKind::flush) &&
+          !transfers_.room_for_more(from, context_.below(t), MoveKind::flush))
+        return refused;
+      Rights first = rights;
+      first.down = true;
+      first.self = slot;
+      const Bytes head = head_for(c, from, t, first);
+      if (head > 0 && head < c.bytes) {
+        start_split(slot, from, {.on = t, .rest = context_.below(t), .head = head}, first, since);
+        return Started::yes;
+      }
+      if (head == 0) {
+        refused = Started::no;
+        continue;
+      }
+      whole = true;
+    }
+    if (!space_.fits(t, c.bytes)) continue;
     if (context_.lower(t) && (table_.next_below(c, from) != t || durability_.stands_still(t))) continue;
     if (context_.counts_files() && context_.keeps(t)) {  // in its turn
       durability_.count(slot);                           // the time to try again may have come
@@ -91,13 +115,13 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
     if (wanted_there && context_.memory(t) && t < c.flush_to && space_.free_bytes(t) < space_.footprint(t, c.bytes))
       continue;
     if (!demand && !transfers_.room_for_more(from, t, MoveKind::flush)) {
-      if (is_peer(t)) continue;  // the own link to the host is another way
+      if (is_peer(t) && !whole) continue;  // the own link to the host is another way
       return refused;
     }
     Rights there = rights;
     there.down = true;
     there.self = slot;
-    if (is_peer(t) && (quicker_below(c, from, t, there) || (!demand && idle_below(c, from, t, there)))) {
+    if (is_peer(t) && (quicker_below(c, from, t, there) || (!demand && !whole && idle_below(c, from, t, there)))) {
       refused = Started::no;
       continue;
     }
@@ -122,6 +146,93 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
     return Started::yes;
   }
   return refused;
+}
+
+// Whether a flush out of the peer would keep the lender's link to the host from relaying for long, while something
+// leaves the device.
+bool FlushPlanner::holds_up_relays(const Checkpoint& c, TierIndex peer) const {
+  constexpr Bytes kLong = 2;  // chunks
+  if (!context_.machine.ephemeral || rings_.slots(context_.tier(peer).node) == 0) return false;
+  if (c.bytes_on(peer) <= kLong * links_[links_.route(0, peer)[0]].spec.chunk && !foreseen()) return false;
+  for (TierIndex to = peer; to != kNoTier; to = context_.below(to))
+    if (transfers_.carries(0, to)) return true;
+  return false;
+}
+
+// Sends the first bytes of what is in two parts to where the others are, which has room for them.
+FlushPlanner::Started FlushPlanner::complete_rest(Slot slot, const Rights& rights, Time since) {
+  const Split parts = table_[slot].split;
+  const bool demand = rights.who == Rights::demand;
+  if (table_[slot].at[parts.rest].filler != kNoMove) return Started::no;
+  if (!demand && !transfers_.room_for_more(parts.on, parts.rest, MoveKind::flush)) return Started::no;
+  const MoveIndex m = replicas_.start_move(MoveKind::flush, slot, parts.on, parts.rest, demand, since);
+  transfers_[m].forced = table_[slot].flush_to > parts.on;
+  ++context_.counters.flushes;
+  return Started::yes;
+}
+
+// The bytes that can be sent apart: what the ways to both tiers carry, in whole pieces.
+Bytes FlushPlanner::least_part(TierIndex from, TierIndex peer) const {
+  constexpr Bytes kPieces = 4;  // of a chunk; shorter ones are slower
+  const TierIndex below = context_.below(peer);
+  const Bytes step = links_[links_.route(from, peer)[0]].spec.chunk / kPieces;
+  for (const TierIndex t : {from, peer, below})
+    if (step == 0 || step % context_.tier(t).granule != 0) return 0;
+  return step;
+}
+
+// Whether a replica may go to the peer in part, and in part to the memory tier below, which has a gap for all of it.
+bool FlushPlanner::may_split(const Checkpoint& c, TierIndex from, TierIndex peer) const {
+  const TierIndex below = context_.below(peer);
+  if (below == kNoTier || !context_.memory(below) || c.in_parts() || c.flush_failures > 0) return false;
+  const Bytes step = least_part(from, peer);
+  return step > 0 && c.bytes > step && good(c.at[from]) && c.at[below].state == ReplicaState::gone &&
+         space_.map(below).largest_gap() >= space_.footprint(below, c.bytes);
+}
+
+// How many of the first bytes are to go to the peer, so that both ways have carried all that they are to at the same
+// time: none, all, or as many whole pieces as there is room for. What is relayed to the host takes the way to the peer.
+Bytes FlushPlanner::head_for(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights) {
+  const TierIndex below = context_.below(peer);
+  const Bytes step = least_part(from, peer);
+  const auto rate = [&](Time time) { return 1.0 / static_cast<double>(std::max<Time>(1, time)); };  // of all its bytes
+  const LinkEstimate& own = links_[links_.route(from, below)[0]].estimate;
+  const double alone = rate(links_.time(from, peer, c.bytes));
+  const double relayed = std::max(0.0, rate(links_.time(from, below, c.bytes)) - rate(own.time_for(c.bytes)));
+  const double past = rate(own.longest_for(c.bytes)) + relayed, there = std::max(alone / 8, alone - relayed);
+  const auto bytes = static_cast<double>(c.bytes), queued = static_cast<double>(transfers_.left(from, peer)),
+             queued_past = static_cast<double>(transfers_.left(from, below));
+  const double rest = (bytes + queued) - (bytes + queued + queued_past) * there / (there + past);
+  const Bytes pieces = static_cast<Bytes>(std::clamp(rest, 0.0, bytes)) / step * step;
+  const Bytes most = share_of(peer, c, from, step);
+  const auto has_room = [&](Bytes head) {
+    const Room room = head > 0 ? rooms_.look(peer, head, rights) : Room{};
+    return room.possible && room.wait == 0;
+  };
+  const Bytes head = std::min(most, pieces == 0 ? c.bytes : (c.bytes - pieces) / step * step);
+  if (has_room(head)) return head;
+  const Bytes gap = std::min(head, space_.map(peer).largest_gap()) / step * step;
+  return has_room(gap) ? gap : 0;
+}
+
+// The most of it that the peer is to get: its room is divided among all that has yet to leave, if that is foreseen, so
+// that the way to the host is in use from the first to the last.
+Bytes FlushPlanner::share_of(TierIndex peer, const Checkpoint& c, TierIndex from, Bytes step) const {
+  const Bytes room = space_.free_bytes(peer) + space_.spare_bytes(peer), coming = foreseen().value_or(0),
+              ready = ready_ahead(from);
+  if (coming <= ready || coming - ready <= room) return c.bytes;
+  const double share = static_cast<double>(room) / static_cast<double>(coming - ready);
+  return (static_cast<Bytes>(static_cast<double>(c.bytes) * share) + step / 2) / step * step;
+}
+
+void FlushPlanner::start_split(Slot slot, TierIndex from, const Split& parts, const Rights& rights, Time since) {
+  table_[slot].split = parts;
+  rooms_.take(parts.rest, slot, {.possible = true}, ReplicaState::writing);  // in a gap
+  rooms_.take(parts.on, slot, rooms_.look(parts.on, parts.head, rights), ReplicaState::writing);
+  for (const TierIndex to : {parts.on, parts.rest})
+    replicas_.start_move(MoveKind::flush, slot, from, to, rights.who == Rights::demand, since);
+  ++context_.counters.flushes;
+  ++context_.counters.split;
 }
 
 // A lender's pace makes the way to a peer slow, and a tier below has room.
@@ -156,6 +267,7 @@ void FlushPlanner::urge(TierIndex tier, const Room& room, const Rights& rights, 
     const Checkpoint& c = table_[s];
     const Replica& r = c.at[tier];
     if (r.filler != kNoMove && rights.who == Rights::demand) transfers_.make_demand(r.filler, since);
+    if (c.rest_on(tier) && !c.splitting() && !c.nameless()) hasten(s, c.split.on, rights, since, depth);
     if (!complete(r.state) || table_.lowest(c) > tier || c.nameless()) continue;
     hasten(s, tier, rights, since, depth);
   }
@@ -172,13 +284,13 @@ void FlushPlanner::urge_adopted(const Rights& rights, Time since) {
 }
 
 void FlushPlanner::hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
-  MoveIndex flush = kNoMove;
+  bool flushing = false;
   for (MoveIndex i : table_[slot].moves)
-    if (transfers_[i].kind == MoveKind::flush) flush = i;
-  if (flush == kNoMove)
-    start(slot, from, rights, since, depth);
-  else if (rights.who == Rights::demand)
-    transfers_.make_demand(flush, since);
+    if (transfers_[i].kind == MoveKind::flush) {
+      flushing = true;
+      if (rights.who == Rights::demand) transfers_.make_demand(i, since);
+    }
+  if (!flushing) start(slot, from, rights, since, depth);
 }
 
 // Whether the link that start() would use has room for more.
@@ -195,16 +307,23 @@ bool FlushPlanner::speculate() const {
   return false;
 }
 
-// Whether all that is hinted, written or not, fits the fastest tier: then nothing has to leave it. Of what is not
-// written the size is not known: as what was written so far, on average.
-bool FlushPlanner::all_fits() const {
-  Bytes all = space_.map(0).capacity() - space_.free_bytes(0) + space_.adopted(0);
+// What is hinted and not written. Its size is not known: as what was written so far, on average. nullopt: more than
+// that may be written.
+std::optional<Bytes> FlushPlanner::foreseen() const {
+  Bytes all = 0;
   for (const History& h : table_.histories()) {
     if (h.live_checkpoints == 0 && h.unwritten == 0) continue;
-    if (!h.foreseen) return false;
+    if (!h.foreseen) return std::nullopt;
     all += h.unwritten * space_.footprint(0, h.written_bytes / h.writes);
   }
-  return all <= space_.map(0).capacity() + space_.adoptable(0);
+  return all;
+}
+
+// Whether all that is hinted, written or not, fits the fastest tier: then nothing has to leave it.
+bool FlushPlanner::all_fits() const {
+  const Bytes used = space_.map(0).capacity() - space_.free_bytes(0) + space_.adopted(0);
+  const std::optional<Bytes> coming = foreseen();
+  return coming && used + *coming <= space_.map(0).capacity() + space_.adoptable(0);
 }
 
 // What the next writes find on a memory tier: what is free, what may go at no cost, and what is on its way down.
@@ -213,8 +332,14 @@ Bytes FlushPlanner::ready_ahead(TierIndex tier) const {
   for (TierIndex to = context_.below(tier); to != kNoTier; to = context_.below(to))
     for (MoveIndex i : links_[links_.route(tier, to)[0]].moves) {
       const Move& m = transfers_[i];
-      if (m.kind == MoveKind::flush && m.from == tier && m.to == to && !m.cancelled)
-        ready += space_.footprint(tier, m.total);
+      if (m.kind != MoveKind::flush || m.from != tier || m.to != to || m.cancelled) continue;
+      Bytes bytes = m.total;
+      if (m.part) {
+        const Checkpoint& c = table_[m.checkpoint];
+        if (to == c.split.on && c.at[c.split.rest].filler != kNoMove) continue;  // it counts once
+        bytes = c.bytes;
+      }
+      ready += space_.footprint(tier, bytes);
     }
   return ready;
 }

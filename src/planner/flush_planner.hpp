@@ -1,6 +1,8 @@
 #pragma once
 // What goes down, and when. Flushes leave in eviction order (needed latest first), ahead of need while the program
 // writes, on demand otherwise; a persistent store flushes all of them.
+#include <optional>
+
 #include "planner/room.hpp"
 #include "planner/state.hpp"
 
@@ -24,12 +26,20 @@ class FlushPlanner : Decider {
   const FlushKey* next(TierIndex t, bool forced, const FlushKey* after, const FlushQueue::Refused& refused) const;
   bool all_fit_below(TierIndex from) const;
   Started start(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
+  bool holds_up_relays(const Checkpoint& c, TierIndex peer) const;
+  Started complete_rest(Slot slot, const Rights& rights, Time since);
+  Bytes least_part(TierIndex from, TierIndex peer) const;
+  bool may_split(const Checkpoint& c, TierIndex from, TierIndex peer) const;
+  Bytes head_for(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
+  Bytes share_of(TierIndex peer, const Checkpoint& c, TierIndex from, Bytes step) const;
+  void start_split(Slot slot, TierIndex from, const Split& parts, const Rights& rights, Time since);
   void hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
   bool idle_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
   bool quicker_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
   bool is_peer(TierIndex t) const { return t > 0 && context_.tier(t).medium == Medium::device; }
   bool may_send(TierIndex from) const;
   bool speculate() const;
+  std::optional<Bytes> foreseen() const;
   bool all_fits() const;
   Bytes ready_ahead(TierIndex tier) const;
   Bytes enough_ahead(const Checkpoint& c, TierIndex tier) const;

@@ -35,7 +35,7 @@ Invariants::Uses Invariants::check_moves() const {
     require(!m.held || (m.in_flight == 0 && m.ordered && !m.cancelled),
             "what waits for its stream has nothing in flight");
     require(table_[m.checkpoint].live(), "a move belongs to a live checkpoint");
-    require(m.done <= m.issued && m.issued <= m.total, "done <= issued <= total");
+    require(m.done <= m.issued && m.issued <= m.until && m.until <= m.total, "done <= issued <= until <= total");
     if (m.from != kNoTier) ++uses[m.checkpoint][m.from];
     if (m.to != kNoTier) {
       const Replica& r = table_[m.checkpoint].at[m.to];
@@ -100,10 +100,11 @@ void Invariants::check_replicas(const Uses& uses) const {
     require(c.hint == table_.history_of(c).order.first(s), "a checkpoint knows its first hint");
     if (!c.live())
       require(c.hint == RestoreOrder::kNone && c.moves.empty() && c.listed_on == kNoTier, "a free slot is bare");
+    check_split(c);
     for (TierIndex t = 0; t < context_.tiers(); ++t) {
       check_replica(c, t);
       if (c.at[t].state == ReplicaState::gone) continue;
-      (adopted(c.at[t]) ? lent : used)[t] += space_.footprint(t, c.bytes);
+      (adopted(c.at[t]) ? lent : used)[t] += space_.footprint(t, c.bytes_on(t));
       ++count[t];
       require(c.at[t].uses >= uses[s][t], "every move out of a replica is a use");
     }
@@ -132,6 +133,26 @@ void Invariants::check_replicas(const Uses& uses) const {
   }
 }
 
+void Invariants::check_split(const Checkpoint& c) const {
+  if (!c.in_parts()) return;
+  const auto [on, rest, head] = c.split;
+  require(on < rest && context_.memory(on) && context_.memory(rest) && 0 < head && head < c.bytes,
+          "a replica has parts in two tiers of memory");
+  require(c.at[on].state != ReplicaState::gone, "one in parts is on the tier that counts");
+  if (c.splitting()) {
+    bool coming = false;
+    for (const TierIndex t : {on, rest}) {
+      coming |= c.at[t].filler != kNoMove;
+      require(c.at[t].uses == 0, "nothing reads what is not all there");
+    }
+    require(coming, "parts that are not all there are on their way");
+    return;
+  }
+  require(c.at[rest].uses > 0, "the first part uses the rest");
+  require(complete(c.at[rest].state) || c.at[rest].state == ReplicaState::writing, "the rest is there");
+  require(!complete(c.at[rest].state) || c.at[on].uses > 0, "the first part goes once all is where the rest is");
+}
+
 void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
   const Replica& r = c.at[t];
   if (r.state == ReplicaState::gone)
@@ -147,7 +168,7 @@ void Invariants::check_replica(const Checkpoint& c, TierIndex t) const {
   require(!r.failed || complete(r.state) || (context_.memory(t) && space_.in_lost_memory(c, t)),
           "only what was complete is marked failed");
   if (!good(r)) return;
-  require(r.watermark == c.bytes && r.filler == kNoMove, "complete means every byte");
+  require(r.watermark == c.bytes_on(t) && r.filler == kNoMove, "complete means every byte");
   if (r.state == ReplicaState::flushed)
     require(table_.safe_below(c, t) || !table_.goes_below(c, t), "flushed means safe");
   if (r.state == ReplicaState::written)

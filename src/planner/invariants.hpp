@@ -17,6 +17,7 @@ class Invariants : Decider {
   Uses check_moves() const;
   void check_commands() const;
   void check_replicas(const Uses& uses) const;
+  void check_split(const Checkpoint& c) const;
   void check_replica(const Checkpoint& c, TierIndex t) const;
   void check_histories() const;
   void check_durability() const;

@@ -13,7 +13,7 @@ constexpr Transition kTransitions[] = {
     {S::init, S::gone, "failure or cancellation", "no command was issued for it"},
     {S::reserved, S::written, "commit", "the application has computed all bytes"},
     {S::reserved, S::gone, "abandon", "it was not committed"},
-    {S::writing, S::written, "last chunk finished", "all bytes are valid"},
+    {S::writing, S::written, "last chunk finished", "all bytes are valid, here or in its other part"},
     {S::writing, S::gone, "failure, cancellation or discard", "every command on it has ended"},
     {S::written, S::flushed, "flush finished", "a lower tier has a complete copy, or needs none"},
     {S::written, S::read_complete, "prefetch plan", "the plan wants it on this tier"},

@@ -1,7 +1,8 @@
 #pragma once
 // What a link really carries: a running average of the rate between one completion and another. Drivers report in
 // bursts, of no more than is in flight at once; the time from one to the next within a burst says nothing of the link.
-// So a sample has as many completions as were in flight, and with them the time of one burst at least.
+// So a sample has as many completions as were in flight, and with them the time of one burst at least. Beside the
+// average there is the last sample, for who must not count on more than the link has now.
 #include <algorithm>
 
 #include "planner/topology.hpp"
@@ -10,7 +11,8 @@ namespace ebb::planner {
 
 class LinkEstimate {
  public:
-  explicit LinkEstimate(const LinkSpec& spec) : bytes_per_s_(spec.bytes_per_s), latency_(spec.latency) {}
+  explicit LinkEstimate(const LinkSpec& spec)
+      : bytes_per_s_(spec.bytes_per_s), last_(spec.bytes_per_s), latency_(spec.latency) {}
 
   void issued(Time now) {
     if (in_flight_++ == 0) busy_since_ = mark_ = now;
@@ -27,6 +29,7 @@ class LinkEstimate {
     if (pending_bytes_ < kSample || pending_ < most_ || pending_time_ <= 0) return;
     const double rate = static_cast<double>(pending_bytes_) * 1e9 / static_cast<double>(pending_time_);
     bytes_per_s_ += (rate - bytes_per_s_) / 8;
+    last_ = rate;
     pending_bytes_ = 0;
     pending_time_ = 0;
     pending_ = 0;
@@ -37,9 +40,9 @@ class LinkEstimate {
     ended(now);
   }
 
-  Time time_for(Bytes bytes) const {
-    return latency_ + static_cast<Time>(static_cast<double>(bytes) * 1e9 / std::max(1.0, bytes_per_s_));
-  }
+  Time time_for(Bytes bytes) const { return time_at(bytes_per_s_, bytes); }
+  // By the average or by the last sample, whichever is slower.
+  Time longest_for(Bytes bytes) const { return time_at(std::min(bytes_per_s_, last_), bytes); }
   double bytes_per_s() const { return bytes_per_s_; }
   int in_flight() const { return in_flight_; }
   // Up to the last completion, so that it is that of the bytes that are counted.
@@ -47,11 +50,14 @@ class LinkEstimate {
 
  private:
   static constexpr Bytes kSample = 64 << 10;  // shorter samples measure the clock, not the link
+  Time time_at(double rate, Bytes bytes) const {
+    return latency_ + static_cast<Time>(static_cast<double>(bytes) * 1e9 / std::max(1.0, rate));
+  }
   void ended(Time now) {
     if (--in_flight_ == 0) busy_ += now - busy_since_;
   }
 
-  double bytes_per_s_;
+  double bytes_per_s_, last_;
   Time latency_;
   Time mark_ = 0, busy_since_ = 0, busy_ = 0;
   Bytes pending_bytes_ = 0;

@@ -94,6 +94,16 @@ bool LinkScheduler::none_goes_down(const Link& link) const {
   });
 }
 
+// Whether an empty ring is to have the next chunk, which its own link would queue behind another.
+bool LinkScheduler::rather_relayed(const Move& m, const Link& own) {
+  constexpr Transfers::Hop kInto{1, 0};
+  const Link& into = links_[route_of(m, kInto.way)[0]];
+  if (own.estimate.in_flight() == 0 || into.estimate.in_flight() >= into.depth()) return false;
+  Bytes length = 0;
+  const int chunk = transfers_.next_chunk(m, kInto, length);
+  return chunk != Transfers::kNothing && transfers_.at_pace(m, kInto, chunk, length) <= context_.now;
+}
+
 // True if anything was sent.
 bool LinkScheduler::issue_round() {
   bool sent = false;
@@ -116,10 +126,13 @@ bool LinkScheduler::issue_round() {
         if (!by_lender && urgent == 2 && link.estimate.in_flight() >= modest) continue;
         const bool behind = yields(l, urgent) && !(context_.lower(m.to) && none_goes_down(link));
         for_each_hop(m, l, [&](Transfers::Hop at) {
-          if (behind && at.hop == 0) return;  // a later hop never yields: it frees a ring for others
-          // A ring is filled before other memory is: its lender's link to the host waits for it.
-          const std::tuple key{urgent, m.demand ? m.since : 0, -at.hop, at.way == 0};
+          // A ring is filled before other memory is: its lender's link to the host waits for it. One that is empty is
+          // filled whoever waits for other memory, since that link takes far longer.
+          const bool fills_ring = at.way > 0 && at.hop == 0 && urgent == 1 && transfers_.finds_empty_ring(m, at);
+          if (behind && at.hop == 0 && !fills_ring) return;  // a later hop never yields: it frees a ring for others
+          const std::tuple key{fills_ring ? 0 : urgent, m.demand ? m.since : 0, -at.hop, at.way == 0};
           if (best != kNoMove && !(key < best_key)) return;
+          if (at.way == 0 && m.routes.size() > 1 && rather_relayed(m, link)) return;
           Bytes length = 0;
           const int chunk = transfers_.next_chunk(m, at, length);
           if (chunk == Transfers::kNothing) return;

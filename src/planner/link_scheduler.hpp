@@ -25,6 +25,7 @@ class LinkScheduler : Decider {
   int urgency(const Move& m) const;
   bool find_urgent();
   bool yields(int link, int urgency) const;
+  bool rather_relayed(const Move& m, const Link& own);
   bool none_goes_down(const Link& link) const;
   bool issue_round();
 

@@ -32,12 +32,15 @@ struct Move {
   bool ordered = false;     // on a stream of the application
   bool held = false;        // until that stream is ready: it passes the ring
   bool delayed = false;     // the file refuses it for now: no one knows when its commands end
+  bool part = false;        // it brings a part of a replica, whose other part another one brings
   bool displaced = false;   // cancelled since its memory will not come: nothing is wrong with it
   Slot checkpoint = 0;
   RequestId request = 0;
   TierIndex from = kNoTier, to = kNoTier;  // kNoTier: the application
-  std::span<const Route> routes;           // the shortest first; each chunk takes one of them
-  Bytes total = 0, issued = 0, done = 0;
+  TierIndex reads = kNoTier;               // where the bytes up to `until` are: `from`, or the rest of what is split
+  std::span<const Route> routes;           // from there, the shortest first; each chunk takes one of them
+  Bytes first = 0, total = 0;              // it brings the bytes from `first` to `total`: all, or those of a part
+  Bytes issued = 0, done = 0, until = 0;
   int in_flight = 0;
   int retries = 0;
   Time since = 0;             // of the call that it serves, or of its own beginning

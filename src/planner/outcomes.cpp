@@ -33,15 +33,15 @@ void Outcomes::on(HistoryId, const event::Finished& e) {
 void Outcomes::on(HistoryId, const event::Failed& e) {
   const Transfers::Sent sent = transfers_.ended(e.command, true);
   Move& m = transfers_[sent.move];
-  if (Chunk& chunk = transfers_.chunk_of(m, sent.offset); chunk.way > 0 && !m.cancelled) {
+  const Checkpoint& c = table_[m.checkpoint];
+  const bool nowhere = m.to != kNoTier && space_.beyond(c, m.to);
+  if (Chunk& chunk = transfers_.chunk_of(m, sent.offset); chunk.way > 0 && !m.cancelled && !nowhere) {
     ++context_.counters.retries;
     return transfers_.go_straight(m, chunk);
   }
   // A command that failed for lack of memory says nothing of the transfer, and nothing of it ran on a stream.
-  const Checkpoint& c = table_[m.checkpoint];
-  const bool nowhere = m.to != kNoTier && space_.beyond(c, m.to);
-  const bool unread =
-      m.from != kNoTier && space_.beyond(c, m.from) && c.at[m.from].watermark < sent.offset + sent.length;
+  const bool unread = m.from != kNoTier && m.reads == m.from && space_.beyond(c, m.from) &&
+                      c.at[m.from].watermark < sent.offset + sent.length;
   const bool no_memory = e.cause == event::Failed::no_room && (nowhere || unread);
   const bool homeless = nowhere && !m.ordered;  // not to be tried again
   if (!m.failed) m.displaced |= no_memory || homeless;
@@ -79,13 +79,31 @@ void Outcomes::settle(MoveIndex index) {
   std::size_t finished = 0;
   while (finished < m.chunks.size() && arrived(m, m.chunks[finished])) m.done += m.chunks[finished++].length;
   m.chunks.erase(m.chunks.begin(), m.chunks.begin() + static_cast<std::ptrdiff_t>(finished));
-  if (m.to != kNoTier) table_[m.checkpoint].at[m.to].watermark = m.done;
-  if (m.done == m.total) complete_move(index);
+  // Where the rest of a replica is, its first bytes come later.
+  if (m.to != kNoTier && m.first == 0) table_[m.checkpoint].at[m.to].watermark = m.done;
+  if (m.done == m.total)
+    complete_move(index);
+  else if (m.done >= m.until)
+    transfers_.turn(index);
 }
 
 // Sends nothing more of a move, which ends when every command of it has been reported.
 void Outcomes::cancel_move(MoveIndex index) {
   if (transfers_.cancel(index)) abort_move(index);
+}
+
+void Outcomes::undo_split(Slot slot) {
+  Checkpoint& c = table_[slot];
+  if (!c.splitting()) return;
+  const Split parts = c.split;
+  for (const TierIndex t : {parts.on, parts.rest}) {
+    if (const MoveIndex filler = c.at[t].filler; filler != kNoMove) {
+      if (!transfers_[filler].failed) transfers_[filler].displaced = true;
+      cancel_move(filler);
+    } else if (c.at[t].state == ReplicaState::writing && c.at[t].uses == 0) {
+      replicas_.remove(slot, t, false);
+    }
+  }
 }
 
 // Fails the copies in stream order that were to come after those of `filler`, and read from `from` on.
@@ -107,6 +125,7 @@ void Outcomes::complete_move(MoveIndex index) {
   const Slot slot = m.checkpoint;
   const TierIndex from = m.from, to = m.to;
   const RequestId request = m.request;
+  const bool part = m.part;
   transfers_.end(index);
   Checkpoint& c = table_[slot];
   switch (kind) {
@@ -128,7 +147,13 @@ void Outcomes::complete_move(MoveIndex index) {
       return;
     }
     case MoveKind::flush:
-      table_.set_state(slot, to, ReplicaState::written);
+      if (!part) {
+        table_.set_state(slot, to, ReplicaState::written);
+        c.at[to].watermark = c.bytes_on(to);
+      } else if (c.at[c.split.on].filler == kNoMove && c.at[c.split.rest].filler == kNoMove) {
+        table_.set_state(slot, c.split.on, ReplicaState::written);
+        ++c.at[c.split.rest].uses;
+      }
       c.flush_failures = 0;
       if (context_.keeps(from)) c.filed[from].note_read();
       replicas_.release_use(slot, from);
@@ -160,6 +185,7 @@ void Outcomes::abort_move(MoveIndex index) {
   transfers_.end(index);
   Checkpoint& c = table_[slot];
   if (m.to != kNoTier) {
+    if (c.part_on(m.to)) undo_split(slot);
     const std::vector<MoveIndex> others = c.moves;
     for (MoveIndex i : others)
       if (transfers_[i].live && transfers_[i].from == m.to) cancel_move(i);
@@ -329,7 +355,7 @@ void Outcomes::discard_failed(Slot slot) {
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     const Replica& r = c.at[t];
     if (r.failed) any = true, lowest = t;
-    hope |= good(r) || transfers_.filling(r);
+    hope |= good(r) || (r.filler != kNoMove && !transfers_[r.filler].cancelled);
   }
   if (!any) return;
   for (TierIndex t = 0; t < context_.tiers(); ++t)

@@ -20,6 +20,8 @@ class Outcomes : Decider {
 
   // Moves.
   void cancel_move(MoveIndex index);
+  // Ends both moves of a split that is not complete: what has come of it goes.
+  void undo_split(Slot slot);
   void spoil_readers(const Move& filler, Bytes from, bool displaced);
 
   // Calls.

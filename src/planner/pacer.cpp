@@ -19,7 +19,7 @@ void Pacers::limit(PartyId lender, std::uint32_t share) {
 }
 
 Pacer* Pacers::of(const Checkpoint& c, TierIndex tier) {
-  if (limited_.empty() || tier == kNoTier || space_.urgently_recalled(c, tier)) return nullptr;
+  if (limited_.empty() || tier == kNoTier || space_.place_wanted_back(c, tier)) return nullptr;
   return of(space_.lender_of(c, tier));
 }
 

@@ -114,7 +114,8 @@ bool Placing::place_write(Request& r, bool fastest_taken, bool at_any_cost) {
       durability_.note_no_room(t, bytes);
       continue;
     }
-    const Time cost = room.wait + links_.time(kNoTier, t, bytes) + (r.ordered ? behind_flushes(t) : 0);
+    const bool shares = r.ordered || (t > 0 && context_.tier(t).medium == Medium::device);
+    const Time cost = room.wait + links_.time(kNoTier, t, bytes) + (shares ? behind_flushes(t) : 0);
     if (cost < best_cost) best = t, best_cost = cost, best_room = room;
     if (room.wait == 0 && cost < ready_cost) ready = t, ready_cost = cost, ready_room = room;
   }

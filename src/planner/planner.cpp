@@ -174,6 +174,11 @@ Bytes Planner::bytes_of(CheckpointRef c) const { return parts_->table.at(c.slot)
 TierIndex Planner::fastest_complete(CheckpointRef c) const { return parts_->table.fastest(parts_->table.at(c.slot)); }
 TierIndex Planner::lowest_complete(CheckpointRef c) const { return parts_->table.lowest(parts_->table.at(c.slot)); }
 
+TierIndex Planner::rest_of(CheckpointRef c, TierIndex t) const {
+  const Checkpoint& one = parts_->table.at(c.slot);
+  return one.in_parts() && t == one.split.on ? one.split.rest : kNoTier;
+}
+
 bool Planner::complete_on(CheckpointRef c, TierIndex t) const { return good(parts_->table.at(c.slot).at[t]); }
 
 bool Planner::sent_to(CheckpointRef c, TierIndex t) const { return parts_->table.sent_to(parts_->table.at(c.slot), t); }

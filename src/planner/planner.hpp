@@ -37,6 +37,8 @@ class Planner {
   Bytes bytes_of(CheckpointRef checkpoint) const;
   TierIndex fastest_complete(CheckpointRef checkpoint) const;
   TierIndex lowest_complete(CheckpointRef checkpoint) const;  // the slowest tier with all of its bytes; kNoTier: none
+  // Where the rest is of a replica that is complete on tier `t` in two parts; kNoTier: all of it is there.
+  TierIndex rest_of(CheckpointRef c, TierIndex t) const;
   bool complete_on(CheckpointRef checkpoint, TierIndex tier) const;
   bool sent_to(CheckpointRef checkpoint, TierIndex tier) const;  // see TierSpec::every
   // Hinted successors, from the first on, that are complete on the fastest tier.

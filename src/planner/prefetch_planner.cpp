@@ -14,7 +14,7 @@ void PrefetchPlanner::schedule() {
 // down to what is left of that memory. What must leave for it up there is flushed.
 void PrefetchPlanner::rescue_upwards() {
   for (TierIndex t = 1; t < context_.tiers(); ++t) {
-    if (!context_.memory(t)) continue;
+    if (!context_.memory(t) || !space_.map(t).shortened()) continue;
     for (Slot s : space_.map(t).owners_beyond()) {
       const Checkpoint& c = table_[s];
       const bool only = complete(c.at[t].state) && table_.fastest(c) == t && table_.lowest(c) == t;

@@ -1,6 +1,7 @@
 #include "planner/replicas.hpp"
 
 #include <stdexcept>
+#include <utility>
 
 namespace ebb::planner {
 
@@ -52,7 +53,7 @@ FlushKind Replicas::flush_kind(const Checkpoint& c, TierIndex bottom) const {
 // Places a replica on a tier that has room for it.
 void Replicas::enter(Slot slot, TierIndex tier, ReplicaState as) {
   Checkpoint& c = table_[slot];
-  c.at[tier].offset = space_.enter(tier, slot, c.bytes);
+  c.at[tier].offset = space_.enter(tier, slot, c.bytes_on(tier));
   table_.set_state(slot, tier, ReplicaState::init);
   table_.set_state(slot, tier, as);
 }
@@ -69,7 +70,8 @@ void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
   Checkpoint& c = table_[slot];
   Replica& r = c.at[tier];
   if (r.uses != 0 || r.filler != kNoMove) throw std::logic_error("a replica in use was removed");
-  const Bytes size = space_.footprint(tier, c.bytes);
+  const Bytes size = space_.footprint(tier, c.bytes_on(tier));
+  const bool uses_rest = tier == c.split.on && complete(r.state);
   space_.leave(tier, r.offset, size, evicted);
   context_.out->freed.push_back({tier, table_.ref(slot), context_.memory(tier) ? r.offset : 0, size, r.failed});
   if (r.wanted) {
@@ -81,19 +83,26 @@ void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
   table_.set_state(slot, tier, ReplicaState::gone);
   space_.count_spare(slot, c);
   r = Replica{};
+  if (tier == c.split.on) {
+    const TierIndex rest = std::exchange(c.split, {}).rest;
+    if (uses_rest) release_use(slot, rest);
+  }
   if (c.filed[tier].state != FileState::pending) c.filed[tier].become(FileState::pending);
   if (const TierIndex still = table_.fastest(c); still == kNoTier || still > tier) table_.recount(slot);
   refresh(slot);
 }
 
 void Replicas::release_use(Slot slot, TierIndex tier) {
-  Replica& r = table_[slot].at[tier];
+  Checkpoint& c = table_[slot];
+  Replica& r = c.at[tier];
   if (r.uses == 0) throw std::logic_error("a use was released twice");
   --r.uses;
   context_.dirty = true;
+  if (r.uses > 0) return;
   // The move that filled it has failed, and this was the last that still read what had arrived.
-  if (r.uses == 0 && r.filler == kNoMove && (r.state == ReplicaState::reading || r.state == ReplicaState::writing))
-    remove(slot, tier, false);
+  const bool left_over = r.filler == kNoMove && (r.state == ReplicaState::reading || r.state == ReplicaState::writing);
+  const bool first_followed = tier == c.split.on && complete(c.at[c.split.rest].state);  // all is where its rest was
+  if (left_over || first_followed) remove(slot, tier, false);
 }
 
 // Makes a replica in a tier's file complete without a command: none of its bytes have to be moved.

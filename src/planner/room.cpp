@@ -74,11 +74,15 @@ void RoomFinder::evict(Slot slot, TierIndex tier) {
 
 // The time until this replica's bytes are complete below; kNever: they cannot be.
 Time RoomFinder::flush_wait(const Checkpoint& c, TierIndex tier) const {
+  Time left = 0;
   for (MoveIndex i : c.moves) {
     const Move& m = transfers_[i];
-    if (m.kind == MoveKind::flush && m.from == tier && !m.cancelled) return transfers_.time_left(m);
+    if (m.kind == MoveKind::flush && m.from == tier && !m.cancelled) left = std::max(left, transfers_.time_left(m));
   }
+  if (left > 0) return left;
   if (c.flush_retry > context_.now) return kNever;
+  if (tier == c.split.on && !space_.place_beyond(c, c.split.rest))
+    return std::max<Time>(1, links_.time(tier, c.split.rest, c.split.head));
   Time wait = kNever;
   for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t)) {
     const Bytes size = space_.footprint(t, c.bytes);
@@ -147,9 +151,13 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
   Time busy = 0;  // until the moves on it have ended
   bool flushing = false;
   if (!complete(r.state)) {
-    if (r.filler == kNoMove) return kNever;
-    const Move& m = transfers_[r.filler];
-    busy = transfers_.time_left(m);
+    if (r.filler != kNoMove)
+      busy = transfers_.time_left(transfers_[r.filler]);
+    else if (c.rest_on(tier) && !c.splitting())
+      busy = flush_wait(c, c.split.on);
+    else
+      return kNever;
+    if (busy == kNever) return kNever;
   } else if (r.uses > 0) {
     std::uint16_t by_moves = 0;
     for (MoveIndex i : c.moves) {
@@ -171,7 +179,7 @@ Time RoomFinder::demand_wait(const Checkpoint& c, const Replica& r, TierIndex ti
 bool RoomFinder::would_hold(const Checkpoint& c, TierIndex tier, Bytes size) const {
   const FragmentMap& map = space_.map(tier);
   const Bytes offset = c.at[tier].offset;
-  return map.holds(offset, map.usable({offset, space_.footprint(tier, c.bytes), 0}), size);
+  return map.holds(offset, map.usable({offset, space_.footprint(tier, c.bytes_on(tier)), 0}), size);
 }
 
 // Whether the order of spare replicas is that in which `score` prefers them.

@@ -47,6 +47,10 @@ void Segments::on(HistoryId, const event::Recall& e) {
     const Checkpoint& c = table_[s];
     if (c.at[e.tier].state == ReplicaState::gone) continue;
     replicas_.refresh(s);
+    if (c.splitting() && c.part_on(e.tier)) {
+      outcomes_.undo_split(s);
+      continue;
+    }
     for (MoveIndex i : c.moves)
       if (space_.urgently_recalled(c, e.tier) && transfers_[i].kind == MoveKind::flush)
         transfers_.make_demand(i, context_.now);
@@ -71,12 +75,13 @@ void Segments::on(HistoryId, const event::Lost& e) {
 // What is beyond the end of a segment goes once nothing uses it, if it is complete elsewhere.
 void Segments::leave_beyond() {
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
-    if (!context_.memory(t)) continue;
+    if (!context_.memory(t) || !space_.map(t).shortened()) continue;
     for (Slot s : space_.map(t).owners_beyond()) {
       const Checkpoint& c = table_[s];
-      const Replica& r = c.at[t];
-      if (!complete(r.state) || r.uses > 0 || (table_.fastest(c) == t && table_.lowest(c) == t)) continue;
-      replicas_.remove(s, t, false);
+      const TierIndex counts = c.rest_on(t) ? c.split.on : t;
+      const Replica& r = c.at[counts];
+      if (!complete(r.state) || r.uses > 0 || (table_.fastest(c) == counts && table_.lowest(c) == counts)) continue;
+      replicas_.remove(s, counts, false);
       replicas_.try_release(s);
     }
   }
@@ -87,6 +92,9 @@ void Segments::leave_beyond() {
 void Segments::mark_lost(Slot slot, TierIndex tier, const std::string& why) {
   Checkpoint& c = table_[slot];
   Replica& r = c.at[tier];
+  if (c.part_on(tier)) outcomes_.undo_split(slot);
+  if (c.in_parts() && tier == c.split.rest && !c.splitting()) mark_lost(slot, c.split.on, why);
+  if (r.state == ReplicaState::gone) return replicas_.try_release(slot);
   c.lost_why = std::make_unique<const std::string>(why);
   replicas_.mark_failed(slot, tier);
   r.failed = true;  // also if it is yet to be committed, or has lost its name

@@ -23,6 +23,7 @@ class StagingRings {
   // Slots that a chunk may take.
   int free(NodeIndex node, bool down) const;
   int free(NodeIndex node, int ring, bool down) const { return at(node).ring(ring).open_slots(down); }
+  bool empty(NodeIndex node, int ring, bool down) const { return free(node, ring, down) == at(node).ring(ring).slots; }
   // A slot's number says which ring it is of.
   static int ring_of(int slot) { return slot / kMostSlots; }
   int take(NodeIndex node, int ring, bool down);

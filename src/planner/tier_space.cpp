@@ -107,7 +107,7 @@ void TierSpace::count_spare(Slot slot, Checkpoint& c) {
     }
     const SpareKey was = spare_key(r.spare, before), key = spare_key(spare[t], c.spare_key);
     if (r.spare == spare[t] && (r.spare == Spare::no || key == was)) continue;
-    const Bytes size = footprint(t, c.bytes);
+    const Bytes size = footprint(t, c.bytes_on(t));
     Tier& tier = at(t);
     const bool own = !planner::adopted(r);
     RecycledSet<SpareKey>& spares = own ? tier.spares : tier.adopted_spares;
@@ -189,6 +189,10 @@ std::vector<PartyId> TierSpace::lenders_of(TierIndex t) const {
 }
 
 // Recalled segments in which nothing is left beyond their end, and no chunk in the staging ring that was there.
+bool TierSpace::rest_beyond(const Checkpoint& c) const {
+  return needs_rest(c, c.split.on) && place_beyond(c, c.split.rest);
+}
+
 void TierSpace::report_returned() {
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     Tier& tier = at(t);

@@ -59,15 +59,25 @@ class TierSpace {
   bool relays(const Checkpoint& c, TierIndex t) const { return lease_of(c, t).relays; }
   // The lenders of all segments of which something can be used.
   std::vector<PartyId> lenders_of(TierIndex t) const;
-  // Whether the checkpoint's place reaches beyond the end of its segment.
-  bool beyond(const Checkpoint& c, TierIndex t) const {
+  // Whether the checkpoint's place on the tier reaches beyond the end of its segment.
+  bool place_beyond(const Checkpoint& c, TierIndex t) const {
     return context_.memory(t) && map(t).shortened() && !planner::adopted(c.at[t]) &&
-           map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes));
+           map(t).beyond(offset_of(c, t), map(t).footprint(c.bytes_on(t)));
   }
-  bool in_lost_memory(const Checkpoint& c, TierIndex t) const { return lease_of(c, t).lost; }
-  // Whether the lender takes the checkpoint's place back by a deadline.
+  // The same of any place that the replica on the tier is in, if it has parts.
+  bool beyond(const Checkpoint& c, TierIndex t) const {
+    return place_beyond(c, t) || (t == c.split.on && rest_beyond(c));
+  }
+  bool in_lost_memory(const Checkpoint& c, TierIndex t) const {
+    return lease_of(c, t).lost || (needs_rest(c, t) && lease_of(c, c.split.rest).lost);
+  }
+  // Whether the lender takes the checkpoint's place on the tier back by a deadline.
+  bool place_wanted_back(const Checkpoint& c, TierIndex t) const {
+    return place_beyond(c, t) && lease_of(c, t).deadline != kNever;
+  }
+  // The same of any place that the replica on the tier is in.
   bool urgently_recalled(const Checkpoint& c, TierIndex t) const {
-    return beyond(c, t) && lease_of(c, t).deadline != kNever;
+    return place_wanted_back(c, t) || (needs_rest(c, t) && place_wanted_back(c, c.split.rest));
   }
 
  private:
@@ -99,6 +109,10 @@ class TierSpace {
   const Lease& lease_of(const Checkpoint& c, TierIndex t) const {
     static const Lease of_program;
     return planner::adopted(c.at[t]) ? of_program : at(t).leases[map(t).segment_of(offset_of(c, t))];
+  }
+  bool rest_beyond(const Checkpoint& c) const;
+  static bool needs_rest(const Checkpoint& c, TierIndex t) {
+    return t == c.split.on && c.at[c.split.rest].state != ReplicaState::gone;
   }
   static Bytes offset_of(const Checkpoint& c, TierIndex t) { return c.at[t].offset; }
 

@@ -26,12 +26,6 @@ void for_each_link(const Move& m, Visit&& visit) {
       if (const int l = route_of(m, way)[h]; !is_before(l, way, h)) visit(l);
 }
 
-// Whether the move's own link has room for another chunk.
-bool goes_straight(const Links& links, const Move& m) {
-  const Link& own = links[route_of(m, 0)[0]];
-  return own.estimate.in_flight() < own.depth();
-}
-
 }  // namespace
 
 MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
@@ -54,10 +48,18 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
        .checkpoint = slot,
        .from = from,
        .to = to,
+       .reads = from,
        .routes = links_.ways(from, to),
        .total = c.bytes,
+       .until = c.bytes,
        .since = since,
        .chunks = std::move(memory)};
+  if (c.in_parts()) {
+    if (from == c.split.on || to == c.split.on) m.until = c.split.head;
+    if (to == c.split.on || (from == c.split.on && to == c.split.rest)) m.total = m.until;
+    m.part = c.splitting() && c.part_on(to);
+    if (m.part && to == c.split.rest) m.first = m.issued = m.done = c.split.head;
+  }
   if (call != nullptr) {
     m.request = call->id;
     m.ordered = call->ordered;
@@ -70,6 +72,16 @@ MoveIndex Transfers::begin(MoveKind kind, Slot slot, TierIndex from, TierIndex t
   c.moves.push_back(index);
   ++live_;
   return index;
+}
+
+void Transfers::turn(MoveIndex index) {
+  Move& m = (*this)[index];
+  for_each_link(m, [&](int l) { std::erase(links_[l].moves, index); });
+  m.reads = table_[m.checkpoint].split.rest;
+  m.routes = links_.ways(m.reads, m.to);
+  m.until = m.total;
+  for_each_link(m, [&](int l) { links_[l].moves.push_back(index); });
+  context_.dirty = true;
 }
 
 void Transfers::make_demand(MoveIndex index, Time since) {
@@ -155,6 +167,15 @@ bool Transfers::carries(TierIndex from, TierIndex to) const {
   });
 }
 
+Bytes Transfers::left(TierIndex from, TierIndex to) const {
+  Bytes left = 0;
+  for (const MoveIndex i : links_[links_.route(from, to)[0]].moves) {
+    const Move& m = (*this)[i];
+    if (m.kind == MoveKind::flush && m.from == from && m.to == to && !m.cancelled) left += m.total - m.done;
+  }
+  return left;
+}
+
 // --- staging rings --------------------------------------------------------------------------------------------------
 
 void Transfers::return_slot(const Move& m, Chunk& k, int hop) {
@@ -195,13 +216,13 @@ bool Transfers::on_streams(const Move& m) const {
   const auto by_lender = [&](TierIndex lent, TierIndex host) {
     return context_.memory(lent) && context_.tier(host).node == kHost && space_.relays(table_[m.checkpoint], lent);
   };
-  return context_.memory(m.from) && (m.to == kNoTier || !(by_lender(m.from, m.to) || by_lender(m.to, m.from)));
+  return context_.memory(m.reads) && (m.to == kNoTier || !(by_lender(m.reads, m.to) || by_lender(m.to, m.reads)));
 }
 
 // Up to where the bytes that a move reads can be had. A copy in stream order, which the device can make wait for
 // another, also has those for which the last copy has been ordered.
 Bytes Transfers::readable(const Move& m) const {
-  if (m.from == kNoTier) return m.total;
+  if (m.from == kNoTier || m.reads != m.from) return m.total;
   const Replica& source = table_[m.checkpoint].at[m.from];
   if (!m.ordered || hops_of(m, 0) != 1 || source.filler == kNoMove) return source.watermark;
   const Move& filler = (*this)[source.filler];
@@ -216,7 +237,7 @@ Bytes Transfers::readable(const Move& m) const {
 
 // The command that brings the last of the bytes before `end` to where `m` reads them; 0: they are there.
 CommandId Transfers::coming_last(const Move& m, Bytes end) const {
-  if (m.from == kNoTier) return 0;
+  if (m.from == kNoTier || m.reads != m.from) return 0;
   const Replica& source = table_[m.checkpoint].at[m.from];
   if (source.watermark >= end) return 0;
   CommandId last = 0;
@@ -228,7 +249,7 @@ CommandId Transfers::coming_last(const Move& m, Bytes end) const {
 // Whether anything could be sent, were there a slot of the ring for it.
 bool Transfers::unsent_on(const Move& m, Hop at) const {
   if (m.cancelled || m.held || stopped(m)) return false;
-  if (at.hop == 0 && at.way == 0 && m.issued < m.total && readable(m) > m.issued) return true;
+  if (at.hop == 0 && at.way == 0 && m.issued < m.until && readable(m) > m.issued) return true;
   return std::ranges::any_of(m.chunks, [&](const Chunk& k) { return k.way == at.way && k.hop == at.hop && !k.moving; });
 }
 
@@ -253,7 +274,7 @@ bool Transfers::busy_itself(const Move& m, Hop at, int ring) const {
     const int over = route_of(m, at.way)[h];
     if (links_[over].between_lent_and_host && std::ranges::any_of(links_[over].moves, [&](MoveIndex i) {
           const Move& own = (*this)[i];
-          return !own.cancelled && own.issued < own.total && passes(own.routes.front(), over) &&
+          return !own.cancelled && own.issued < own.until && passes(own.routes.front(), over) &&
                  copied_by(own, {}, kNewChunk) == lender;
         }))
       return true;
@@ -283,10 +304,24 @@ int Transfers::ring_for(const Move& m, Hop at) const {
   return best;
 }
 
+// Whether the next chunk is for the move's own link. One that would wait there for another goes through an empty ring,
+// whose lender's link to the host begins at once.
+bool Transfers::goes_straight(const Move& m, Hop at) const {
+  const Link& own = links_[route_of(m, 0)[0]];
+  const int queued = own.estimate.in_flight();
+  return queued == 0 || (queued < own.depth() && !finds_empty_ring(m, at));
+}
+
+bool Transfers::finds_empty_ring(const Move& m, Hop at) const {
+  const NodeIndex node = node_behind(m, at);
+  const int ring = goes_down(m) ? ring_for(m, at) : -1;
+  return ring >= 0 && rings_.lender(node, ring) != 0 && rings_.empty(node, ring, true);
+}
+
 PartyId Transfers::copied_by(const Move& m, Hop at, int chunk) const {
   if (at.way == 0) {
     const Checkpoint& c = table_[m.checkpoint];
-    for (const TierIndex t : {m.from, m.to})
+    for (const TierIndex t : {m.reads, m.to})
       if (t != kNoTier && context_.memory(t) && space_.relays(c, t)) return space_.lender_of(c, t);
     return 0;
   }
@@ -302,16 +337,16 @@ PartyId Transfers::copied_by(const Move& m, Hop at, int chunk) const {
 Bytes Transfers::piece(const Move& m) const {
   constexpr Bytes kPieces = 16, kShortest = 4;  // shorter ones than a quarter of a chunk are slower
   if (!rings_.any_lent() || m.from == kNoTier || m.to == kNoTier) return m.total;
-  if (!context_.memory(m.from) || !context_.memory(m.to)) return m.total;
+  if (!context_.memory(m.reads) || !context_.memory(m.to)) return m.total;
   const Bytes chunk = links_[m.routes.front()[0]].spec.chunk, step = chunk / kShortest;
-  if (step == 0 || step % context_.tier(m.from).granule != 0 || step % context_.tier(m.to).granule != 0) return chunk;
-  return std::clamp(m.total / kPieces / step * step, step, chunk);
+  if (step == 0 || step % context_.tier(m.reads).granule != 0 || step % context_.tier(m.to).granule != 0) return chunk;
+  return std::clamp((m.total - m.first) / kPieces / step * step, step, chunk);
 }
 
 int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
   if (m.cancelled || m.held || stopped(m)) return kNothing;
   const auto [way, hop] = at;
-  if (way > 0 && hop == 0 && (m.ordered || goes_straight(links_, m))) return kNothing;
+  if (way > 0 && hop == 0 && (m.ordered || goes_straight(m, at))) return kNothing;
   // A chunk takes a slot of every ring on its way before it begins, so that none waits for another's on the way. The
   // last slots are for calls that block, and half of them for what is not on its way to or from a lower file, which may
   // hang.
@@ -327,8 +362,8 @@ int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
       length = m.chunks[i].length;
       return static_cast<int>(i);
     }
-  if (hop != 0 || m.issued >= m.total) return kNothing;
-  const Bytes ready = readable(m);
+  if (hop != 0 || m.issued >= m.until) return kNothing;
+  const Bytes ready = std::min(m.until, readable(m));
   if (ready <= m.issued) return kNothing;
   Bytes most = ready - m.issued;
   const Route& route = route_of(m, way);
@@ -346,7 +381,7 @@ std::array<Pacer*, 2> Transfers::pacers_of(const Move& m, Hop at, int chunk) {
     const int ring = slot < 0 ? ring_for(m, {at.way, hop}) : StagingRings::ring_of(slot);
     return ring < 0 ? nullptr : pacers_.of(rings_.paced_by(node_behind(m, {at.way, hop}), ring));
   };
-  Pacer* const read = at.hop == 0 ? pacers_.of(c, m.from) : of_ring(at.hop - 1);
+  Pacer* const read = at.hop == 0 ? pacers_.of(c, m.reads) : of_ring(at.hop - 1);
   Pacer* const written = at.hop == rings_of(m, at.way) ? pacers_.of(c, m.to) : of_ring(at.hop);
   return {read, written == read ? nullptr : written};
 }
@@ -402,7 +437,7 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const auto behind = [&](int h) {  // in the staging ring there
     return rings_.place(node_behind(m, {way, h}), goes_down(m), k.slot[static_cast<std::size_t>(h)]);
   };
-  const Place from = hop == 0 ? place(m.from) : behind(hop - 1), to = hop < rings ? behind(hop) : place(m.to);
+  const Place from = hop == 0 ? place(m.reads) : behind(hop - 1), to = hop < rings ? behind(hop) : place(m.to);
   const bool of_call = from.at.kind == Endpoint::application || to.at.kind == Endpoint::application;
   const CommandId after = m.ordered && hop == 0 ? coming_last(m, k.offset + k.length) : 0;
   k.command = next_command_++;

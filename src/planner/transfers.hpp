@@ -32,18 +32,26 @@ class Transfers {
   // `call`: the one that the move serves, if any.
   MoveIndex begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
                   const Request* call = nullptr);
+  // Goes on with the rest of what is split once all that was before is there.
+  void turn(MoveIndex index);
   void make_demand(MoveIndex index, Time since);
   void unhold(Move& m);
   // Sends nothing more of the move. True: nothing of it is in flight, and the caller has to end it.
   bool cancel(MoveIndex index);
   void end(MoveIndex index);
   bool all_out(const Move& m) const;
-  // Whether a move that is not cancelled fills the replica.
-  bool filling(const Replica& r) const { return r.filler != kNoMove && !(*this)[r.filler].cancelled; }
+  // Whether a move that is not cancelled fills the replica, to the last byte.
+  bool filling(const Replica& r) const {
+    if (r.filler == kNoMove) return false;
+    const Move& m = (*this)[r.filler];
+    return !m.cancelled && !m.part;
+  }
 
   Time time_left(const Move& m) const;
   // Whether a flush from one to the other is under way.
   bool carries(TierIndex from, TierIndex to) const;
+  // The bytes that flushes under way from one to the other have yet to bring.
+  Bytes left(TierIndex from, TierIndex to) const;
   bool room_for_more(TierIndex from, TierIndex to, MoveKind kind) const;
 
   // What could be sent next over a hop of one of the move's ways: an index into chunks, kNewChunk or kNothing.
@@ -55,6 +63,9 @@ class Transfers {
   // Of a hop between the host and memory that others lend: the lender whose device copies the chunk; 0: the
   // application's does.
   PartyId copied_by(const Move& m, Hop at, int chunk) const;
+  // Whether a new chunk would take a ring in lent memory that has no chunk on its way down.
+  bool finds_empty_ring(const Move& m, Hop at) const;
+  bool goes_straight(const Move& m, Hop at) const;
   bool unsent_on(const Move& m, Hop at) const;
   bool pending_on(const Move& m, Hop at) const;
   void send(MoveIndex index, Hop at, int chunk, Bytes length);

@@ -23,7 +23,9 @@ struct LinkUse {
 
 struct Counters {
   std::uint64_t dropped_flushes = 0, retries = 0, failures = 0, direct_writes = 0, direct_reads = 0, prefetches = 0,
-                flushes = 0, events = 0, commands = 0, relayed = 0;  // relayed: chunks that a peer passed on
+                flushes = 0, events = 0, commands = 0;
+  std::uint64_t relayed = 0;  // chunks that a peer passed on
+  std::uint64_t split = 0;    // flushes that went two ways
 };
 
 }  // namespace ebb::planner

@@ -136,6 +136,10 @@ std::uint64_t Content::source_serial(const Command& c) {
   return serial;
 }
 
+bool Content::has_source(const Command& c) {
+  return memory(c.from, c.checkpoint, false)->stamps.whose(c.from.offset, c.length, c.offset) != 0;
+}
+
 void Content::start(const Command& c) {
   if (c.length == 0 || c.offset + c.length > c.total) wrong("a range that is no part of its checkpoint", c);
   const std::uint64_t serial = source_serial(c);

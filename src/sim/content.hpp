@@ -43,6 +43,8 @@ class Content {
   void end_restore(std::uint64_t request);
   void forget(std::uint64_t request);
 
+  // Whether the bytes that the command reads from a tier of memory are those of a checkpoint.
+  bool has_source(const planner::Command& command);
   void start(const planner::Command& command);
   void finish(const planner::Command& command);
   void fail(const planner::Command& command);

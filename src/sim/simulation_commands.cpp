@@ -141,7 +141,11 @@ void Simulation::Impl::begin_first(Client& client) {
     const std::pair after{client.rank, item.command->after};
     if (in_flight.contains(after)) return;
     Rank& rank = ranks[static_cast<std::size_t>(client.rank)];
-    if (poisoned.contains(after) || lenders.lost(client.rank, *item.command)) {
+    // Another copy than the last of those that bring its bytes may have failed.
+    const auto call = ordered.find(item.command->request);
+    const bool incomplete =
+        call != ordered.end() && call->second.spoiled && rank.content && !rank.content->has_source(*item.command);
+    if (poisoned.contains(after) || incomplete || lenders.lost(client.rank, *item.command)) {
       poisoned.insert({client.rank, item.command->id});
     } else if (rank.content) {
       rank.content->start(*item.command);

@@ -208,11 +208,10 @@ TEST(Segments, ABlockedWriteWhoseMemoryIsLostTakesOther) {
 
 // --- a staging ring in lent memory ----------------------------------------------------------------------------------
 
-// Device, peer and host, with a ring of two slots each way in a segment of 64 chunks, in which the checkpoint finds no
-// room beside it.
+// Device, peer and host, with a ring of two slots each way in a segment that has no room beside it. A chunk is one MiB.
 struct Relayed : ::testing::Test {
   static constexpr TierIndex kPeer = 1;
-  static constexpr Bytes kSegment = 64;  // MiB: a chunk is one
+  static constexpr Bytes kSegment = 4;  // MiB
   static Machine machine() {
     Machine m;
     m.tiers = {{.name = "device", .medium = Medium::device, .capacity = 64 * kMiB},
@@ -275,6 +274,16 @@ TEST_F(Relayed, WhereTheRelayFailsTheDirectRouteCarriesIt) {
   d.finish(static_cast<std::size_t>(under_way(false)), true);
   d.run();
   EXPECT_EQ(d.reason(waits), Reason::ok);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST_F(Relayed, WhatFailsBecauseItsMemoryHasEndedIsNotSentThereAgain) {
+  begin();
+  recall(d, 2, 0, 0);
+  d.finish(static_cast<std::size_t>(under_way(false)), true);
+  EXPECT_EQ(d.planner.counters().retries, 0u);
+  d.run();
+  EXPECT_EQ(d.planner.use(TierIndex{2}).used, 0u);
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
@@ -414,7 +423,7 @@ TEST_F(Relayed, AStreamIsOrderedBehindNoCopyOverALendersLink) {
       d.wait(v, 2);
       d.run();
     }
-    d.tell(event::Lend{kPeer, 1, kSegment * kMiB, 7, relays});
+    d.tell(event::Lend{kPeer, 1, 64 * kMiB, 7, relays});
     d.hint({2, 1});
     d.tell(event::StartPrefetch{});
     const auto comes = [&](const Command& c) { return c.to.at == Endpoint{Endpoint::tier, kPeer}; };
@@ -429,6 +438,135 @@ TEST_F(Relayed, AStreamIsOrderedBehindNoCopyOverALendersLink) {
     }
     EXPECT_EQ(behind > 0, !relays);
     EXPECT_EQ(d.reason(restored), Reason::ok);
+  }
+}
+
+// --- replicas in two parts ------------------------------------------------------------------------------------------
+
+// Device, peer and host, whose links are as fast. Version 1 leaves the device by both ways at once.
+struct TwoParts {
+  static constexpr TierIndex kPeer = 1, kBelow = 2;
+  static Machine machine() {
+    Machine m;
+    m.tiers = {{.name = "device", .medium = Medium::device, .capacity = 16 * kMiB},
+               {.name = "peer", .medium = Medium::device},
+               {.name = "host", .medium = Medium::host, .capacity = 64 * kMiB}};
+    connect(m);
+    return m;
+  }
+  TwoParts() {
+    lend(d, kPeer, 1, 16);
+    const RequestId id = d.checkpoint(1, 8);
+    while (!d.answered(id)) d.finish();
+    EXPECT_EQ(used(kPeer), 4u);
+    EXPECT_EQ(used(kBelow), 8u) << "there is room for the first bytes as well";
+  }
+  void all_is_there() {
+    d.tell(event::StartPrefetch{});  // no flush ahead of need from here on
+    while (!d.under_way.empty()) d.finish();
+    EXPECT_EQ(d.by_link["device>peer"], 4 * kMiB);
+    EXPECT_EQ(d.by_link["device>host"], 4 * kMiB);
+    EXPECT_EQ(rest(), kBelow);
+  }
+  // Others take its place on the device.
+  void leave_device() {
+    all_is_there();
+    for (Version v = 2; v < 4; ++v) ASSERT_EQ(d.reason(d.reserve(v, 8)), Reason::ok);
+    ASSERT_EQ(fastest(), kPeer);
+  }
+  void recall_all(TierIndex tier, SegmentId segment) { recall(d, tier, segment, 0, d.now + 1'000'000'000); }
+  CheckpointRef one() const { return *d.planner.find(0, 1); }
+  TierIndex fastest() const { return d.planner.fastest_complete(one()); }
+  TierIndex rest() const { return d.planner.rest_of(one(), kPeer); }
+  Bytes used(TierIndex t) const { return d.planner.use(t).used / kMiB; }
+  Driver d{machine()};
+};
+struct InParts : ::testing::Test, TwoParts {};
+
+TEST_F(InParts, ItIsReadFromBoth) {
+  leave_device();
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(d.by_link["peer>app"], 4 * kMiB);
+  EXPECT_EQ(d.by_link["host>app"], 4 * kMiB);
+  EXPECT_EQ(used(kPeer) + used(kBelow), 0u) << "both leave when it is consumed";
+}
+
+TEST_F(InParts, OfWhatIsRecalledTheFirstBytesFollowTheOthers) {
+  leave_device();
+  recall_all(kPeer, 1);
+  d.run();
+  EXPECT_TRUE(returned(d, kPeer, 1));
+  EXPECT_EQ(d.by_link["peer>host"], 4 * kMiB);
+  EXPECT_EQ(fastest(), kBelow);
+  EXPECT_EQ(d.read(1), Reason::ok);
+  EXPECT_EQ(d.by_link["host>app"], 8 * kMiB);
+}
+
+TEST_F(InParts, WhoeverReadsTheFirstBytesHasThemUntilItsEnd) {
+  leave_device();
+  const RequestId read = d.restore(1, true);
+  recall_all(kPeer, 1);
+  for (std::size_t i = 0; i < d.under_way.size();)  // the flush ends before the read does
+    d.under_way[i].to.at.kind == Endpoint::application ? ++i : (d.finish(i), i = 0);
+  EXPECT_FALSE(d.answered(read));
+  EXPECT_EQ(used(kPeer), 4u);
+  EXPECT_FALSE(returned(d, kPeer, 1));
+  d.run();
+  EXPECT_EQ(d.reason(read), Reason::ok);
+  EXPECT_TRUE(returned(d, kPeer, 1));
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+TEST_F(InParts, ItIsLostWithItsFirstBytes) {
+  leave_device();
+  lose(d, kPeer, 1);
+  d.run();
+  EXPECT_EQ(d.read(1), Reason::lost);
+  EXPECT_EQ(used(kPeer) + used(kBelow), 0u);
+}
+
+TEST_F(InParts, ItIsLostWithItsRest) {
+  leave_device();
+  lose(d, kBelow, 0);
+  d.run();
+  EXPECT_EQ(d.read(1), Reason::lost);
+  EXPECT_EQ(used(kPeer) + used(kBelow), 0u);
+}
+
+TEST(Segments, WhileItLeavesTheDeviceEitherMayBeLostOrRecalled) {
+  for (const TierIndex tier : {TwoParts::kPeer, TwoParts::kBelow})
+    for (const bool lost : {false, true})
+      for (const std::size_t arrived : {0u, 1u}) {
+        TwoParts fresh;
+        Driver& on = fresh.d;
+        ASSERT_EQ(on.under_way.size(), 2u);
+        if (arrived > 0) on.finish(on.under_way.front().to.at.index == tier ? 0 : 1);
+        lost ? lose(on, tier, tier == TwoParts::kPeer ? 1 : 0)
+             : fresh.recall_all(tier, tier == TwoParts::kPeer ? 1 : 0);
+        on.run();
+        EXPECT_EQ(on.read(1), Reason::ok);
+        EXPECT_EQ(fresh.used(tier), 0u);
+      }
+}
+
+TEST_F(InParts, WhatFailsIsUndoneAndGoesWholeTheNextTime) {
+  d.finish(0, true, true);
+  d.run();
+  EXPECT_EQ(fastest(), kDevice);
+  EXPECT_EQ(rest(), kNoTier);
+  EXPECT_TRUE(d.planner.complete_on(one(), kPeer) || d.planner.complete_on(one(), kBelow));
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
+// The first of four, of which two must leave. A half of it would fill the peer.
+TEST(Segments, APeersRoomIsDividedAmongAllThatIsHinted) {
+  for (const bool hinted : {false, true}) {
+    Driver d(TwoParts::machine());
+    lend(d, TwoParts::kPeer, 1, 4);
+    if (hinted) d.hint({4, 3, 2, 1});
+    const RequestId id = d.checkpoint(1, 8);
+    while (!d.answered(id)) d.finish();
+    EXPECT_EQ(d.planner.use(TwoParts::kPeer).used, (hinted ? 2 : 4) * kMiB);
   }
 }
 

@@ -166,6 +166,21 @@ def test_checkpoints_spill_into_what_another_process_lends_and_come_back_when_it
         check(store, 44)
 
 
+def test_what_goes_to_a_neighbour_and_to_the_host_at_once_comes_back_whole(child: Callable[[], Child]) -> None:
+    def content(version: int) -> np.ndarray[Any, Any]:  # larger than a chunk
+        return np.arange(8 * MIB, dtype=np.uint32) * np.uint32(2 * version + 1)
+
+    lender = child().does(OPEN_LENDER.format("256MiB"))
+    with ebbtide.open(device="cpu", borrow="auto", device_cache="64MiB", host_cache="512MiB", disk=0) as store:
+        until(lambda: tier(store)["capacity"] == 256 * MIB)
+        for version in range(8):
+            store.checkpoint(version, content(version))
+        assert (store.restore(0) == content(0)).all()
+        lender.does('store.lend("64MiB", timeout=60)')
+        for version in range(1, 8):
+            assert (store.restore(version) == content(version)).all(), version
+
+
 def test_nothing_is_lent_or_borrowed_unless_a_program_says_so(child: Callable[[], Child]) -> None:
     with ebbtide.open(device="cpu", device_cache="8MiB", host_cache=0, disk=0) as store:
         assert "leases" not in store.stats()

@@ -43,6 +43,7 @@ class PaceJudge {
     planner::Bytes first = 0, usable = 0;
     planner::PartyId lender = 0;
     bool urgent = false;  // what is beyond its end has to leave in time
+    bool ring = false;    // a staging ring may be in it, which that ends
   };
   struct Lender {
     std::uint32_t share = planner::kWholeLink;
@@ -64,6 +65,7 @@ class PaceJudge {
     }
     segments[lend.segment].usable = lend.bytes / tier.granule * tier.granule;
     segments[lend.segment].lender = lend.lender;
+    segments[lend.segment].ring |= lend.relays;
   }
 
   // Whose share applies to a copy to or from there; 0: no one's.
@@ -74,7 +76,7 @@ class PaceJudge {
     const auto& segments = segments_[index(place.at.index)];
     const LentSegment& segment = *std::prev(std::ranges::upper_bound(segments, place.offset, {}, &LentSegment::first));
     const planner::Bytes end = place.offset - c.offset + padded(tier, c.total);
-    if (segment.urgent && end > segment.first + segment.usable) return 0;
+    if (segment.urgent && (segment.ring || end > segment.first + segment.usable)) return 0;
     return segment.lender;
   }
 

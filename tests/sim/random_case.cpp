@@ -273,7 +273,8 @@ void draw_limits(RandomCase& out, std::uint64_t seed) {
     for (Op& o : p.ops)
       if (o.kind == Op::Kind::lend) {
         o.lender = static_cast<planner::PartyId>(random.between(1, lenders));
-        o.relays = random.chance(0.9);
+        const Medium medium = out.machine.planner.tiers[static_cast<std::size_t>(o.tier)].medium;
+        o.relays = random.chance(0.9) && medium == Medium::device;
       }
   std::vector<Op>& ops = out.programs[random.below(out.programs.size())].ops;
   for (std::uint64_t n = random.below(6); n-- > 0;) {
@@ -463,6 +464,21 @@ void adopt_some(RandomCase& c, std::uint64_t seed) {
     }
     p.ops = std::move(ops);
   }
+}
+
+void split_often(RandomCase& c, std::uint64_t seed) {
+  Random random(seed ^ 0x5b117);
+  planner::Machine& machine = c.machine.planner;
+  for (planner::LinkSpec& link : machine.links)
+    if (link.resources.empty()) link.chunk = 4 * machine.tiers.front().granule;
+  c.timely = false;
+  if (!machine.ephemeral) return;  // their files have room for as much as was drawn
+  for (planner::TierSpec& tier : machine.tiers)
+    if (tier.medium == Medium::host) tier.capacity *= random.between(4, 16);
+  for (Program& p : c.programs)
+    for (Op& o : p.ops)
+      if (o.bytes > 0 && (o.kind == Op::Kind::checkpoint || o.kind == Op::Kind::reserve))
+        o.bytes = std::min(machine.tiers.front().capacity, o.bytes * random.between(1, 4));
 }
 
 void share_granules(RandomCase& c, std::uint64_t seed) {

@@ -2,11 +2,13 @@
 // (Planner::check), no illegal transition (it throws), no byte restored that was not written, no memory used twice
 // (sim/content.hpp); at the end every call answered, refused only by a reason that holds (random_run.cpp), and where
 // rates are as estimated and nothing fails, in time (the formula is in delay.cpp). With EBB_SEED and EBB_TRACE set,
-// RandomProgramsFresh prints every event of that seed and what the planner gave for it.
+// RandomProgramsFresh prints every event of that seed and what the planner gave for it; EBB_KIND=peers or splits are
+// the programs of RandomPeers and RandomSplits.
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <random>
+#include <string>
 
 #include "tests/long_form.hpp"
 #include "tests/sim/random_run.hpp"
@@ -29,7 +31,7 @@ void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false, O
   try {
     const Outcome out = run_checked(c, std::getenv("EBB_TRACE") != nullptr);
     events += out.events;
-    if (sums != nullptr) sums->paced += out.paced, sums->relayed += out.relayed;
+    if (sums != nullptr) sums->paced += out.paced, sums->relayed += out.relayed, sums->split += out.split;
     ASSERT_LE(out.worst, 1.0) << "seed " << seed << ": a call took longer than it may, " << describe(c);
   } catch (const std::exception& e) {
     FAIL() << "seed " << seed << ": " << e.what() << "\n" << describe(c);
@@ -64,6 +66,16 @@ TEST(RandomPeers, KeepEveryPromise) {
   EXPECT_GT(sums.relayed, events / 1000);
 }
 
+// Replicas in two parts, of which either may be recalled or lost.
+TEST(RandomSplits, KeepEveryPromise) {
+  const std::uint64_t most = long_form() ? 1'000'000 : 2 * kEvents;
+  std::uint64_t events = 0;
+  Outcome sums;
+  for (std::uint64_t seed = 900'001; events < most && !HasFatalFailure(); ++seed)
+    check_seed(seed, events, true, &sums, split_often);
+  EXPECT_GT(sums.split, events / 2000);
+}
+
 // Programs over stores that keep in several files.
 TEST(RandomLevels, KeepEveryPromise) {
   const std::uint64_t most = long_form() ? 1'000'000 : kEvents;
@@ -93,7 +105,9 @@ TEST(RandomProgramsFresh, KeepEveryPromise) {
   const std::uint64_t first = given ? std::strtoull(given, nullptr, 10) : std::random_device{}() * 1000ull;
   std::cout << "EBB_SEED=" << first << "\n";
   std::uint64_t events = 0;
-  for (std::uint64_t seed = first; events < kEvents / 10 && !HasFatalFailure(); ++seed) check_seed(seed, events);
+  const std::string kind = std::getenv("EBB_KIND") ? std::getenv("EBB_KIND") : "";
+  for (std::uint64_t seed = first; events < kEvents / 10 && !HasFatalFailure(); ++seed)
+    check_seed(seed, events, !kind.empty(), nullptr, kind == "splits" ? split_often : nullptr);
 }
 
 // Seeds that failed once.

@@ -37,8 +37,9 @@ class Judge {
       for (const auto& [id, name] : names_) {
         const auto found = planner.find(name.first, name.second);
         if (!found || key(*found) != id) continue;
-        const TierIndex fastest = planner.fastest_complete(*found), lowest = planner.lowest_complete(*found);
-        if (fastest != planner::kNoTier && (fastest != lost->tier || lowest != lost->tier)) spared_.insert(id);
+        for (TierIndex t = 0; t < static_cast<TierIndex>(tiers_.size()); ++t)
+          if (t != lost->tier && planner.complete_on(*found, t) && planner.rest_of(*found, t) != lost->tier)
+            spared_.insert(id);
       }
     const bool ephemeral = case_.machine.planner.ephemeral;
     const HistoryId h = e.client;
@@ -450,7 +451,11 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   const Result result = simulation.result();
   out.events = result.events;
   for (const PaceJudge& pace : paces) out.paced += pace.counted();
-  for (std::size_t r = 0; r < ranks; ++r) out.relayed += simulation.planner(static_cast<int>(r)).counters().relayed;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const planner::Counters& counters = simulation.planner(static_cast<int>(r)).counters();
+    out.relayed += counters.relayed;
+    out.split += counters.split;
+  }
   if (c.timely) out.worst = worst_delay(c, result);
   return out;
 }

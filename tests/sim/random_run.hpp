@@ -28,11 +28,14 @@ RandomCase random_case(std::uint64_t seed, bool peers = false);
 void adopt_some(RandomCase& c, std::uint64_t seed);
 /// Checkpoints smaller than a granule share granules in memory, and most are so small.
 void share_granules(RandomCase& c, std::uint64_t seed);
+/// Has peers: most of what leaves the device goes in parts to the peers and to the host.
+void split_often(RandomCase& c, std::uint64_t seed);
 std::string describe(const RandomCase& c);
 
 struct Outcome {
   std::uint64_t events = 0, calls = 0, refused = 0;
   std::uint64_t relayed = 0;  // chunks
+  std::uint64_t split = 0;    // flushes
   std::uint64_t paced = 0;    // copies to and from memory whose lender limits them
   double worst = 0;           // of the times that calls took, in units of what they may take
 };

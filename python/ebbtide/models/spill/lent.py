@@ -256,9 +256,9 @@ def room_page() -> list[str]:
     return [
         *lines,
         "",
-        "A checkpoint goes whole to the neighbour, or whole to the host, there over all links at once. So in a burst of few large",
-        "checkpoints one of the two ways ends before the other, and room for less than a checkpoint is of no use. With room for all, a",
-        "cache of two checkpoints can keep the link to the neighbour busy, or that and the links to the host in part.",
+        "Each checkpoint goes [in two parts](design/peers.md#two-parts), to the neighbour and to the host, there over all links at once.",
+        "Hints name all of them, so the neighbour's room is divided among them. With eight GPUs the host's memory is the limit of the links",
+        "to it, which the store learns only while it uses them. A checkpoint of 16 MiB has four pieces, too few for all of these links.",
     ]
 
 
@@ -285,5 +285,5 @@ def page() -> list[str]:
         "",
         "All of them share the memory of the host and the disk. A lender shares its links, to the NVSwitch and to the host, with the",
         "GPU that it lends to. GPUs that do not write lend; if there are none, those that write do. The least time of a burst uses",
-        "the GPU's own link to the host as well. The planner uses it once the link to the peer has enough queued.",
+        "the GPU's own link to the host as well, and the planner sends a part of each checkpoint over it.",
     ]
