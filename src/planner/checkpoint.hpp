@@ -129,6 +129,7 @@ struct Checkpoint {
   std::uint64_t touched = 0, written = 0;
   PerTier<Replica> at;
   Split split;
+  TierIndex makes_way = kNoTier;  // its replica on this tier was flushed so that another has its room
   std::vector<MoveIndex> moves;
   FlushGroup group;
   FlushKey key;

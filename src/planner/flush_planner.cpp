@@ -269,7 +269,7 @@ void FlushPlanner::urge(TierIndex tier, const Room& room, const Rights& rights, 
     if (r.filler != kNoMove && rights.who == Rights::demand) transfers_.make_demand(r.filler, since);
     if (c.rest_on(tier) && !c.splitting() && !c.nameless()) hasten(s, c.split.on, rights, since, depth);
     if (!complete(r.state) || table_.lowest(c) > tier || c.nameless()) continue;
-    hasten(s, tier, rights, since, depth);
+    if (hasten(s, tier, rights, since, depth)) table_[s].makes_way = tier;
   }
 }
 
@@ -283,14 +283,15 @@ void FlushPlanner::urge_adopted(const Rights& rights, Time since) {
     }
 }
 
-void FlushPlanner::hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
+// True if it is on its way.
+bool FlushPlanner::hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
   bool flushing = false;
   for (MoveIndex i : table_[slot].moves)
     if (transfers_[i].kind == MoveKind::flush) {
       flushing = true;
       if (rights.who == Rights::demand) transfers_.make_demand(i, since);
     }
-  if (!flushing) start(slot, from, rights, since, depth);
+  return flushing || start(slot, from, rights, since, depth) == Started::yes;
 }
 
 // Whether the link that start() would use has room for more.

@@ -33,7 +33,7 @@ class FlushPlanner : Decider {
   Bytes head_for(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
   Bytes share_of(TierIndex peer, const Checkpoint& c, TierIndex from, Bytes step) const;
   void start_split(Slot slot, TierIndex from, const Split& parts, const Rights& rights, Time since);
-  void hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
+  bool hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth);
   bool idle_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
   bool quicker_below(const Checkpoint& c, TierIndex from, TierIndex peer, const Rights& rights);
   bool is_peer(TierIndex t) const { return t > 0 && context_.tier(t).medium == Medium::device; }

@@ -101,6 +101,7 @@ void Invariants::check_replicas(const Uses& uses) const {
     if (!c.live())
       require(c.hint == RestoreOrder::kNone && c.moves.empty() && c.listed_on == kNoTier, "a free slot is bare");
     check_split(c);
+    require(c.makes_way == kNoTier || c.at[c.makes_way].state != ReplicaState::gone, "what makes way is still there");
     for (TierIndex t = 0; t < context_.tiers(); ++t) {
       check_replica(c, t);
       if (c.at[t].state == ReplicaState::gone) continue;

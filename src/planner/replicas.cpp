@@ -83,6 +83,7 @@ void Replicas::remove(Slot slot, TierIndex tier, bool evicted) {
   table_.set_state(slot, tier, ReplicaState::gone);
   space_.count_spare(slot, c);
   r = Replica{};
+  if (tier == c.makes_way) c.makes_way = kNoTier;
   if (tier == c.split.on) {
     const TierIndex rest = std::exchange(c.split, {}).rest;
     if (uses_rest) release_use(slot, rest);

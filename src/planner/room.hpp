@@ -5,7 +5,8 @@
 //   flush     on its way down: what is safe and not wanted sooner than itself; what would have to be read from a file
 //             again only while its own tier has little room for the next writes
 //   prefetch  on its way up: what is needed later than itself; what would have to be read from a file again only for
-//             the next few checkpoints, since each such displacement costs the slowest link once more
+//             the next few checkpoints, since each such displacement costs the slowest link once more; not the copy
+//             below of what was flushed to make room above, and has yet to leave it
 #include <optional>
 #include <vector>
 

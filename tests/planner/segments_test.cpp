@@ -570,6 +570,38 @@ TEST(Segments, APeersRoomIsDividedAmongAllThatIsHinted) {
   }
 }
 
+// Two programs read. Version 1 is next of the second one, and version 4 makes way for it on the device: it goes to the
+// peer, which has room for one, and where version 2 comes for the first program. Neither displaces the other for ever.
+TEST(Segments, WhatMakesWayHasItsPlaceBelowUntilItHas) {
+  constexpr TierIndex kPeer = 1;
+  Machine m;
+  m.tiers = {{.name = "device", .medium = Medium::device, .capacity = 16 * kMiB},
+             {.name = "peer", .medium = Medium::device},
+             {.name = "host", .medium = Medium::host, .capacity = 16 * kMiB}};
+  connect(m);
+  for (LinkSpec& link : m.links) link.chunk = 32 * kMiB;  // nothing goes in parts
+  Driver d(m);
+  const auto write = [&](Version v, HistoryId program) {
+    const RequestId id = ++d.last;
+    d.tell(event::Checkpoint{id, v, 8 * kMiB}, program);
+    while (!d.answered(id)) d.step();
+    ASSERT_EQ(d.reason(id), Reason::ok);
+  };
+  write(1, 1), write(2, 0), write(3, 0), write(4, 1);
+  d.run();
+  const auto on = [&](Version v, HistoryId program) { return d.planner.fastest_complete(*d.planner.find(program, v)); };
+  ASSERT_EQ(on(1, 1), 2);
+  ASSERT_EQ(on(2, 0), 2);
+  d.tell(event::Hint{false, {3, 2}}, 0);
+  d.tell(event::Hint{false, {1, 4}}, 1);
+  d.tell(event::StartPrefetch{}, 0);
+  d.tell(event::StartPrefetch{}, 1);
+  lend(d, kPeer, 1, 8);
+  d.run();
+  EXPECT_EQ(on(1, 1), 0);
+  EXPECT_EQ(on(3, 0), 0);
+}
+
 TEST(Segments, OnlyMemoryIsLent) {
   Driver d(machine_of(8, 0, 64));
   EXPECT_THROW(lend(d, 1, 1, 4), std::logic_error);

@@ -148,6 +148,8 @@ TEST(RandomProgramsOnce, FailedAndDoNoMore) {
                                       1022881,
                                       1056304};
   for (const std::uint64_t seed : kSeeds) check_seed(seed, events);
+  for (const std::uint64_t seed : {91'000'017, 98'000'169, 141'000'021})
+    check_seed(seed, events, true, nullptr, split_often);
 }
 
 }  // namespace
