@@ -229,6 +229,86 @@ TEST_P(VelocPower, IsWholeInEveryStateAfterAFailure) {
   }
 }
 
+// At every moment VELOC finds one edition whole, and the next process every one that was reported.
+TEST_P(VelocPower, HasAnEditionOfAVersionThatIsWrittenAgain) {
+  const bool sums = GetParam();
+  if (const auto why = no_sums(); sums && why) GTEST_SKIP() << *why;
+  constexpr Version kFirst = 1, kSecond = kFirst + kVelocEdition, kThird = kSecond + kVelocEdition,
+                    kVoid = kThird + kVelocEdition;
+  MemoryFiles files;
+  std::vector<std::pair<std::size_t, std::map<Version, std::uint64_t>>> reported{{0, {}}};
+  {
+    Writer writer(files, sums);
+    ASSERT_FALSE(writer.failed()) << writer.failed()->message;
+    std::map<Version, ObjectId> objects;
+    const auto write = [&](Version version, std::uint64_t seed) {
+      const auto id = writer.write(version, seed);
+      ASSERT_TRUE(id) << id.error().message;
+      objects[version] = *id;
+      auto now = reported.back().second;
+      now[version] = seed;
+      reported.emplace_back(files.changes(), now);
+    };
+    const auto drop = [&](Version version) {
+      auto now = reported.back().second;
+      now.erase(version);
+      reported.emplace_back(files.changes(), now);
+      writer.storage().drop(objects.at(version));
+    };
+    write(kFirst, 1);
+    write(kSecond, 11);
+    EXPECT_EQ(payload_of(files, 1), in_file(content(1))) << "the older edition keeps the name";
+    drop(kFirst);
+    writer.await_drops();
+    EXPECT_EQ(payload_of(files, 1), in_file(content(11)));
+    write(kThird, 111);
+    write(kVoid, 1111);
+    drop(kVoid);
+    drop(kSecond);
+    writer.await_drops();
+    EXPECT_EQ(payload_of(files, 1), in_file(content(111)));
+    EXPECT_TRUE(!sums || has_its_sum(files, 1));
+    EXPECT_EQ(writer.storage().failed_drops(), std::vector<std::string>{});
+  }
+  const auto wrong = [&](MemoryFiles& left, const std::map<Version, std::uint64_t>& kept) -> std::string {
+    const auto there = payload_of(left, 1);
+    const std::array<std::uint64_t, 3> named{1, 11, 111};
+    if (!there && !kept.empty()) return "there is neither";
+    if (there && std::ranges::none_of(named, [&](auto seed) { return *there == in_file(content(seed)); }))
+      return "VELOC's file is no edition";
+    Writer next(left, sums);
+    if (next.failed()) return next.failed()->message;
+    std::map<Version, ObjectId> found;
+    for (const Found& one : next.storage().found()) {
+      const auto seed = kept.find(one.version);
+      if (seed == kept.end()) continue;
+      const auto read = next.read(one);
+      if (!read) return read.error().message;
+      if (*read != in_file(content(seed->second))) return "an edition has other bytes";
+      found[one.version] = one.object;
+    }
+    if (found.size() < kept.size()) return "an edition that was reported is gone";
+    for (const Gone& one : next.storage().gone())
+      if (kept.contains(one.version)) return "an edition that is there counts as deleted";
+    if (kept.empty()) return {};
+    // The newest takes the name when it is alone, whoever wrote it.
+    for (const Found& one : next.storage().found())
+      if (one.version != kept.rbegin()->first) next.storage().drop(one.object);
+    next.await_drops();
+    next.storage().stop();
+    if (payload_of(left, 1) != in_file(content(kept.rbegin()->second))) return "the newest has not got the name";
+    return !sums || has_its_sum(left, 1) ? "" : "its checksum file is another's";
+  };
+  const PowerLoss power(files.journal());
+  for (std::size_t n = 0; n <= power.size(); ++n) {
+    const auto kept =
+        std::prev(std::ranges::upper_bound(reported, n, {}, [](const auto& one) { return one.first; }))->second;
+    ASSERT_EQ(wrong(*power.prefix(n), kept), "") << "prefix " << n;
+    for (std::uint64_t seed = 0; seed < 12; ++seed)
+      ASSERT_EQ(wrong(*power.crash(n, seed), kept), "") << "crash " << n << ", seed " << seed;
+  }
+}
+
 /// A call, with checksum files and without.
 class VelocRefused : public ::testing::TestWithParam<std::tuple<FileCall, bool>> {};
 INSTANTIATE_TEST_SUITE_P(Calls, VelocRefused,
@@ -393,9 +473,12 @@ TEST(VelocStorage, RanksThatDropAnAggregatedVersionTogetherHaveAllDroppedIt) {
   Writer writer(files);
   ASSERT_FALSE(writer.failed()) << writer.failed()->message;
   ASSERT_EQ(writer.storage().found().size(), 1u);
+  ASSERT_TRUE(writer.write(1 + kVelocEdition, 11));
+  EXPECT_FALSE(payload_of(memory, 1)) << "the aggregated file is there for the other ranks";
   writer.storage().drop(writer.storage().found().front().object);
   writer.await_drops();
   EXPECT_EQ(writer.storage().failed_drops(), std::vector<std::string>{});
+  EXPECT_EQ(payload_of(memory, 1), in_file(content(11)));
 }
 
 TEST(VelocStorage, TheDirectoryOfChecksumFilesIsThereAfterAPowerFailure) {

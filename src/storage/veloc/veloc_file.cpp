@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <set>
 
 #include "storage/format/bytes.hpp"
@@ -64,17 +63,17 @@ Result<void> check_veloc_name(std::string_view name, Version version) {
                      "\": expected the name of a VELOC checkpoint, of 1 to 127 letters, "
                      "digits, '_', '.' and '-', because the shared directory has VELOC's files"};
   }
-  if (version < 0 || version > std::numeric_limits<int>::max()) {
+  if (version < 0) {
     return Error{Errc::invalid_argument, "version " + std::to_string(version) +
-                                             ": expected 0 to 2147483647, because the shared directory has VELOC's "
-                                             "files"};
+                                             ": expected 0 to 2147483647, or that and n * 2147483648 for its n-th "
+                                             "edition, because the shared directory has VELOC's files"};
   }
   return {};
 }
 
 std::string file_name(const VelocName& name) {
   const std::string whose = name.rank == kAllRanks ? std::string(kAggregated) : "-" + std::to_string(name.rank);
-  return name.name + whose + "-" + std::to_string(name.version) + std::string(kSuffix);
+  return name.name + whose + "-" + std::to_string(veloc_number(name.version)) + std::string(kSuffix);
 }
 
 std::optional<VelocName> parse_file_name(std::string_view file) {

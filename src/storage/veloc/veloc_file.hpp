@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ebbtide/checkpoint.hpp"
+#include "ebbtide/editions.hpp"
 #include "ebbtide/error.hpp"
 
 namespace ebb::storage {
@@ -24,7 +25,10 @@ bool is_program_file(const CheckpointInfo& info);
 /// Such a checkpoint.
 CheckpointInfo program_file(std::uint64_t bytes);
 
-/// What the name of a file says.
+/// What VELOC calls a version, of which there may be several editions (kVelocEdition).
+constexpr Version veloc_number(Version version) { return version % kVelocEdition; }
+
+/// What the name of a file says, and which edition it is: file_name() has the same for all.
 struct VelocName {
   std::string name;
   int rank = 0;

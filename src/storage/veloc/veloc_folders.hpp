@@ -17,9 +17,9 @@ namespace ebb::storage {
 
 /// In such a folder: it is no store of segment files.
 inline constexpr const char* kVelocFile = "veloc";
-/// Endings of files in a rank's own folder: a checkpoint that has no name yet, or none any more, and the mark of one
-/// that is being named.
-inline constexpr std::string_view kVelocUnfinished = ".new", kVelocPending = ".mark";
+/// Endings of files in a rank's own folder: a checkpoint that is not whole yet, or is being removed; one that waits for
+/// the name that an older edition has; and the mark of one that is being named.
+inline constexpr std::string_view kVelocUnfinished = ".new", kVelocWaiting = ".next", kVelocPending = ".mark";
 /// The folder of a rank's own files in a directory of VELOC's: VELOC would take a file beside its own for a checkpoint.
 std::filesystem::path veloc_own_directory(const std::filesystem::path& directory, int rank);
 
@@ -52,6 +52,7 @@ class VelocFolders {
   const Path& meta() const { return meta_; }
   Path path_of(const VelocName& name) const { return directory_ / file_name(name); }
   Path mark_of(const VelocName& name) const { return own_ / veloc_mark_name(name.name, name.version); }
+  Path waiting_of(const VelocName& name) const { return mark_of(name).string() + std::string(kVelocWaiting); }
   Path unfinished_of(const VelocName& name, ObjectId object) const;
   Path pending_of(const VelocName& name, ObjectId object) const;
 

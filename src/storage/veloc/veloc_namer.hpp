@@ -33,6 +33,8 @@ class VelocNamer {
         persisted_(std::move(persisted)) {}
   /// Names an object all of which is there, and reports it.
   void complete(const SharedVelocObject& object);
+  /// Names what an earlier process left waiting for a name that is free.
+  void name_waiting();
   /// `remove`: its file too, if it has a name; one without is removed in any case.
   void forget(ObjectId id, bool remove);
   std::uint64_t drops() const;
@@ -45,8 +47,12 @@ class VelocNamer {
   using Path = std::filesystem::path;
   void name(VelocObject& object);
   Result<void> give_name(VelocObject& object);
+  Result<void> await_name(VelocObject& object);
+  Result<void> take_name(VelocObject& object);
   Result<void> write_mark(const Path& path, const VelocObject& object);
   void remove_files(VelocObject& object);
+  bool replace(const VelocObject& object, VelocObject& next);
+  bool remove_waiting(const VelocObject& object);
   bool move_back(const VelocObject& object);
 
   const VelocFolders& folders_;

@@ -29,11 +29,13 @@ struct VelocObject {
   VelocPart part{};                                // of the file: all of it, unless that is aggregated
   std::filesystem::path path;                      // where its bytes are
   std::filesystem::path mark;                      // of a found one that has one
-  bool counted = false, put = false, named = false, gone = false;
-  bool linked = false;  // of a found one: VELOC's file is a link to `path`
-  bool missed = false;  // somebody else has removed its file, or written it anew
+  bool counted = false, put = false, gone = false;
+  bool named = false, waits = false;  // whole, under its final name; or until that is free
+  bool linked = false;                // of a found one: VELOC's file is a link to `path`
+  bool missed = false;                // somebody else has removed its file, or written it anew
   std::weak_ptr<const os::File> reading;
   std::size_t in_flight = 0;
+  bool kept() const { return named || waits; }
   // While it is written.
   std::mutex opening;
   SharedFile writing;  // by opening, as the next

@@ -15,8 +15,8 @@ Error no_memory_for(const VelocObject& object) {
                                    "\": there is no memory to write or read its file"};
 }
 
-VelocObjects::VelocObjects(std::filesystem::path directory, std::uint64_t capacity)
-    : directory_(std::move(directory)), capacity_(capacity / os::kBlock * os::kBlock) {}
+VelocObjects::VelocObjects(std::filesystem::path directory, int rank, std::uint64_t capacity)
+    : directory_(std::move(directory)), rank_(rank), capacity_(capacity / os::kBlock * os::kBlock) {}
 
 SharedVelocObject VelocObjects::find(ObjectId id) const {
   const Lock held = lock();
@@ -32,12 +32,17 @@ SharedVelocObject VelocObjects::must_find(ObjectId id) const {
 
 // --- what is found ---------------------------------------------------------------------------------------------------
 
-std::map<std::string, VelocFileState> VelocObjects::files() const {
+std::map<std::string, VelocObjects::File> VelocObjects::files() const {
   const Lock held = lock();
-  std::map<std::string, VelocFileState> files;
-  for (const auto& [name, id] : named_)
+  std::map<std::string, File> files;
+  const auto add = [&](std::string name, ObjectId id) {
     if (const auto one = objects_.find(id); one != objects_.end() && !one->second->missed)
-      files.emplace(name, one->second->file);
+      files.emplace(std::move(name), File{one->second->file, one->second->name.version});
+  };
+  for (const auto& [name, id] : named_) add(name, id);
+  for (const auto& [name, editions] : waiting_)
+    for (const auto& [version, id] : editions)
+      if (const auto one = objects_.find(id); one != objects_.end()) add(one->second->path.filename().string(), id);
   return files;
 }
 
@@ -47,9 +52,14 @@ std::vector<Found> VelocObjects::add_found(std::vector<VelocSeen> seen, const st
   const Lock held = lock();
   looked_ = looked;
   bool changed = !seen.empty();
-  for (const auto& [name, id] : named_)
+  const auto miss = [&](const std::string& name, ObjectId id) {
     if (const auto one = objects_.find(id); one != objects_.end() && !there.contains(name))
       changed |= !std::exchange(one->second->missed, true);
+  };
+  for (const auto& [name, id] : named_) miss(name, id);
+  for (const auto& [name, editions] : waiting_)
+    for (const auto& [version, id] : editions)
+      if (const auto one = objects_.find(id); one != objects_.end()) miss(one->second->path.filename().string(), id);
   if (changed) ++changes_;
   for (VelocSeen& one : seen) {
     const SharedVelocObject& object = one.object;
@@ -58,7 +68,10 @@ std::vector<Found> VelocObjects::add_found(std::vector<VelocSeen> seen, const st
     next_sequence_ = std::max(next_sequence_, object->sequence + 1);
     object->id = ++last_found_;
     found.push_back({object->id, object->name.name, object->name.version, object->bytes, object->sequence, one.body});
-    named_[file_name(object->name)] = object->id;
+    if (object->waits)
+      waiting_[file_name(object->name)][object->name.version] = object->id;
+    else
+      named_[file_name(object->name)] = object->id;
     objects_[object->id] = object;
     used_ += round_up(object->bytes);
     ++counted_;
@@ -131,7 +144,7 @@ void VelocObjects::end_transfer(VelocObject& object) {
 std::uint64_t VelocObjects::sequence(ObjectId id) const {
   const Lock held = lock();
   const auto found = objects_.find(id);
-  return found != objects_.end() && found->second->named ? found->second->sequence : 0;
+  return found != objects_.end() && found->second->kept() ? found->second->sequence : 0;
 }
 
 std::uint64_t VelocObjects::next_sequence() const {
@@ -156,10 +169,59 @@ void VelocObjects::name(VelocObject& object, std::filesystem::path path) {
   const Lock held = lock();
   object.path = std::move(path);
   object.named = true;
+  if (std::exchange(object.waits, false)) stop_waiting(held, object);
   named_[file_name(object.name)] = object.id;
 }
 
-bool VelocObjects::unname(const Lock&, const VelocObject& object) {
+void VelocObjects::await_name(VelocObject& object, std::filesystem::path path) {
+  const Lock held = lock();
+  object.path = std::move(path);
+  object.waits = true;
+  waiting_[file_name(object.name)][object.name.version] = object.id;
+}
+
+bool VelocObjects::is_taken(const VelocObject& object) const { return is_taken(lock(), object); }
+
+bool VelocObjects::is_taken(const Lock&, const VelocObject& object) const {
+  for (const int rank : {object.name.rank, kAllRanks}) {
+    const auto of = named_.find(file_name({object.name.name, rank, object.name.version}));
+    if (of == named_.end() || of->second == object.id) continue;
+    const auto there = objects_.find(of->second);
+    if (there == objects_.end() || there->second->name.version != object.name.version) return true;
+  }
+  return false;
+}
+
+SharedVelocObject VelocObjects::next_of(const VelocName& name) const {
+  return next_of(lock(), file_name({name.name, rank_, name.version}));
+}
+
+SharedVelocObject VelocObjects::next_of(const Lock&, const std::string& file) const {
+  const auto editions = waiting_.find(file);
+  if (editions == waiting_.end()) return nullptr;
+  for (const auto& [version, id] : editions->second)  // one that was dropped is on its way
+    if (const auto one = objects_.find(id); one != objects_.end()) return one->second;
+  return nullptr;
+}
+
+std::vector<SharedVelocObject> VelocObjects::to_name() const {
+  const Lock held = lock();
+  std::vector<SharedVelocObject> all;
+  for (const auto& [file, editions] : waiting_)
+    if (auto next = next_of(held, file); next && !is_taken(held, *next)) all.push_back(std::move(next));
+  return all;
+}
+
+void VelocObjects::stop_waiting(const Lock&, const VelocObject& object) {
+  const auto editions = waiting_.find(file_name(object.name));
+  if (editions == waiting_.end()) return;
+  const auto one = editions->second.find(object.name.version);
+  if (one != editions->second.end() && one->second == object.id) editions->second.erase(one);
+  if (editions->second.empty()) waiting_.erase(editions);
+}
+
+bool VelocObjects::unname(const Lock& held, const VelocObject& object) {
+  stop_waiting(held, object);
   const auto last = named_.find(file_name(object.name));
   if (last == named_.end() || last->second != object.id) return false;
   named_.erase(last);
@@ -193,7 +255,7 @@ std::vector<std::filesystem::path> VelocObjects::unnamed() const {
   const Lock held = lock();
   std::vector<std::filesystem::path> paths;
   for (const auto& [id, object] : objects_)
-    if (!object->named) paths.push_back(object->path);
+    if (!object->kept()) paths.push_back(object->path);
   return paths;
 }
 

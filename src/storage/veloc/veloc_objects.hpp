@@ -27,13 +27,17 @@ class VelocObjects {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  VelocObjects(std::filesystem::path directory, std::uint64_t capacity);
+  VelocObjects(std::filesystem::path directory, int rank, std::uint64_t capacity);
   Lock lock() const { return Lock(mutex_); }
 
   SharedVelocObject find(ObjectId id) const;
   SharedVelocObject must_find(ObjectId id) const;
-  /// The files of objects, by their names.
-  std::map<std::string, VelocFileState> files() const;
+  /// The files of objects, by their names; of those that wait for one, by their names in the own folder.
+  struct File {
+    VelocFileState state;
+    Version version = 0;
+  };
+  std::map<std::string, File> files() const;
   /// `there`: files of objects that are still as they were; those of all others are missed from now on. `looked`: the
   /// times of the folders before they were looked at.
   std::vector<Found> add_found(std::vector<VelocSeen> seen, const std::set<std::string>& there,
@@ -56,6 +60,14 @@ class VelocObjects {
   void skip_sequences(std::uint64_t below);
 
   void name(VelocObject& object, std::filesystem::path path);
+  /// It waits for its name, whole, where it is now.
+  void await_name(VelocObject& object, std::filesystem::path path);
+  /// Whether another edition has the object's final name, or an aggregated file is of that version.
+  bool is_taken(const VelocObject& object) const;
+  /// The oldest edition that waits for the name; null: none.
+  SharedVelocObject next_of(const VelocName& name) const;
+  /// One that waits of each name that is free.
+  std::vector<SharedVelocObject> to_name() const;
   /// Whether the object was the last that named its file; then none is.
   bool unname(const Lock&, const VelocObject& object);
   /// Null: there is none.
@@ -69,13 +81,18 @@ class VelocObjects {
 
  private:
   Result<void> take_room(const Lock&, VelocObject& object);
+  bool is_taken(const Lock&, const VelocObject& object) const;
+  SharedVelocObject next_of(const Lock&, const std::string& file) const;
+  void stop_waiting(const Lock&, const VelocObject& object);
 
   const std::filesystem::path directory_;
+  const int rank_;
   const std::uint64_t capacity_;
   mutable std::mutex mutex_;
   std::map<ObjectId, SharedVelocObject> objects_;
-  std::map<std::string, ObjectId> named_;  // by file name: the object that named it last
-  std::set<std::uint64_t> sequences_;      // of files without a mark
+  std::map<std::string, ObjectId> named_;                       // by file name: the object that named it last
+  std::map<std::string, std::map<Version, ObjectId>> waiting_;  // by file name: editions that wait for it
+  std::set<std::uint64_t> sequences_;                           // of files without a mark
   std::uint64_t used_ = 0, counted_ = 0, changes_ = 0, next_sequence_ = 1;
   ObjectId last_found_ = 0;
   VelocFolders::Times looked_;  // when they were looked at last; zeros: they are to be looked at again

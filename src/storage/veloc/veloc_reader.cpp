@@ -33,7 +33,7 @@ Result<void> VelocReader::read(const SharedVelocObject& object, std::uint64_t of
   if (const auto asked = files_.status((*file)->fd(), status); !asked)
     return file_error((*file)->name(), "asking for its status", asked.error);
   const auto held = objects_.lock();
-  if (object->named && state_of(status) != object->file)
+  if (object->kept() && state_of(status) != object->file)
     return Error{Errc::damaged, (*file)->name() + ": it was changed while it was read"};
   return {};
 } catch (const std::bad_alloc&) {
@@ -81,12 +81,13 @@ Result<void> VelocReader::check_blocks(const VelocObject& object, const SharedFi
 
 Result<SharedFile> VelocReader::open_to_read(const SharedVelocObject& object) const {
   Path path;
-  bool named = false;
+  bool named = false, kept = false;
   {
     const auto held = objects_.lock();
     if (SharedFile open = object->reading.lock()) return open;
     path = object->path;
     named = object->named;
+    kept = object->kept();
   }
   os::SysResult opened = files_.open(path, os::Open::read, false);
   if (!opened && opened.error == ENOENT && !named) {  // it has got its name meanwhile
@@ -105,7 +106,7 @@ Result<SharedFile> VelocReader::open_to_read(const SharedVelocObject& object) co
   const auto held = objects_.lock();
   // With checksums, the bytes themselves say whether they are right: a file system may set its times late.
   const bool same = object->blocks.empty() ? state_of(status) == object->file : status.bytes == object->file.bytes;
-  if (named && !same) return Error{Errc::damaged, path.string() + ": it was changed after it was found or written"};
+  if (kept && !same) return Error{Errc::damaged, path.string() + ": it was changed after it was found or written"};
   object->reading = file;
   return SharedFile(std::move(file));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +23,18 @@ std::string mark_of_file(std::string_view name, std::string_view suffix) {
   name.remove_suffix(suffix.size());
   return std::string(name.substr(0, name.rfind('.')));
 }
+
+// Of `<name>-<version>`.
+std::optional<VelocName> parse_mark(std::string_view mark, int rank) {
+  const auto dash = mark.rfind('-');
+  const std::string_view digits = mark.substr(std::min(dash, mark.size() - 1) + 1);
+  Version version = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
+  if (dash == mark.npos || digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return {};
+  return VelocName{std::string(mark.substr(0, dash)), rank, version};
+}
+
+std::string mark_of_number(const VelocName& name) { return veloc_mark_name(name.name, veloc_number(name.version)); }
 
 // Which part of a file is the rank's.
 Result<VelocPart> part_of(const VelocFolders& folders, const VelocName& name, std::uint64_t file_bytes) {
@@ -47,10 +60,86 @@ Result<CheckpointInfo> read_table(const VelocFolders& folders, const VelocObject
   return parse_veloc_header(bytes, object.part.bytes);
 }
 
-Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name, const VelocFolders::FileAt& place,
-                              const os::FileStatus& status, const VelocOwnFiles& own) {
+// Which edition a file is of; a mark that waits with its file is of no other.
+class Editions {
+ public:
+  Editions(const VelocFolders& folders, const VelocOwnFiles& own) : folders_(folders), own_(own) {}
+
+  /// Of a file's marks: those of its editions, the newest first.
+  std::vector<Version> of(const VelocName& name) const {
+    std::vector<Version> all;
+    if (const auto found = own_.editions.find(mark_of_number(name)); found != own_.editions.end())
+      for (const Version version : found->second)
+        if (!own_.waiting.contains(veloc_mark_name(name.name, version))) all.push_back(version);
+    std::ranges::reverse(all);
+    return all;
+  }
+  /// Of a file that has no mark: that in whose place it is or, of another version, that which this library wrote last
+  /// before it.
+  Version of_others(const VelocName& name, std::int64_t touched_ns) {
+    if (const auto own = of(name); !own.empty()) return own.front();
+    Version edition = 0;
+    for (const auto& [written_ns, newer] : newer_of(name.name))
+      if (written_ns <= touched_ns) edition = std::max(edition, newer);
+    return edition * kVelocEdition + name.version;
+  }
+
+ private:
+  using Times = std::vector<std::pair<std::int64_t, Version>>;
+  const Times& newer_of(const std::string& name) {
+    const auto [found, first] = newer_.try_emplace(name);
+    if (!first) return found->second;
+    for (const auto& [mark, files] : own_.marks) {
+      const auto parsed = parse_mark(mark, folders_.rank());
+      if (!parsed || parsed->name != name || parsed->version < kVelocEdition || own_.waiting.contains(mark)) continue;
+      if (const auto begin = folders_.read_mark_begin(folders_.own() / files.front()))
+        found->second.emplace_back(begin->head.written_ns, parsed->version / kVelocEdition);
+    }
+    return found->second;
+  }
+
+  const VelocFolders& folders_;
+  const VelocOwnFiles& own_;
+  std::map<std::string, Times> newer_;  // when editions above the first were written
+};
+
+SharedVelocObject marked_object(const VelocMarkBegin& begin, const Path& mark, VelocName name,
+                                const os::FileStatus& status, Path path) {
   auto object = std::make_shared<VelocObject>();
-  object->name = name;
+  object->name = std::move(name);
+  object->path = std::move(path);
+  object->file = state_of(status);
+  object->part = {0, status.bytes};
+  object->bytes = begin.head.payload_bytes;
+  object->sequence = begin.head.sequence;
+  object->mark = mark;
+  object->counted = object->put = true;
+  return object;
+}
+
+Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name, const VelocFolders::FileAt& place,
+                              const os::FileStatus& status, const VelocOwnFiles& own, Editions& editions) {
+  std::optional<Error> unreadable;
+  if (name.rank != kAllRanks && !place.linked) {
+    for (const Version version : editions.of(name)) {
+      for (const std::string& mark : own.marks.at(veloc_mark_name(name.name, version))) {
+        const auto begin = folders.read_mark_begin(folders.own() / mark);
+        if (begin && begin->file == state_of(status)) {
+          auto object =
+              marked_object(*begin, folders.own() / mark, {name.name, name.rank, version}, status, place.path);
+          object->named = true;
+          return VelocSeen{std::move(object), begin->body, true};
+        }
+        if (!begin && !unreadable) unreadable = begin.error();
+      }
+    }
+  }
+  if (unreadable)
+    return Error{unreadable->code, unreadable->message +
+                                       ": without it nothing tells whether this file is as it was "
+                                       "written; remove it to believe the file"};
+  auto object = std::make_shared<VelocObject>();
+  object->name = {name.name, name.rank, editions.of_others(name, status.touched_ns)};
   object->path = place.path;
   object->linked = place.linked;
   object->file = state_of(status);
@@ -58,32 +147,40 @@ Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name
   const auto part = part_of(folders, name, status.bytes);
   if (!part) return part.error();
   object->part = *part;
-  std::optional<Error> unreadable;
-  const auto marks = own.marks.find(veloc_mark_name(name.name, name.version));
-  if (name.rank != kAllRanks && !place.linked && marks != own.marks.end()) {
-    for (const std::string& mark : marks->second) {
-      const auto begin = folders.read_mark_begin(folders.own() / mark);
-      if (begin && begin->file == object->file) {
-        object->bytes = begin->head.payload_bytes;
-        object->sequence = begin->head.sequence;
-        object->mark = folders.own() / mark;
-        return VelocSeen{std::move(object), begin->body, true};
-      }
-      if (!begin && !unreadable) unreadable = begin.error();
-    }
-  }
-  if (unreadable)
-    return Error{unreadable->code, unreadable->message +
-                                       ": without it nothing tells whether this file is as it was "
-                                       "written; remove it to believe the file"};
   auto info = place.linked ? Result<CheckpointInfo>(program_file(status.bytes)) : read_table(folders, *object);
   if (!info) return info.error();
   object->layout = VelocLayout::of(*info);
   object->bytes = info->bytes;
   // A later write by somebody else counts as newer than all of ours before it.
   object->sequence = static_cast<std::uint64_t>(std::max<std::int64_t>(status.touched_ns, 1));
-  object->description = std::make_shared<const Description>(Description{name.name, name.version, std::move(*info), 0});
+  object->description =
+      std::make_shared<const Description>(Description{name.name, object->name.version, std::move(*info), 0});
   return VelocSeen{std::move(object), {}, false};
+}
+
+// Nobody else writes in the own folder: a copy of it has other times, and the same files.
+Result<std::optional<VelocSeen>> find_waiting(const VelocFolders& folders, const std::string& name,
+                                              const VelocOwnFiles& own) {
+  const auto parsed = parse_mark(name, folders.rank());
+  const auto marks = own.marks.find(name);
+  if (!parsed || marks == own.marks.end()) return std::optional<VelocSeen>();
+  const Path path = folders.waiting_of(*parsed);
+  os::FileStatus status;
+  const auto asked = folders.files().status(path, status);
+  if (!asked && asked.error == ENOENT) return std::optional<VelocSeen>();  // it has its name by now
+  if (!asked) return file_error(path, "asking for its status", asked.error);
+  std::optional<Error> unreadable;
+  for (const std::string& mark : marks->second) {
+    const auto begin = folders.read_mark_begin(folders.own() / mark);
+    if (begin && begin->file.bytes == status.bytes) {
+      auto object = marked_object(*begin, folders.own() / mark, *parsed, status, path);
+      object->waits = true;
+      object->sum_checked = true;  // a checksum file is of what has the name
+      return std::optional(VelocSeen{std::move(object), begin->body, true});
+    }
+    if (!begin) unreadable = begin.error();
+  }
+  return unreadable.value_or(Error{Errc::damaged, "it is cut, or not the file that its mark is of"});
 }
 
 }  // namespace
@@ -100,20 +197,36 @@ Result<VelocOwnFiles> list_own_files(const VelocFolders& folders) {
       own.unfinished.push_back(name);
     } else if (name.ends_with(kVelocPending)) {
       own.pending.push_back(name);
+    } else if (name.ends_with(kVelocWaiting)) {
+      own.waiting.insert(name.substr(0, name.size() - kVelocWaiting.size()));
     } else {
       own.marks[name].insert(own.marks[name].begin(), name);
     }
   }
   for (const std::string& name : own.pending) own.marks[mark_of_file(name, kVelocPending)].push_back(name);
+  for (const auto& [mark, files] : own.marks)
+    if (const auto parsed = parse_mark(mark, folders.rank()))
+      own.editions[mark_of_number(*parsed)].insert(parsed->version);
   return own;
+}
+
+// The file that a pending mark may be of: where another edition has the final name, it is not that.
+Path file_of_pending(const VelocFolders& folders, const VelocOwnFiles& own, const VelocName& name) {
+  const auto has_the_name = [&](Version other) {
+    const std::string mark = veloc_mark_name(name.name, other);
+    return other != name.version && !own.waiting.contains(mark) && own.marks.at(mark).front() == mark;
+  };
+  const bool waits = std::ranges::any_of(own.editions.at(mark_of_number(name)), has_the_name) ||
+                     own.waiting.contains(veloc_mark_name(name.name, name.version));
+  return waits ? folders.waiting_of(name) : folders.path_of(name);
 }
 
 Result<VelocOwnFiles> settle_interrupted(const VelocFolders& folders, const VelocOwnFiles& own) {
   for (const std::string& name : own.pending) {
     const std::string mark = mark_of_file(name, kVelocPending);
-    const auto dash = mark.rfind('-');
-    const Path file = folders.directory() /
-                      (mark.substr(0, dash) + "-" + std::to_string(folders.rank()) + mark.substr(dash) + ".dat");
+    const auto parsed = parse_mark(mark, folders.rank());
+    if (!parsed) continue;  // nobody's
+    const Path file = file_of_pending(folders, own, *parsed);
     os::FileStatus status;
     const auto begin = folders.read_mark_begin(folders.own() / name);
     if (!begin && begin.error().code != Errc::damaged) return begin.error();  // it may be readable the next time
@@ -136,7 +249,12 @@ Result<VelocOwnFiles> settle_interrupted(const VelocFolders& folders, const Velo
     }
     static_cast<void>(folders.files().remove(folders.own() / name));
   }
-  return list_own_files(folders);
+  auto left = list_own_files(folders);
+  if (left)
+    for (const std::string& name : left->waiting)
+      if (!left->marks.contains(name))  // its mark was not written, or is removed already
+        static_cast<void>(folders.files().remove(folders.own() / (name + std::string(kVelocWaiting))));
+  return left;
 }
 
 Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects, const VelocOwnFiles& own) {
@@ -146,6 +264,7 @@ Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects,
   if (const auto listed = folders.files().list(folders.directory(), names); !listed && listed.error != ENOENT)
     return file_error(folders.directory(), "listing it", listed.error);
   const auto known = objects.files();
+  Editions editions(folders, own);
   std::ranges::sort(names);
   for (const std::string& name : names) {
     const auto parsed = parse_file_name(name);
@@ -159,20 +278,47 @@ Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects,
     const auto asked = folders.find(*parsed, place, status);
     if (!asked && asked.error == ENOENT) continue;
     if (!asked) return file_error(folders.directory() / name, "asking for its status", asked.error);
-    if (!aggregated) look.marks.insert(veloc_mark_name(parsed->name, parsed->version));
+    const auto has_mark = [&](Version version) {
+      if (!aggregated) look.marks.insert(veloc_mark_name(parsed->name, version));
+    };
     if (place.linked && status.kind != os::FileStatus::Kind::file)
       look.damages.push_back(
           {folders.directory() / name, 0, "it leads to " + place.path.string() + ", which is no file"});
-    if (status.kind != os::FileStatus::Kind::file) continue;
-    if (const auto same = known.find(name); same != known.end() && same->second == state_of(status)) {
+    if (status.kind != os::FileStatus::Kind::file) {
+      std::ranges::for_each(editions.of(*parsed), has_mark);
+      continue;
+    }
+    if (const auto same = known.find(name); same != known.end() && same->second.state == state_of(status)) {
+      has_mark(same->second.version);
       look.there.insert(name);
       continue;
     }
-    auto one = find_object(folders, *parsed, place, status, own);
-    if (one)
-      look.seen.push_back(std::move(*one));
-    else
+    auto one = find_object(folders, *parsed, place, status, own, editions);
+    if (!one) {
+      std::ranges::for_each(editions.of(*parsed), has_mark);
       look.damages.push_back({folders.directory() / name, 0, one.error().message, one.error().code != Errc::damaged});
+      continue;
+    }
+    has_mark(one->object->name.version);
+    // It waited for its name when it was found.
+    const std::string waited = folders.waiting_of(one->object->name).filename().string();
+    if (const auto same = known.find(waited); same != known.end() && same->second.state == state_of(status))
+      look.there.insert(waited);
+    else
+      look.seen.push_back(std::move(*one));
+  }
+  for (const std::string& mark : own.waiting) {
+    const std::string name = mark + std::string(kVelocWaiting);
+    look.marks.insert(mark);
+    if (known.contains(name)) {
+      look.there.insert(name);
+      continue;
+    }
+    auto one = find_waiting(folders, mark, own);
+    if (!one)
+      look.damages.push_back({folders.own() / name, 0, one.error().message, one.error().code != Errc::damaged});
+    else if (*one)
+      look.seen.push_back(std::move(**one));
   }
   return look;
 }

@@ -20,7 +20,7 @@ VelocStorage::VelocStorage(os::Files& files, PersistentOptions options, const Ve
       done_(std::move(done)),
       folders_(files, options_.directory, of, options_.readonly, options_.prefix),
       sums_(files, {of.rank, folders_.meta(), of.sums}),
-      objects_(folders_.directory(), options_.capacity),
+      objects_(folders_.directory(), of.rank, options_.capacity),
       writer_(folders_, sums_, objects_, options_.block_bytes, options_.checksums),
       reader_(folders_, sums_, objects_, options_.block_bytes),
       namer_(folders_, sums_, objects_, writer_, options_.block_bytes, std::move(persisted)),
@@ -41,6 +41,7 @@ Result<void> VelocStorage::start() {
     if (!options_.readonly) orphans_.push_back(std::move(one.mark));
   }
   found_ = objects_.add_found(std::move(seen->seen), seen->there, seen->before);
+  if (!options_.readonly) namer_.name_waiting();
   return {};
 }
 
@@ -67,6 +68,7 @@ bool VelocStorage::was_dropped(ObjectId id) {
   if (!object) return true;
   os::FileStatus status;
   VelocFolders::FileAt place;
+  if (object->waits && files_.status(object->path, status)) return false;
   const auto asked = folders_.find(object->name, place, status);
   const bool gone = asked ? state_of(status) != object->file : asked.error == ENOENT;
   if (gone) objects_.look_again();

@@ -25,6 +25,9 @@ namespace ebb::storage {
 /// Whatever is interrupted, the next opening can tell what was meant:
 /// - To name a file: a *pending* mark (`<name>-<version>.<object>.mark`) is synced, the file is renamed, then the mark
 ///   is, to `<name>-<version>`. A pending mark that fits the file is the file's; any other is removed.
+/// - To name a newer edition of a version (kVelocEdition): the same, but the file gets a name in the own folder
+///   (`<name>-<version>.next`). It takes the final name, by one rename, when what had that is dropped. A mark there
+///   that nothing fits any more is of that older edition, which counts as dropped.
 /// - To remove one: it is moved back to the own folder (`<name>-<version>.<object>.new`), then the mark is removed,
 ///   then the file. So a mark whose file is nowhere means that somebody deleted it. Such marks are removed once no copy
 ///   elsewhere can come back, and before anything is written anew.
