@@ -13,6 +13,7 @@
 //
 // ebb::collective is in ebbtide/mpi.hpp.
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -54,6 +55,8 @@ class GroupHistory {
  public:
   /// The newest version, not above `at_most`, that is complete and intact in every member; none: nothing. Collective.
   Result<std::optional<Version>> latest(std::optional<Version> at_most = {});
+  /// The same, where each member says by `newest` which of its own is the newest that is not above a bound. Collective.
+  Result<std::optional<Version>> latest_by(const std::function<Result<std::optional<Version>>(Version)>& newest);
   /// The versions that every member has, ascending. Their bytes are not read. Collective.
   Result<std::vector<Version>> versions();
   /// latest(), and the job goes on from there: it is durable in every member then, and what is newer is dropped for
@@ -76,6 +79,9 @@ class GroupHistory {
   /// been stored: it is dropped in all, and no kill of this process brings it back. Errors: invalid_argument (it is
   /// another one, or counts as durable already), and those of History::drop.
   Result<void> withdraw(Version version);
+  /// Once `version`, which is written next, or a later one is durable in every member, `older` ones are dropped in all,
+  /// before `keep_last` counts. Each member names its own.
+  void replace(Version version, std::vector<Version> older);
   /// Forgets every version in every member. Collective.
   Result<void> drop();
   /// Waits until what every member has written is as durable as `level`; for its own, each waits no longer than

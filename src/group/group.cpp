@@ -28,18 +28,25 @@ struct Members {
     Version version = 0;
     std::function<bool()> done;  // whether it is durable; throws while it is not known when that will be
   };
+  struct Replaced {
+    Version by = 0;
+    std::vector<Version> older;
+  };
   struct Of {
     History history;
     std::deque<Written> open;
+    std::deque<Replaced> replaced;  // ascending
   };
 
   std::size_t add(History history) {
-    of.push_back({std::move(history), {}});
+    of.push_back({std::move(history), {}, {}});
     return rounds.agreement.add_history();
   }
   /// Tells the agreement what has become durable here, and what never will.
   void look_at_own();
   void act(const Agreement::Outcome& outcome);
+  /// Drops what a version that all have durable takes the place of.
+  Result<void> drop_replaced(Of& one, Version agreed);
   /// Takes part in what rounds there are, and waits for nobody.
   void progress();
   /// Returns when every member is here, and none is broken off.
@@ -98,8 +105,19 @@ void Members::act(const Agreement::Outcome& outcome) {
   }
   for (const auto& [number, version] : outcome.agreed) {
     if (rounds.broken()) continue;
+    if (auto dropped = drop_replaced(of[number], version); !dropped) rounds.break_off(dropped.error());
     if (auto told = of[number].history.agree(version); !told) rounds.break_off(told.error());
   }
+}
+
+Result<void> Members::drop_replaced(Of& one, Version agreed) {
+  for (; !one.replaced.empty() && one.replaced.front().by <= agreed; one.replaced.pop_front()) {
+    for (const Version version : one.replaced.front().older) {
+      const auto dropped = one.history.drop(version);
+      if (!dropped && dropped.error().code != Errc::unknown_version) return dropped;  // unknown: it has gone before
+    }
+  }
+  return {};
 }
 
 void Members::progress() {
@@ -181,6 +199,7 @@ Result<Future> Members::write(std::size_t number, Version version, std::span<con
 Result<void> Members::restart(std::size_t number, Version from) {
   History& history = of[number].history;
   of[number].open.clear();
+  of[number].replaced.clear();
   const auto there = history.versions();
   if (!there) return there.error();
   for (const Version version : *there)
@@ -293,6 +312,16 @@ Result<Store> open_own(const Collective& collective, Options& options) {
 Result<std::optional<Version>> GroupHistory::latest(std::optional<Version> at_most) {
   if (auto met = members_->meet(); !met) return met.error();
   return members_->latest(number_, at_most);
+}
+
+Result<std::optional<Version>> GroupHistory::latest_by(
+    const std::function<Result<std::optional<Version>>(Version)>& newest) {
+  if (auto met = members_->meet(); !met) return met.error();
+  return members_->find({}, newest);
+}
+
+void GroupHistory::replace(Version version, std::vector<Version> older) {
+  members_->of[number_].replaced.push_back({version, std::move(older)});
 }
 
 Result<std::vector<Version>> GroupHistory::versions() {

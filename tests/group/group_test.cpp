@@ -246,6 +246,27 @@ TEST(Group, AVersionThatOneMemberWithdrawsIsVoidInAll) {
   });
 }
 
+TEST(Group, ReplacedVersionsGoOnceTheirSuccessorIsDurableInAll) {
+  const auto at = directory();
+  const auto there = [](GroupHistory& history) { return history.mine().versions().value(); };
+  Ranks::run(3, [&](int rank, auto collective) {
+    auto options = small(at);
+    options.keep_last = 3;
+    auto group = Group::open(std::move(collective), options).value();
+    for (const Version version : {0, 1, 2}) write(group, rank, version).value();
+    group.wait("process").value();
+    group.replace(10, {1, 2, 7});  // 7 was never there
+    write(group, rank, 10).value().wait("process").value();
+    if (rank == 2) group.withdraw(10).value();
+    group.wait("process").value();
+    EXPECT_EQ(there(group), (std::vector<Version>{0, 1, 2})) << "a void version takes no other's place";
+    write(group, rank, 11).value();
+    group.wait("process").value();
+    EXPECT_EQ(there(group), (std::vector<Version>{0, 11})) << "those that go do not count for keep_last";
+    group.close().value();
+  });
+}
+
 TEST(Group, ASnapshotIsOfAllMembersOrOfNone) {
   const auto at = directory();
   Ranks::run(2, [&](int rank, auto collective) {
