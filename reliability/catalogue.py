@@ -107,7 +107,8 @@ TRIALS = (
         " have; some directories have checksum files, or a `persistent_interval` of a second. At a random moment a rank or all are"
         " killed, one calls `MPI_Abort`, or all and their node's disk is lost with them; or a file of the newest"
         " version is deleted, cut or flipped by a bit, of one rank, and the disk is lost; or one change to a file fails in one rank,"
-        " with ENOSPC or EIO; or a backend runs, and it, the agent of the node's pool, or both with all ranks are killed. A moment"
+        " with ENOSPC or EIO; or a backend runs, and it, the agent of the node's pool, or both with all ranks are killed. In some"
+        ' directories ("again") the jobs write one version over and over, or two by turns, as regions or as files of their own. A moment'
         " at which none of that came about is drawn again, and does not count. The next job must find what was"
         " reported durable, the newest that is complete on all ranks where the files alone can say which that is, and its"
         " bytes, of one job on all ranks; no file may have its name before it is whole, and each matches its checksum file."

@@ -1,5 +1,6 @@
 """Jobs of four ranks that write with VELOC's calls: a rank, all of them or their node's disk is lost, a file is deleted, cut
 or flipped, a change to a file fails, or, where a backend runs, that, the agent of the node's pool or both with all ranks are killed.
+Some jobs write one version again and again, or two by turns: the next one finds the last that was durable, or a later one.
 The next job must go on from the newest version that is complete on all ranks.
 `python reliability/veloc/trial.py SEED` makes the moments of a seed again, as far as the machine's pace agrees.
 """
@@ -30,10 +31,12 @@ from reliability.session import ROOT, Missing, Session
 
 MUST = (EXACT,)
 RANKS, STEPS, ANSWER_S = 4, 30, 120.0
-WITH_BACKEND = ("agent killed", "backend killed", "agent, backend and all ranks killed")
+AGAIN = ("again, a rank killed", "again, all ranks killed", "again, all killed, scratch lost",
+         "again, backend and all ranks killed")  # fmt: skip
+WITH_BACKEND = ("agent killed", "backend killed", "agent, backend and all ranks killed", AGAIN[3])
 KINDS = ("a rank killed", "all ranks killed", "MPI_Abort", "all killed, scratch lost", "a file deleted", "a file cut",
-         "a file flipped", "ENOSPC", "EIO", *WITH_BACKEND)  # fmt: skip
-NEEDS_FILES = KINDS[3:7]  # every version goes to persistent
+         "a file flipped", "ENOSPC", "EIO", *WITH_BACKEND[:3], *AGAIN)  # fmt: skip
+NEEDS_FILES = (*KINDS[3:7], AGAIN[2])  # every version goes to persistent
 ABORTED = 7
 MOMENTS, LEAST, SHORT = 200, 20, 1  # of each kind
 TEN, AT_ONCE = 10, 3  # moments in one directory; directories at a time: a job mostly waits
@@ -70,9 +73,8 @@ def built(area: Path) -> tuple[Path, Path]:
     return program, shim
 
 
-def regions(file: Path) -> dict[int, bytes]:
-    """A file of VELOC's format; ValueError: it is none."""
-    data = file.read_bytes()
+def regions(data: bytes) -> dict[int, bytes]:
+    """Of a file of VELOC's format; ValueError: it is none."""
     count = struct.unpack_from("<Q", data)[0] if len(data) >= 8 else -1
     if not 0 <= count < 10 or len(data) < 8 + 12 * count:
         raise ValueError("its table is not whole")
@@ -85,16 +87,17 @@ def regions(file: Path) -> dict[int, bytes]:
     return found
 
 
-def is_right(file: Path) -> bool:
+def is_right(file: Path, routed: bool = False) -> bool:
     """Whether it has what the job wrote into it."""
     _, rank, version = file.stem.rsplit("-", 2)
     try:
-        found = regions(file)
+        data = file.read_bytes()
+        found = {0: data[:16], 1: data[16:]} if routed else regions(data)
         state, words = np.frombuffer(found[0], np.int64), np.frombuffer(found[1], np.int64)
     except (ValueError, KeyError, struct.error):
         return False
     first = state[0] * 1000003 + state[1] * 15485863 + int(rank) * 7919
-    return int(version) == state[0] and bool((words == first + np.arange(len(words))).all())
+    return len(state) == 2 and int(version) == state[0] and bool((words == first + np.arange(len(words))).all())
 
 
 @dataclass
@@ -111,15 +114,25 @@ class Case:
     exactly: int | None = None  # it finds this one
     harmed: set[Path] = field(default_factory=set)
     sums: bool = False  # there are checksum files
+    files: str = "persistent"  # where they are
+    writes: dict[str, str] = field(default_factory=dict)  # how versions are written again
+    written: int = 0  # the next job finds this write, or a later one
     backend: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
         places = ("scratch", "persistent", "meta")
         for each in places:
             (self.area / each).mkdir()
+        if self.kind in AGAIN:
+            self.writes["AGAIN"] = self.chance.choice("12")
+            if self.chance.random() < 0.3:
+                self.writes["ROUTED"] = str(self.area / "out")
+            if self.kind in AGAIN[:2] and self.chance.random() < 0.3:
+                places, self.files = ("scratch", "meta"), "scratch"
         lines = [f"{name} = {self.area / name}" for name in places]
         mode = "async" if self.kind in WITH_BACKEND else self.chance.choice(["sync", "async"])
-        lines += [f"mode = {mode}", "max_versions = 3"]
+        kept = self.chance.choice([0, 1, 3]) if self.kind in AGAIN else 3
+        lines += [f"mode = {mode}", f"max_versions = {kept}"]
         self.sums = self.chance.random() < 0.5
         lines.append(f"chksum = {str(self.sums).lower()}")
         if self.kind not in NEEDS_FILES and self.chance.random() < 0.3:
@@ -128,6 +141,7 @@ class Case:
 
     def start(self, steps: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         self.generation += 1
+        environment = environment | self.writes
         log = self.area / f"log-{self.generation}"
         exports = [word for name in environment for word in ("-x", name)]
         words = ["mpirun", "-n", str(RANKS), *exports, self.program, self.area / "veloc.cfg", log, str(self.generation)]
@@ -192,20 +206,26 @@ class Case:
         sums = self.area / "meta" / f"{file.name}.chksum"
         return not self.sums or (sums.exists() and sums.read_bytes() == hashlib.sha256(file.read_bytes()).digest())
 
-    def judge(self) -> None:
+    def judge(self, killed: bool = True) -> None:
         """What the last job found and told, and what `persistent` holds now."""
-        for what, version, wrong in self.said():
+        for what, version, more in self.said():
             if what == "restarted":
-                if wrong:
+                if more:
                     raise Breach(SILENT_WRONG, f"version {version} has wrong bytes")
+            if what == "restarted" and not self.writes:
                 if version < self.least or self.exactly not in (None, version):
                     raise Breach(SILENT_WRONG, f"version {version}, and not {self.exactly or self.least}")
                 self.least, self.exactly = version, None
             if what == "durable":
                 self.least = max(self.least, version)
-        for file in (self.area / "persistent").glob("heat-*.dat"):
-            if file not in self.harmed and not is_right(file):
+                self.written = max(self.written, more)
+            if what == "found" and more < self.written:
+                raise Breach(SILENT_WRONG, f"write {more} of version {version}, and not {self.written}")
+        for file in (self.area / self.files).glob("heat-*.dat"):
+            if file not in self.harmed and not is_right(file, "ROUTED" in self.writes):
                 raise Breach(SILENT_WRONG, f"{file.name} has its name, and not what was written")
+            if self.writes and killed:
+                continue  # the newer edition's may be there before it
             if file not in self.harmed and not self.has_its_sum(file):
                 raise Breach(SILENT_WRONG, f"{file.name} does not match its checksum file")
 
@@ -304,18 +324,19 @@ class Case:
         befell = befell or told.exists() or (kind == "MPI_Abort" and status == ABORTED)
         if not befell:  # else it may refuse to open what it cannot write
             self.accept(status)
-        self.judge()
+        self.judge(befell)
         if kind.startswith("a file"):
             return self.harm(kind)
-        if befell and kind == "all killed, scratch lost":
+        if befell and "scratch lost" in kind:
             self.lose_scratch()
+        if befell and kind == "all killed, scratch lost":
             self.exactly = max(self.common(), default=-1)
         return befell
 
     def last(self) -> None:
         """One more job, which nothing befalls."""
         self.accept(self.end(self.start(3, {})))
-        self.judge()
+        self.judge(killed=False)
 
 
 def play(seed: int, kind: str, moments: int, area: Path, programs: tuple[Path, Path]) -> tuple[int, str, str]:

@@ -229,11 +229,11 @@ bool Client::register_observer(int type, const observer_t& obs) {
 
 // --- checkpoints
 
-Result<Client::Name*> Client::find(const std::string& name) {
+Result<Series*> Client::find(const std::string& name) {
   if (const auto found = names_.find(name); found != names_.end()) return &found->second;
   auto history = group_->history(name);
   if (!history) return history.error();
-  return &names_.emplace(name, Name{*history}).first->second;
+  return &names_.emplace(name, Series(*history)).first->second;
 }
 
 // Forgets what has ended, in the order of writing, and keeps the first failure.
@@ -266,24 +266,6 @@ bool Client::checkpoint_begin(const std::string& name, int version) {
   return guarded("Checkpoint_begin", [&] { return begin_writing(name, version); });
 }
 
-// The job goes back to what is before the version. Where ranks have nothing in common, one may miss its directory: then
-// nothing is dropped, but for what has the number of a version as that is written.
-Result<void> Client::take_back(Name& one, int version) {
-  const auto before = one.history.latest(version - 1);
-  if (!before) return before.error();
-  if (*before) {
-    const auto back = one.history.resume(version - 1);
-    return back ? Result<void>() : back.error();
-  }
-  const auto any = one.history.latest();
-  if (!any) return any.error();
-  if (*any || one.last) return one.history.drop();
-  const auto left = one.history.mine().versions();
-  if (!left) return left.error();
-  one.left = {left->begin(), left->end()};
-  return {};
-}
-
 // A rank that waits for room needs the others in the group's rounds, so none blocks in MPI before all are here. In a
 // group that is broken off none waits, and its next call says why.
 Peers& Client::met() {
@@ -302,7 +284,6 @@ Result<bool> Client::goes(const Result<void>& begins) {
   return *due != 0;
 }
 
-// A group's versions ascend: one that is not above the last takes the job back to what is before it.
 Result<void> Client::begin_writing(const std::string& name, int version) {
   auto begins = check(name, version);
   if (writing_) begins = Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
@@ -310,20 +291,17 @@ Result<void> Client::begin_writing(const std::string& name, int version) {
   if (!sent) return sent.error();
   const auto found = find(name);
   if (!found) return found.error();
-  Name& one = **found;
-  if (!one.last || version <= *one.last) {
-    const auto there = one.history.mine().versions();
-    const bool speaks = peers_.rank() == 0 || group_->count() == 1;
-    if (speaks && there && !one.last && !there->empty() && there->back() >= version) {
-      say("Checkpoint_begin", text_of(name, version) + " is written, so what an earlier job left of it and up to " +
-                                  text_of(name, static_cast<int>(there->back())) + " is dropped");
-    }
-    if (auto back = take_back(one, version); !back) return back;
-    if (!one.first || version < *one.first) one.first = version;
+  const auto next = (*found)->begin(version, peers_);
+  if (!next) return next.error();
+  if (next->replaces_up_to && (peers_.rank() == 0 || group_->count() == 1)) {
+    say("Checkpoint_begin", text_of(name, version) + " is written, so what an earlier job left of it and up to " +
+                                text_of(name, *next->replaces_up_to) + " is dropped once every rank has it");
   }
-  one.last = version;
+  if (next->newer)
+    if (auto hinted = hint_again(name, (*found)->history().mine(), version, edition_of(next->stored)); !hinted)
+      return hinted;
   unwaited_.insert(name);
-  writing_.emplace(Writing{.name = name, .version = version, .sent = *sent});
+  writing_.emplace(Writing{.name = name, .version = version, .stored = next->stored, .sent = *sent});
   return {};
 }
 
@@ -370,20 +348,15 @@ Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
 }
 
 Result<void> Client::write(const std::vector<Source>& sources) {
-  Name& one = names_.at(writing_->name);
-  GroupHistory& history = one.history;
-  if (one.left.erase(writing_->version) > 0) {
-    if (auto dropped = history.mine().drop(writing_->version); !dropped) return dropped;
-    // After a kill, nothing tells which of the two was written last.
-    if (auto gone = history.mine().wait_for_drops(); !gone) return gone;
-  }
+  GroupHistory& history = names_.at(writing_->name).history();
   if (relay_ && writing_->sent && config_.interval > Seconds(0)) {
-    if (auto asked = relay_->ask(peers_.rank(), {writing_->name, writing_->version}); !asked) return asked;
+    if (auto asked = relay_->ask(peers_.rank(), {writing_->name, writing_->stored}); !asked) return asked;
   }
   writing_->tried = true;
-  auto written = history.checkpoint(writing_->version, sources, {.timeout = kRoom, .to_shared = writing_->sent});
+  auto written = history.checkpoint(writing_->stored, sources, {.timeout = kRoom, .to_shared = writing_->sent});
   if (!written) return written.error();
   writing_->written = true;
+  editions_[writing_->name].written(writing_->stored);
   look();
   unfinished_.push_back(
       {text_of(writing_->name, writing_->version), *written, writing_->sent ? config_.level : "storage"});
@@ -432,7 +405,8 @@ Result<void> Client::end_writing(bool success) {
   }
   // Void: what this rank does not have, no rank keeps.
   if (one.written || !one.tried) {
-    if (auto dropped = names_.at(one.name).history.withdraw(one.version); !dropped) return dropped;
+    editions_[one.name].forget();
+    if (auto dropped = names_.at(one.name).history().withdraw(one.stored); !dropped) return dropped;
   }
   if (!one.failure) {
     failure_ = Error{Errc::dropped, text_of(one.name, one.version) + " is void: Checkpoint_end was given 0"};
@@ -461,7 +435,7 @@ Result<void> Client::write_named() {
 Result<void> Client::wait() {
   if (auto named = write_named(); !named && !failure_) failure_ = named.error();
   for (const std::string& name : std::exchange(unwaited_, {})) {
-    const auto waited = names_.at(name).history.wait(config_.level);
+    const auto waited = names_.at(name).history().wait(config_.level);
     if (!waited && !failure_) failure_ = waited.error();
   }
   look();
@@ -486,8 +460,8 @@ bool Client::cleanup(const std::string& name) {
     if (!config_.keeps_in_scratch) return {};
     const auto found = find(name);
     if (!found) return found.error();
-    (*found)->first = (*found)->last = {};
-    return (*found)->history.drop();
+    editions_.erase(name);
+    return (*found)->drop();
   });
 }
 
@@ -499,19 +473,21 @@ int Client::restart_test(const std::string& name, int version, int target_rank) 
     if (auto valid = check(name, version); !valid) return valid;
     if (writing_) return Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
     const auto bound = version > 0 ? version : std::numeric_limits<int>::max();
+    std::optional<Store> other;
+    if (target_rank >= 0 && target_rank != peers_.rank()) {
+      auto store = open_another(target_rank);
+      if (!store) return store.error();
+      other.emplace(std::move(*store));
+    }
+    const auto counts = [bound](Version stored) { return number_of(stored) <= bound; };
     const auto there = [&]() -> Result<std::optional<Version>> {
-      if (target_rank == peers_.rank()) return group_->store().history(name).latest(bound);
-      if (target_rank >= 0) {
-        auto store = open_another(target_rank);
-        if (!store) return store.error();
-        return store->history(name).latest(bound);
-      }
-      const auto one = find(name);
-      if (!one) return one.error();
-      return (*one)->history.latest(bound);
+      History alone = (other ? *other : group_->store()).history(name);
+      if (target_rank >= 0) return veloc::newest(alone, counts);
+      const auto series = find(name);
+      return series ? (*series)->find(counts, {}) : series.error();
     }();
     if (!there) return there.error();
-    newest = static_cast<int>(there->value_or(VELOC_FAILURE));
+    if (*there) newest = number_of(**there);
     return {};
   });
   return newest;
@@ -531,7 +507,7 @@ Result<void> Client::begin_reading(const std::string& name, int version, int tar
   if (writing_) begins = Error{Errc::invalid_argument, text_of(writing_->name, writing_->version) + " has not ended"};
   if (auto all = met().all(begins, "the call"); !all) return all;
   Reading reading{name, version};
-  const auto info = found(name, version, reading, target_rank);
+  const auto info = found(reading, target_rank);
   const auto mine = info ? Result<void>() : info.error();
   if (auto all = peers_.all(mine, text_of(name, version)); !all) return all;
   for (const RegionInfo& region : info->regions) reading.sizes[static_cast<int>(region.id)] = region.bytes;
@@ -540,28 +516,33 @@ Result<void> Client::begin_reading(const std::string& name, int version, int tar
 }
 
 // What an earlier job left is read and checked here, so that all ranks know of damage.
-Result<CheckpointInfo> Client::found(const std::string& name, int version, Reading& reading, int target_rank) {
-  Result<std::optional<Version>> newest = std::optional<Version>(version);
+Result<CheckpointInfo> Client::found(Reading& reading, int target_rank) {
+  const int version = reading.version;
   reading.alone = target_rank >= 0;
-  if (reading.alone) {
-    if (target_rank != peers_.rank()) {
-      auto store = open_another(target_rank);
-      if (!store) return store.error();
-      reading.other.emplace(std::move(*store));
-    }
-    newest = store_of(reading).history(name).latest(version);
-  } else {
-    const auto one = find(name);
-    if (!one) return one.error();
-    const bool ours = (*one)->first && version >= *(*one)->first && version <= *(*one)->last;
-    if (!ours) newest = (*one)->history.latest(version);
+  if (reading.alone && target_rank != peers_.rank()) {
+    auto store = open_another(target_rank);
+    if (!store) return store.error();
+    reading.other.emplace(std::move(*store));
   }
-  if (!newest) return newest.error();
-  if (*newest != version) {
+  const auto counts = [version](Version stored) { return number_of(stored) == version; };
+  const auto stored = [&]() -> Result<std::optional<Version>> {
+    History mine = store_of(reading).history(reading.name);
+    if (reading.alone) return newest(mine, counts);
+    const auto series = find(reading.name);
+    if (!series) return series.error();
+    const auto own = here(reading.name, version);
+    return own ? (*series)->find(counts, *own) : own.error();
+  }();
+  if (!stored) return stored.error();
+  if (!*stored) {
     return Error{Errc::unknown_version,
-                 text_of(name, version) + " is not complete" + (reading.alone ? "" : " on every rank")};
+                 text_of(reading.name, version) + " is not complete" + (reading.alone ? "" : " on every rank")};
   }
-  return store_of(reading).history(name).info(version);
+  reading.stored = **stored;
+  if (const auto hinted = enqueued_.find(reading.name); hinted != enqueued_.end())
+    if (const auto one = std::ranges::find(hinted->second, version); one != hinted->second.end())
+      hinted->second.erase(one);
+  return store_of(reading).history(reading.name).info(reading.stored);
 }
 
 // As the other rank left it; that one may be running.
@@ -583,7 +564,7 @@ Result<Store> Client::open_another(int target_rank) const {
 }
 
 Result<void> Client::restore(std::span<const Target> targets) {
-  return store_of(*reading_).history(reading_->name).restore(reading_->version, targets, {.keep = true, .some = true});
+  return store_of(*reading_).history(reading_->name).restore(reading_->stored, targets, {.keep = true, .some = true});
 }
 
 std::size_t Client::recover_size(int id) {
@@ -692,16 +673,41 @@ bool Client::prefetch_enqueue(const std::string& name, int version) {
   return guarded("Prefetch_enqueue", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
     History history = group_->store().history(name);
-    if (auto hinted = history.hint({version}); !hinted) return hinted;
-    return enqueued_.insert(name).second && prefetching_ ? history.start_prefetch() : Result<void>();
+    const auto stored = here(name, version);
+    if (!stored) return stored.error();
+    if (auto hinted = history.hint({*stored}); !hinted) return hinted;
+    const auto [of, first] = enqueued_.try_emplace(name);
+    of->second.push_back(version);
+    return first && prefetching_ ? history.start_prefetch() : Result<void>();
   });
+}
+
+Result<Version> Client::here(const std::string& name, int version) {
+  History history = group_->store().history(name);
+  const auto stored = editions_[name].newest_of(history, version);
+  if (!stored || history.info(*stored)) return stored;
+  editions_[name].forget();  // another rank may have given one up
+  return editions_[name].newest_of(history, version);
+}
+
+// What is enqueued from here on, and not written yet, is of the new edition.
+Result<void> Client::hint_again(const std::string& name, History& history, int version, Version edition) {
+  const auto enqueued = enqueued_.find(name);
+  if (enqueued == enqueued_.end() || enqueued->second.empty()) return {};
+  std::vector<Version> order;
+  for (const int each : enqueued->second) {
+    const auto stored = each < version ? here(name, each) : Result<Version>(stored_as(edition, each));
+    if (!stored) return stored.error();
+    order.push_back(*stored);
+  }
+  return history.hint(order, true);
 }
 
 // What is enqueued later under another name is fetched too.
 bool Client::prefetch_start() {
   return guarded("Prefetch_start", [&]() -> Result<void> {
     prefetching_ = true;
-    for (const std::string& name : enqueued_)
+    for (const auto& [name, versions] : enqueued_)
       if (auto started = group_->store().history(name).start_prefetch(); !started) return started;
     return {};
   });
@@ -712,9 +718,11 @@ bool Client::prefetched(const std::string& name, int version, int id) {
   guarded("Next_prefetched", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
     const History history = group_->store().history(name);
-    const auto tier = history.tier_of(version);
+    const auto stored = here(name, version);
+    if (!stored) return stored.error();
+    const auto tier = history.tier_of(*stored);
     if (!tier) return tier.error();
-    const auto info = history.info(version);
+    const auto info = history.info(*stored);
     if (!info) return info.error();
     const bool has = std::ranges::any_of(
         info->regions, [&](const RegionInfo& region) { return region.id == static_cast<std::uint32_t>(id); });
@@ -749,7 +757,9 @@ std::size_t Client::saved_size(const std::string& name, int version, int id) {
   std::size_t size = kNoSize;
   guarded("Recover_ckpt_size", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
-    const auto info = group_->store().history(name).info(version);
+    const auto stored = here(name, version);
+    if (!stored) return stored.error();
+    const auto info = group_->store().history(name).info(*stored);
     if (!info) return info.error();
     for (const RegionInfo& region : info->regions)
       if (region.id == static_cast<std::uint32_t>(id)) size = region.bytes;

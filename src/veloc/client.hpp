@@ -14,10 +14,12 @@
 
 #include "ebbtide/group.hpp"
 #include "veloc/config.hpp"
+#include "veloc/editions.hpp"
 #include "veloc/peers.hpp"
 #include "veloc/regions.hpp"
 #include "veloc/relay.hpp"
 #include "veloc/routed_file.hpp"
+#include "veloc/series.hpp"
 
 namespace ebb::veloc {
 
@@ -69,16 +71,11 @@ class Client final : public ::veloc::client_t {
   bool close(bool drain);
 
  private:
-  /// A checkpoint name.
-  struct Name {
-    GroupHistory history;
-    std::optional<int> first = {}, last = {};  // of the versions that this job has written
-    std::set<Version> left = {};               // by an earlier job here, and not on every rank
-  };
   /// From Checkpoint_begin to Checkpoint_end.
   struct Writing {
     std::string name;
     int version = 0;
+    Version stored = 0;
     bool tried = false, written = false;
     bool sent = true;  // it goes to `persistent`
     std::optional<RoutedFile> file = {};
@@ -89,6 +86,7 @@ class Client final : public ::veloc::client_t {
   struct Reading {
     std::string name;
     int version = 0;
+    Version stored = 0;
     bool alone = false;               // by this rank, whatever the others have
     std::optional<Store> other = {};  // another rank's, read alone
     std::map<int, std::size_t> sizes = {};
@@ -114,9 +112,11 @@ class Client final : public ::veloc::client_t {
   static Result<std::unique_ptr<Client>> open(Config config, const std::function<std::unique_ptr<Collective>()>& ranks,
                                               Peers peers, bool over_mpi, std::optional<Relay> relay);
 
-  Result<Name*> find(const std::string& name);
+  Result<Series*> find(const std::string& name);
   Result<void> begin_writing(const std::string& name, int version);
-  Result<void> take_back(Name& one, int version);
+  Result<void> hint_again(const std::string& name, History& history, int version, Version edition);
+  /// As which version of the store this rank has one, or would have it.
+  Result<Version> here(const std::string& name, int version);
   /// The ranks, once all are here. Collective.
   Peers& met();
   /// Whether a version that is begun now goes to `persistent`; fails on all if it does not begin on one. Collective.
@@ -132,7 +132,7 @@ class Client final : public ::veloc::client_t {
   /// Where a version is read: this rank's store, or another's.
   Store& store_of(Reading& reading) { return reading.other ? *reading.other : group_->store(); }
   Result<Store> open_another(int target_rank) const;
-  Result<CheckpointInfo> found(const std::string& name, int version, Reading& reading, int target_rank);
+  Result<CheckpointInfo> found(Reading& reading, int target_rank);
   Result<void> restore(std::span<const Target> targets);
   Result<void> read_regions(int mode, const std::set<int>& ids);
   Result<std::string> route(const std::filesystem::path& original);
@@ -145,8 +145,9 @@ class Client final : public ::veloc::client_t {
   std::optional<Relay> relay_;  // the ranks of each node have one store, and a backend sends what they leave
   Protected regions_;
   std::map<int, observer_t> observers_;
-  std::map<std::string, Name> names_;
-  std::set<std::string> enqueued_;  // names with versions to prefetch
+  std::map<std::string, Series> names_;
+  std::map<std::string, Editions> editions_;
+  std::map<std::string, std::vector<int>> enqueued_;  // to prefetch, by name
   bool prefetching_ = false;
   std::set<std::string> unwaited_;  // names with checkpoints since the last wait, the same on all ranks
   std::deque<Unfinished> unfinished_;

@@ -211,6 +211,36 @@ static void one_rank_gives_up(void) {
   CHECK(VELOC_Restart_test("heat", 0) == 5 && VELOC_Restart_test("heat", 4) == 4);
 }
 
+static void a_version_is_replaced_when_the_new_one_is_whole(void) {
+  fill(55); /* what one rank gives up replaces nothing */
+  OK(VELOC_Checkpoint_begin("heat", 5));
+  CHECK(VELOC_Restart_test("heat", 0) == VELOC_FAILURE); /* not in between */
+  OK(VELOC_Checkpoint_mem());
+  VELOC_Checkpoint_end(rank != count - 1);
+  VELOC_Checkpoint_wait();
+  for (int before = 5; before >= 4; --before) {
+    CHECK(VELOC_Restart_test("heat", before) == before);
+    clear();
+    OK(VELOC_Restart("heat", before));
+    expect(before);
+  }
+  for (int write = 0; write < 6; ++write) { /* over and over, and two by turns */
+    const int version = write < 3 ? 5 : 5 + write % 2;
+    fill(50 + write);
+    OK(VELOC_Checkpoint("heat", version));
+    if (write % 2) OK(VELOC_Checkpoint_wait());
+    CHECK(VELOC_Restart_test("heat", 0) == version && VELOC_Restart_test("heat", 4) == 4);
+    CHECK(VELOC_Recover_ckpt_size("heat", version, -3) == sizeof field);
+    clear();
+    OK(VELOC_Restart("heat", version));
+    expect(50 + write);
+  }
+  fill(5);
+  OK(VELOC_Checkpoint("heat", 5));
+  OK(VELOC_Checkpoint_wait());
+  CHECK(VELOC_Restart_test("heat", 0) == 5);
+}
+
 static void groups_of_regions(void) {
   int64_t own = 40 + rank;
   OK(VELOC_Region_protect(0, &own, 1, sizeof own, "alone"));
@@ -346,6 +376,7 @@ int main(int argc, char** argv) {
   phases();
   restarts();
   one_rank_gives_up();
+  a_version_is_replaced_when_the_new_one_is_whole();
   groups_of_regions();
   files(argv[1]);
   prefetching();

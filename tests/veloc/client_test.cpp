@@ -286,6 +286,42 @@ TEST_F(VelocClient, WhatAnEarlierJobLeftIsDroppedWithALine) {
   }
 }
 
+TEST_F(VelocClient, AVersionIsReplacedWhenTheNewOneIsWhole) {
+  write_both("mode = async\n");
+  const auto value_in = [&](int version) {
+    std::ifstream in(at_ / ("persistent/heat-0-" + std::to_string(version) + ".dat"), std::ios::binary);
+    int found = -1;
+    in.seekg(8 + 12).read(reinterpret_cast<char*>(&found), sizeof found);
+    return in ? found : -1;
+  };
+  int value = 0;
+  for (int job = 1; job <= 3; ++job) {
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    EXPECT_EQ(client->restart_test("heat", 0), job == 1 ? -1 : 3);
+    EXPECT_TRUE(job == 1 || (client->restart("heat", 3) && value == 10 * (job - 1) + 3));
+    for (const int version : {1, 2, 3}) {
+      value = 10 * job + version;
+      EXPECT_TRUE(client->checkpoint_begin("heat", version) && client->checkpoint_mem(VELOC_CKPT_ALL, {}));
+      EXPECT_TRUE(client->checkpoint_end(true));
+      const int last = value;
+      value = 0;
+      EXPECT_TRUE(client->restart("heat", version) && value == last);
+    }
+    EXPECT_TRUE(client->checkpoint_wait());
+    while (value_in(3) != 10 * job + 3) ::usleep(1000);  // the older edition goes in the background
+    EXPECT_EQ(value_in(2), 10 * job + 2);
+    std::filesystem::remove_all(at_ / (job == 1 ? "scratch" : "none"));
+  }
+  // What VELOC writes after it is newer than all of ours.
+  std::filesystem::copy_file(at_ / "persistent/heat-0-3.dat", at_ / "persistent/heat-0-4.dat");
+  const auto client = open();
+  client->mem_protect(0, &value, 1, sizeof value);
+  EXPECT_EQ(client->restart_test("heat", 0), 4);
+  EXPECT_TRUE(client->restart("heat", 4) && value == 33);
+  EXPECT_TRUE(client->restart("heat", 2) && value == 32);
+}
+
 TEST_F(VelocClient, VersionsWithinTheIntervalStayInScratch) {
   const auto sent = [&] {
     std::set<std::string> names;
