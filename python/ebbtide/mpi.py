@@ -235,6 +235,10 @@ def _durability(options: dict[str, Any]) -> str:
     return str(_given(options, "durability") or kept).strip().lower()
 
 
+def _is_on(options: dict[str, Any], name: str) -> int:
+    return int(str(_given(options, name)).strip().lower() in ("true", "1", "on", "yes"))
+
+
 def _check_alike(ranks: Ranks, options: dict[str, Any]) -> None:
     """Ranks that are to keep the same versions, at the same level, are opened alike. Stores have accepted the values."""
     keep_last = int(_given(options, "keep_last") or 0)
@@ -246,7 +250,9 @@ def _check_alike(ranks: Ranks, options: dict[str, Any]) -> None:
         "durability": _durability(options),
         "shared": int(bool(_given(options, "shared"))),
         "veloc_rank": int(_given(options, "veloc_rank") is not None),
-        "readonly": int(str(_given(options, "readonly")).strip().lower() in ("true", "1", "on", "yes")),
+        "veloc_meta": int(bool(_given(options, "veloc_meta"))),
+        "veloc_chksum": _is_on(options, "veloc_chksum"),
+        "readonly": _is_on(options, "readonly"),
     }
     sums = [zlib.crc32(str(value).encode()) for value in own.values()]
     least = _least(ranks, [*sums, *(-each for each in sums)])

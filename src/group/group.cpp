@@ -255,6 +255,8 @@ Result<void> check_alike(Rounds& rounds, const Options& options) {
                         {"durability", static_cast<std::uint64_t>(*options.durability)},
                         {"shared", options.shared.has_value()},
                         {"veloc_rank", options.veloc_rank.has_value()},
+                        {"veloc_meta", options.veloc_meta.has_value()},
+                        {"veloc_chksum", options.veloc_chksum.value_or(false)},
                         {"shared_every", options.shared_every.value_or(0)},
                         {"readonly", options.readonly.value_or(false)}};
   std::vector<std::int64_t> values;

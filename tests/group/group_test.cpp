@@ -355,12 +355,14 @@ TEST(Group, OptionsThatDifferAreNamedByAll) {
       {"keep_every", [](Options& options) { options.keep_every = 10; }},
       {"durability", [](Options& options) { options.durability = Durability::storage; }},
       {"shared", [](Options& options) { options.shared = *options.directory / "shared"; }},
+      {"veloc_meta", [](Options& options) { options.veloc_meta = *options.directory / "meta"; }},
   };
   const auto at = directory();
   for (const auto& [name, change] : all) {
     Ranks::run(3, [&, name = name, change = change](int rank, auto collective) {
       auto options = small(at);
       options.keep_last = 2;
+      if (std::string_view(name).starts_with("veloc")) options.shared = at / "shared", options.veloc_rank = 0;
       if (rank == 1) change(options);
       const auto opened = Group::open(std::move(collective), options);
       ASSERT_FALSE(opened);
