@@ -94,17 +94,16 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
     recents.enter(static_cast<std::uint32_t>(last));
     nearest.enter(static_cast<std::uint32_t>(last));
     while (holds(last)) {
-      const Time wait = waits.max();
       Cost cost{.wait = 0, .worth = 0, .recency = recents.max()};
       if (policy_ == EvictionPolicy::score) {
-        cost.wait = static_cast<std::uint64_t>(wait);
+        cost.wait = wait_sum;
         cost.worth = nearest.max();
       } else if (policy_ == EvictionPolicy::score_paper) {
         cost.wait = wait_sum;
         cost.worth = paper_worth(hinted, distance_sum);
       }
       if (!best || cost < best_cost) {
-        best = Window{first, last + 1, wait};
+        best = Window{first, last + 1, waits.max()};
         best_cost = cost;
       }
       waits.leave(static_cast<std::uint32_t>(first));

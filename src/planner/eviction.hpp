@@ -2,10 +2,9 @@
 // Which consecutive fragments of a tier make room for a new replica (hpdc23 sec. 4.2, algorithm 1): one pass, O(N).
 //
 // `score_paper` is the algorithm's meaning: least sum of waits (p-score), then most fragments without a hint and the
-// largest sum of distances (s-score), tail windows included. `score` differs in two places, both measured by
-// benches/eviction: the wait of a window is the longest of its members (flushes of one link end one after another, so
-// the last one frees it), and its worth is that of the member needed soonest, which compares windows that hold
-// different numbers of checkpoints. Ties go to what was touched longest ago. `lru` and `fifo` look at recency alone.
+// largest sum of distances (s-score), tail windows included. `score` differs in one place: a window's worth is that of
+// the member needed soonest, which compares windows that hold different numbers of checkpoints. Ties go to what was
+// touched longest ago. `lru` and `fifo` look at recency alone.
 #include <cstdint>
 #include <optional>
 #include <span>

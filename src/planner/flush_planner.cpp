@@ -34,7 +34,7 @@ void FlushPlanner::schedule(TierIndex t, bool forced, bool sparing) {
     const Rights mine{.who = Rights::flush,
                       .distance = table_.distance(c),
                       .wanted = c.at[t].wanted,
-                      .costly = forced || !sparing || ready_ahead(t) < enough_ahead(c, t),
+                      .costly = forced || !sparing || lacks_room(c, t),
                       .self = key.slot};
     const FlushGroup group = c.group;
     const Started started = start(key.slot, t, urgent ? Rights{.self = key.slot} : mine, context_.now, 0);
@@ -345,12 +345,20 @@ Bytes FlushPlanner::ready_ahead(TierIndex tier) const {
   return ready;
 }
 
-// Room for one, and for those that are written while one is flushed.
-Bytes FlushPlanner::enough_ahead(const Checkpoint& c, TierIndex tier) const {
+// How many are written while one is flushed.
+Time FlushPlanner::written_meanwhile(const Checkpoint& c, TierIndex tier) const {
   constexpr Time kMost = 8;
   const Time interval = table_.history_of(c).write_interval, flush = links_.time(tier, context_.below(tier), c.bytes);
-  const Time written = interval > 0 ? std::min(kMost, flush / interval) : kMost;
-  return space_.footprint(tier, c.bytes) * static_cast<Bytes>(2 + written);
+  return interval > 0 ? std::min(kMost, flush / interval) : kMost;
+}
+
+// Whether the next writes lack room. A flush that takes less time than there is between two of them leaves the memory's
+// bandwidth to the copy that the program makes now, unless the next write would wait for room.
+bool FlushPlanner::lacks_room(const Checkpoint& c, TierIndex tier) const {
+  const Bytes ready = ready_ahead(tier), one = space_.footprint(tier, c.bytes);
+  const Time written = written_meanwhile(c, tier);
+  if (ready >= one * static_cast<Bytes>(2 + written)) return false;
+  return ready < one || written > 0 || links_[links_.route(kNoTier, tier)[0]].moves.empty();
 }
 
 // Whether all that would have to go is needed later than what is `than` away.

@@ -41,8 +41,9 @@ class FlushPlanner : Decider {
   bool speculate() const;
   std::optional<Bytes> foreseen() const;
   bool all_fits() const;
+  bool lacks_room(const Checkpoint& c, TierIndex tier) const;
   Bytes ready_ahead(TierIndex tier) const;
-  Bytes enough_ahead(const Checkpoint& c, TierIndex tier) const;
+  Time written_meanwhile(const Checkpoint& c, TierIndex tier) const;
   bool all_later(TierIndex tier, const Room& room, std::int64_t than) const;
 
   RoomFinder& rooms_;

@@ -13,10 +13,9 @@ using Key = std::tuple<std::uint64_t, std::uint64_t, std::int64_t, std::uint64_t
 
 // What makes one window better than another, computed from scratch.
 Key key_of(EvictionPolicy policy, std::span<const FragmentScore> members) {
-  std::uint64_t longest = 0, sum = 0, nearest = 0, hinted = 0, touched = 0, written = 0;
+  std::uint64_t sum = 0, nearest = 0, hinted = 0, touched = 0, written = 0;
   std::int64_t distances = 0;
   for (const FragmentScore& f : members) {
-    longest = std::max<std::uint64_t>(longest, static_cast<std::uint64_t>(f.wait));
     sum += static_cast<std::uint64_t>(f.wait);
     if (f.gap) continue;
     touched = std::max(touched, f.touched);
@@ -27,7 +26,7 @@ Key key_of(EvictionPolicy policy, std::span<const FragmentScore> members) {
     nearest = std::max(nearest, UINT64_MAX - static_cast<std::uint64_t>(f.distance));
   }
   switch (policy) {
-    case EvictionPolicy::score: return {longest, nearest, 0, touched};
+    case EvictionPolicy::score: return {sum, nearest, 0, touched};
     case EvictionPolicy::score_paper: return {sum, hinted, -distances, touched};
     case EvictionPolicy::lru: return {0, 0, 0, touched};
     case EvictionPolicy::fifo: return {0, 0, 0, written};
