@@ -143,6 +143,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/snapshots.md: What it costs": ["planner/snapshot_plan_memory_test.cpp"],
     "docs/design/planner.md: What it knows": ["planner/topology_test.cpp", "store/topology_test.cpp", "planner/version_set_test.cpp"],
     "docs/design/planner.md: Who gets which room": [
+        "python/test_policies.py",
         "planner/fragment_map_test.cpp", "store/small_test.cpp", "planner/eviction_test.cpp", "planner/restore_order_test.cpp", "planner/planner_shrink_test.cpp",
         "planner/segments_test.cpp", "planner/room_test.cpp",
     ],
