@@ -33,8 +33,9 @@ class LentPages {
   /// Unmaps data(); does not touch the cache's memory.
   ~LentPages();
 
-  /// `memory` is private anonymous memory, aligned to 4096; the pages of its `bytes` are the caller's alone. They are
-  /// empty, and must not be touched, until they are given back. Error out_of_memory.
+  /// `memory` is anonymous memory or a memory file's (what a store lends to others), aligned to 4096; the pages of its
+  /// `bytes` are the caller's alone. They are empty, and must not be touched, until they are given back. Error
+  /// out_of_memory.
   static Result<LentPages> lend(std::byte* memory, std::size_t bytes);
   /// The program's address of the bytes; null: nothing is lent.
   std::byte* data() const { return data_; }
@@ -46,6 +47,7 @@ class LentPages {
 
  private:
   bool move_back();
+  void part();
   void swap(LentPages& other) noexcept;
 
   std::byte* memory_ = nullptr;

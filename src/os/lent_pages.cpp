@@ -76,8 +76,23 @@ bool LentPages::move_back() {
   return true;
 }
 
+// A file's pages were not moved, but mapped a second time: what the program keeps becomes a copy. Without memory for
+// one, it can only be read.
+void LentPages::part() {
+  void* const again = ::mremap(memory_, 0, os::kBlock, MREMAP_MAYMOVE);  // refused where memory is private
+  if (again == MAP_FAILED) return;
+  ::munmap(again, os::kBlock);
+  const std::size_t whole = round_up(bytes_);
+  constexpr int kOwn = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  if (::mmap(data_, whole, PROT_READ | PROT_WRITE, kOwn, -1, 0) != MAP_FAILED)
+    std::memcpy(data_, memory_, bytes_);
+  else
+    ::mprotect(data_, whole, PROT_READ);
+}
+
 void LentPages::give_back(bool kept) {
   if (!data_ || (!kept && move_back())) return;
+  if (kept) part();
   // Making all pages present at once is faster than one fault each, except for huge pages, whose zeroes are still in
   // the CPU's cache when they are copied to.
   if (bytes_ < kHugePage) static_cast<void>(static_cast<bool>(populate(memory_, bytes_)));
@@ -86,6 +101,7 @@ void LentPages::give_back(bool kept) {
 }
 
 void LentPages::forget(bool kept) {
+  if (data_ && kept) part();
   if (!data_ || kept || move_back()) return;
   LentPages().swap(*this);
 }

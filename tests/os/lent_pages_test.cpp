@@ -3,6 +3,8 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <random>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 #include "os/pages.hpp"
@@ -54,6 +56,28 @@ TEST_F(LentPagesTest, BytesComeBackAndNothingElseChanges) {
     ASSERT_EQ(0, std::memcmp(cache_, expected.data(), kCache)) << round;
     if (views.size() == 5) views.erase(views.begin());
   }
+}
+
+// Memory that a store lends to other processes is a file's: its pages can be mapped twice, where private ones move.
+TEST_F(LentPagesTest, WhatAProgramKeepsOfAFilesPagesIsACopy) {
+  const int file = ::memfd_create("lent", MFD_CLOEXEC);
+  ASSERT_EQ(::ftruncate(file, kCache), 0);
+  void* const mapped = ::mmap(nullptr, kCache, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  ::close(file);
+  auto* const memory = static_cast<std::byte*>(mapped);
+  for (const bool needed : {true, false}) {
+    std::memset(memory, 1, kCache);
+    LentPages lent = LentPages::lend(memory, 5000).value();
+    std::memset(lent.data(), 2, 5000);
+    needed ? lent.give_back(/*kept=*/true) : lent.forget(/*kept=*/true);
+    EXPECT_TRUE(!needed || memory[4999] == std::byte{2});
+    std::memset(memory, 3, kCache);
+    EXPECT_EQ(lent.data()[4999], std::byte{2});
+    std::memset(lent.data(), 4, 5000);
+    EXPECT_EQ(memory[4999], std::byte{3}) << "a view that is kept reached the cache";
+  }
+  ::munmap(mapped, kCache);
 }
 
 TEST_F(LentPagesTest, ForgottenPagesCanBeWrittenAgain) {

@@ -1,6 +1,7 @@
 """Stores of several processes in one node's pool, with the agent that is installed."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -403,6 +404,16 @@ def test_snapshots_that_wait_for_room_in_a_full_pool_are_stored_when_a_drop_make
         store.drop(2)
         store.wait("storage", 4)
         assert (store.restore(4) == array).all()
+
+
+def test_what_a_program_keeps_of_a_reservation_does_not_reach_the_pool(tmp_path, job, monkeypatch):
+    monkeypatch.setenv("EBBTIDE_JOB", job)
+    with ebbtide.open(tmp_path, node_pool="32MiB", device="cpu", device_cache=0, disk="64MiB") as store:
+        with store.reserve(1, (BYTES,), "u1") as array:
+            array[:] = 7
+            address = array.ctypes.data
+        ctypes.memset(address, 9, BYTES)
+        assert (store.restore(1) == 7).all()
 
 
 @pytest.mark.parametrize("durability", ["node", "ephemeral"])
