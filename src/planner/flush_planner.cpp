@@ -353,12 +353,15 @@ Time FlushPlanner::written_meanwhile(const Checkpoint& c, TierIndex tier) const 
 }
 
 // Whether the next writes lack room. A flush that takes less time than there is between two of them leaves the memory's
-// bandwidth to the copy that the program makes now, unless the next write would wait for room.
+// bandwidth to the copy that the program makes now, unless the next write would wait for room. (Of a copy on a stream
+// it is not known when it runs.)
 bool FlushPlanner::lacks_room(const Checkpoint& c, TierIndex tier) const {
   const Bytes ready = ready_ahead(tier), one = space_.footprint(tier, c.bytes);
   const Time written = written_meanwhile(c, tier);
   if (ready >= one * static_cast<Bytes>(2 + written)) return false;
-  return ready < one || written > 0 || links_[links_.route(kNoTier, tier)[0]].moves.empty();
+  const auto& writes = links_[links_.route(kNoTier, tier)[0]].moves;
+  const bool copying = std::ranges::any_of(writes, [&](MoveIndex i) { return !on_its_stream(transfers_[i]); });
+  return ready < one || written > 0 || !copying;
 }
 
 // Whether all that would have to go is needed later than what is `than` away.
