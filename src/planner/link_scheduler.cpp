@@ -48,7 +48,8 @@ void LinkScheduler::issue(TierIndex awaited) {
   transfers_.hold_up_none();
   if (transfers_.count() == 0) return;
   find_urgent();
-  while (issue_round() && find_urgent()) continue;  // until all that was most urgent is on its way
+  for (Round round = issue_round(); round != Round::nothing; round = issue_round())
+    if (!find_urgent() && round != Round::turned) return;  // all that was most urgent is on its way
 }
 
 // True if what is most urgent to send has changed.
@@ -104,9 +105,8 @@ bool LinkScheduler::rather_relayed(const Move& m, const Link& own) {
   return chunk != Transfers::kNothing && transfers_.at_pace(m, kInto, chunk, length) <= context_.now;
 }
 
-// True if anything was sent.
-bool LinkScheduler::issue_round() {
-  bool sent = false;
+LinkScheduler::Round LinkScheduler::issue_round() {
+  Round round = Round::nothing;
   for (int l = 0; l < static_cast<int>(queues_.size()); ++l) {
     const Link& link = links_[l];
     const int depth = link.depth();
@@ -144,11 +144,10 @@ bool LinkScheduler::issue_round() {
         });
       }
       if (best == kNoMove) break;
-      transfers_.send(best, best_hop, best_chunk, best_length);
-      sent = true;
+      round = std::max(round, transfers_.send(best, best_hop, best_chunk, best_length) ? Round::turned : Round::sent);
     }
   }
-  return sent;
+  return round;
 }
 
 }  // namespace ebb::planner

@@ -27,7 +27,8 @@ class LinkScheduler : Decider {
   bool yields(int link, int urgency) const;
   bool rather_relayed(const Move& m, const Link& own);
   bool none_goes_down(const Link& link) const;
-  bool issue_round();
+  enum class Round { nothing, sent, turned };  // turned: something goes on over links that the round was past
+  Round issue_round();
 
   std::vector<Queue> queues_;  // of each link
   TierIndex awaited_ = kNoTier;

@@ -406,7 +406,7 @@ void Transfers::hold_up(Time until) {
   context_.wake_by(until);
 }
 
-void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
+bool Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
   const auto [way, hop] = at;
   Move& m = (*this)[index];
   const int over = route_of(m, way)[hop];
@@ -458,6 +458,11 @@ void Transfers::send(MoveIndex index, Hop at, int chunk, Bytes length) {
                                     .from = from,
                                     .to = to,
                                     .after = after});
+  // On the application's stream the rest comes behind the first bytes, which need not be there: the call waits until
+  // all is enqueued. Other copies turn when all that was before is there.
+  const bool turns = on_its_stream(m) && m.issued == m.until && m.until < m.total;
+  if (turns) turn(index);
+  return turns;
 }
 
 // Counts a move, all of which was sent, as delayed. One to a file below another may have more to send, which waits

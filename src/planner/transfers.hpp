@@ -32,7 +32,7 @@ class Transfers {
   // `call`: the one that the move serves, if any.
   MoveIndex begin(MoveKind kind, Slot slot, TierIndex from, TierIndex to, bool demand, Time since,
                   const Request* call = nullptr);
-  // Goes on with the rest of what is split once all that was before is there.
+  // Goes on with the rest of what is split.
   void turn(MoveIndex index);
   void make_demand(MoveIndex index, Time since);
   void unhold(Move& m);
@@ -68,7 +68,8 @@ class Transfers {
   bool goes_straight(const Move& m, Hop at) const;
   bool unsent_on(const Move& m, Hop at) const;
   bool pending_on(const Move& m, Hop at) const;
-  void send(MoveIndex index, Hop at, int chunk, Bytes length);
+  // True: more of the move could be sent now over other links.
+  bool send(MoveIndex index, Hop at, int chunk, Bytes length);
 
   // When the lenders of its memory allow that the chunk is sent. It counts as sent only by send().
   Time at_pace(const Move& m, Hop at, int chunk, Bytes length);

@@ -494,6 +494,17 @@ TEST_F(InParts, ItIsReadFromBoth) {
   EXPECT_EQ(used(kPeer) + used(kBelow), 0u) << "both leave when it is consumed";
 }
 
+// The stream may be at work for long, and the program's next call may be what it waits for.
+TEST_F(InParts, ARestoreInStreamOrderIsEnqueuedWholeWhateverTheStreamDoes) {
+  leave_device();
+  const RequestId read = d.restore(1, false, true);
+  EXPECT_EQ(d.by_link["peer>app"], 4 * kMiB);
+  EXPECT_EQ(d.by_link["host>app"], 4 * kMiB);
+  d.run();
+  EXPECT_EQ(d.reason(read), Reason::ok);
+  EXPECT_EQ(used(kPeer) + used(kBelow), 0u);
+}
+
 TEST_F(InParts, OfWhatIsRecalledTheFirstBytesFollowTheOthers) {
   leave_device();
   recall_all(kPeer, 1);
