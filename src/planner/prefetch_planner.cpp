@@ -11,20 +11,18 @@ void PrefetchPlanner::schedule() {
 }
 
 // The only copy in memory that its lender will take, and that no tier below has room for, goes up: from there it goes
-// down to what is left of that memory. What must leave for it up there is flushed.
+// down to what is left of that memory. What must leave for it up there is flushed. What is in two parts goes up whole
+// if its rest is in such memory.
 void PrefetchPlanner::rescue_upwards() {
   for (TierIndex t = 1; t < context_.tiers(); ++t) {
     if (!context_.memory(t) || !space_.map(t).shortened()) continue;
     for (Slot s : space_.map(t).owners_beyond()) {
       const Checkpoint& c = table_[s];
-      const bool only = complete(c.at[t].state) && table_.fastest(c) == t && table_.lowest(c) == t;
-      if (!only || !space_.urgently_recalled(c, t) || c.at[t].uses > 0) continue;
-      const Rights rights{.who = Rights::demand, .self = s}, below{.who = Rights::demand, .down = true, .self = s};
-      bool goes_down = false;
-      for (TierIndex to = context_.below(t); to != kNoTier && !goes_down; to = context_.below(to))
-        goes_down = context_.memory(to) ? rooms_.look(to, c.bytes, below).possible : space_.fits(to, c.bytes);
-      if (goes_down) continue;
-      for (TierIndex to = t; to-- > 0;) {
+      const TierIndex counts = c.rest_on(t) ? c.split.on : t;
+      const bool only = complete(c.at[counts].state) && table_.fastest(c) == counts && table_.lowest(c) == counts;
+      if (!only || !space_.urgently_recalled(c, counts) || c.at[counts].uses > 0 || goes_down(s, counts)) continue;
+      const Rights rights{.who = Rights::demand, .self = s};
+      for (TierIndex to = counts; to-- > 0;) {
         if (!context_.memory(to) || c.at[to].state != ReplicaState::gone) continue;
         const Room room = rooms_.look(to, c.bytes, rights);
         if (!room.possible) continue;
@@ -33,11 +31,25 @@ void PrefetchPlanner::rescue_upwards() {
           continue;
         }
         rooms_.take(to, s, room, ReplicaState::reading);
-        replicas_.start_move(MoveKind::prefetch, s, t, to, true, context_.now);
+        replicas_.start_move(MoveKind::prefetch, s, counts, to, true, context_.now);
         break;
       }
     }
   }
+}
+
+// Whether a tier below takes it: one that has room or can make some, or the one that has its rest, if that stays there.
+bool PrefetchPlanner::goes_down(Slot s, TierIndex from) {
+  const Checkpoint& c = table_[s];
+  const Rights rights{.who = Rights::demand, .down = true, .self = s};
+  for (TierIndex to = context_.below(from); to != kNoTier; to = context_.below(to)) {
+    if (c.rest_on(to)) {
+      if (!space_.place_beyond(c, to)) return true;
+    } else if (context_.memory(to) ? rooms_.look(to, c.bytes, rights).possible : space_.fits(to, c.bytes)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // A program that writes is left alone: its next call is most likely another write, and a prefetch would compete with

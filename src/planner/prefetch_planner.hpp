@@ -22,6 +22,7 @@ class PrefetchPlanner : Decider {
   bool prefetching(const History& history);
   void prefetch(History& history);
   Step bring(Slot slot, TierIndex target, Bytes ahead);
+  bool goes_down(Slot slot, TierIndex from);
   Bytes costly_window(const Checkpoint& c) const;
 
   RoomFinder& rooms_;

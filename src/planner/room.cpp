@@ -85,6 +85,7 @@ Time RoomFinder::flush_wait(const Checkpoint& c, TierIndex tier) const {
     return std::max<Time>(1, links_.time(tier, c.split.rest, c.split.head));
   Time wait = kNever;
   for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t)) {
+    if (tier == c.split.on && t == c.split.rest) continue;  // it is recalled, and the rest is in it
     const Bytes size = space_.footprint(t, c.bytes);
     if (size > space_.map(t).largest_segment()) continue;
     const Time here = std::max<Time>(1, links_.time(tier, t, c.bytes));  // 0: it may go now

@@ -531,6 +531,19 @@ TEST_F(InParts, WhoeverReadsTheFirstBytesHasThemUntilItsEnd) {
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
+TEST_F(InParts, IfNothingBelowTakesItsRestItGoesUpWhole) {
+  all_is_there();
+  recall(d, kDevice, 0, 0);
+  lend(d, kDevice, 1, 16);
+  ASSERT_EQ(fastest(), kPeer);
+  recall_all(kBelow, 0);
+  d.run();
+  EXPECT_TRUE(returned(d, kBelow, 0));
+  EXPECT_EQ(fastest(), kDevice);
+  EXPECT_EQ(used(kPeer), 0u);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
 TEST_F(InParts, ItIsLostWithItsFirstBytes) {
   leave_device();
   lose(d, kPeer, 1);
