@@ -93,8 +93,8 @@ FlushPlanner::Started FlushPlanner::start(Slot slot, TierIndex from, const Right
         start_split(slot, from, {.on = t, .rest = context_.below(t), .head = head}, first, since);
         return Started::yes;
       }
-      if (head == 0) {
-        refused = Started::no;
+      if (head == 0) {  // it says nothing of others if there is room for a piece
+        if (space_.free_bytes(t) + space_.spare_bytes(t) >= least_part(from, t)) refused = Started::no;
         continue;
       }
       whole = true;
