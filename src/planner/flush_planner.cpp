@@ -285,13 +285,14 @@ void FlushPlanner::urge_adopted(const Rights& rights, Time since) {
 
 // True if it is on its way.
 bool FlushPlanner::hasten(Slot slot, TierIndex from, const Rights& rights, Time since, int depth) {
-  bool flushing = false;
+  bool flushing = false, arrives = false;
   for (MoveIndex i : table_[slot].moves)
     if (transfers_[i].kind == MoveKind::flush) {
       flushing = true;
+      arrives |= !transfers_[i].cancelled;
       if (rights.who == Rights::demand) transfers_.make_demand(i, since);
     }
-  return flushing || start(slot, from, rights, since, depth) == Started::yes;
+  return flushing ? arrives : start(slot, from, rights, since, depth) == Started::yes;
 }
 
 // Whether the link that start() would use has room for more.

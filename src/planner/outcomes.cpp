@@ -230,6 +230,7 @@ void Outcomes::abort_move(MoveIndex index) {
       return;
     }
     case MoveKind::flush:
+      if (m.from == c.makes_way) c.makes_way = kNoTier;
       if (m.failed) {
         ++c.flush_failures;
         c.flush_retry = context_.now + kRetryAfter;

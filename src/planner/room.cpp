@@ -137,8 +137,10 @@ bool RoomFinder::may_take(const Checkpoint& c, const Replica& r, const Rights& r
   if (r.spare == Spare::wanted_above && rights.down)
     return rights.who != Rights::demand && !rights.wanted &&
            away < std::min(rights.distance, table_.distance(table_[rights.self]));
-  // Nor the copy below of what makes way: it would be flushed again, and take the room of what came in its place.
-  if (r.spare == Spare::wanted_above && rights.who == Rights::prefetch && c.makes_way != kNoTier) return false;
+  // Nor the copy on another tier of what makes way: it would be flushed again, and take the room of what came in its
+  // place.
+  const bool makes_way_elsewhere = c.makes_way != kNoTier && &r != &c.at[c.makes_way];
+  if (r.spare == Spare::wanted_above && rights.who == Rights::prefetch && makes_way_elsewhere) return false;
   if (rights.who == Rights::demand || r.spare == Spare::wanted_above) return true;
   if (rights.who == Rights::flush) {
     if (!rights.costly && r.spare == Spare::file_below && away != FragmentScore::kUnhinted) return false;

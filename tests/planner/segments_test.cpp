@@ -629,6 +629,36 @@ TEST(Segments, WhatMakesWayHasItsPlaceBelowUntilItHas) {
   EXPECT_EQ(on(3, 0), 0);
 }
 
+// Version 2 of the second program is to come to the host, for which version 1 of the first makes way there. Meanwhile
+// version 1 is wanted on the device: its place on the host is as free as it was to be.
+TEST(Segments, WhatMakesWayGivesItsPlaceThoughItIsWantedAboveMeanwhile) {
+  constexpr TierIndex kFile = 2;
+  Driver d(machine_of(8, 8, 64));
+  d.adopt_on(3, 8, kFile, 1);
+  d.adopt_on(2, 8, kFile, 1);
+  const auto on = [&](Version v, HistoryId program) { return d.planner.fastest_complete(*d.planner.find(program, v)); };
+  const auto is = [](const Place& place, TierIndex t) { return place.at == Endpoint{Endpoint::tier, t}; };
+  ASSERT_EQ(d.write(1, 8), Reason::ok);
+  d.tell(event::Hint{false, {3, 2}}, 1);
+  d.tell(event::StartPrefetch{}, 0);
+  d.tell(event::StartPrefetch{}, 1);
+  const auto leaves = [&](const Command& c) { return is(c.from, kHostTier) && is(c.to, kFile); };
+  for (int i = 0; i < 100 && std::ranges::none_of(d.under_way, leaves); ++i) d.step();
+  const auto finish_all_others = [&] {
+    for (std::size_t i = 0; i < d.under_way.size();) leaves(d.under_way[i]) ? ++i : (d.finish(i), i = 0);
+    ASSERT_FALSE(d.under_way.empty());
+  };
+  finish_all_others();
+  ASSERT_EQ(on(3, 1), kDevice);
+  d.tell(event::Hint{false, {1}}, 0);
+  d.tell(event::Restore{++d.last, 3}, 1);
+  finish_all_others();
+  ASSERT_EQ(on(1, 0), kDevice);
+  d.run();
+  EXPECT_EQ(on(1, 0), kDevice);
+  EXPECT_EQ(on(2, 1), kHostTier);
+}
+
 TEST(Segments, OnlyMemoryIsLent) {
   Driver d(machine_of(8, 0, 64));
   EXPECT_THROW(lend(d, 1, 1, 4), std::logic_error);
