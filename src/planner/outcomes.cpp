@@ -20,7 +20,12 @@ void Outcomes::on(HistoryId, const event::Finished& e) {
     return;
   }
   Chunk& chunk = transfers_.chunk_of(m, sent.offset);
-  if (transfers_.in_lost_ring(m, chunk)) return transfers_.go_straight(m, chunk);
+  if (transfers_.in_lost_ring(m, chunk)) {
+    if (m.to == kNoTier || !space_.beyond(table_[m.checkpoint], m.to)) return transfers_.go_straight(m, chunk);
+    m.displaced = true;
+    transfers_.remove_chunk(m, sent.offset);
+    return cancel_move(sent.move);
+  }
   chunk.moving = false;
   if (chunk.hop > 0) transfers_.return_slot(m, chunk, chunk.hop - 1);
   ++chunk.hop;

@@ -290,6 +290,20 @@ TEST_F(Relayed, WhatFailsBecauseItsMemoryHasEndedIsNotSentThereAgain) {
   EXPECT_EQ(d.read(1), Reason::ok);
 }
 
+TEST_F(Relayed, WhatWasLostInTheRingIsNotSentToMemoryThatHasEnded) {
+  begin();
+  for (std::size_t i = 0; i < d.under_way.size();)  // all but what is on its way out of the ring
+    in_ring(d.under_way[i].from) ? ++i : (d.finish(i), i = 0);
+  ASSERT_GE(under_way(false), 0);
+  recall(d, 2, 0, 0);
+  lose(d, kPeer, 1);
+  const Bytes straight = d.by_link["device>host"];
+  d.run();
+  EXPECT_EQ(d.by_link["device>host"], straight);
+  EXPECT_EQ(d.planner.use(TierIndex{2}).used, 0u);
+  EXPECT_EQ(d.read(1), Reason::ok);
+}
+
 TEST_F(Relayed, NoRingIsMadeInMemoryThatHasNoLinkOfItsOwn) {
   lend_peer(1, false);
   EXPECT_EQ(d.planner.use(kPeer).capacity, kSegment * kMiB);
