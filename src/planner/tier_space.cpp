@@ -188,11 +188,11 @@ std::vector<PartyId> TierSpace::lenders_of(TierIndex t) const {
   return lenders;
 }
 
-// Recalled segments in which nothing is left beyond their end, and no chunk in the staging ring that was there.
 bool TierSpace::rest_beyond(const Checkpoint& c) const {
   return needs_rest(c, c.split.on) && place_beyond(c, c.split.rest);
 }
 
+// Recalled segments in which nothing is left beyond their end, and no chunk in the staging ring that was there.
 void TierSpace::report_returned() {
   for (TierIndex t = 0; t < context_.tiers(); ++t) {
     Tier& tier = at(t);
