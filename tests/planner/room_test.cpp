@@ -153,5 +153,35 @@ TEST_P(Rooms, AreThoseOfTheSearchOfAllFragments) {
 }
 INSTANTIATE_TEST_SUITE_P(Small, Rooms, ::testing::Bool());
 
+// A call does not wait for room that no flush can make.
+TEST(RoomOfTheFirstBytes, IsMadeIfTheyHaveAPlaceWhereTheOthersAre) {
+  constexpr TierIndex kPeer = 1, kHostTier = 2;
+  Machine machine;
+  machine.tiers = {{"device", Medium::device, 16 * kPage, kPage},
+                   {"peer", Medium::device, 4 * kPage, kPage},
+                   {"host", Medium::host, 16 * kPage, kPage}};
+  connect(machine);
+  State state(machine);
+  Output out;
+  state.context.out = &out;
+  const Slot slot = state.table.obtain(0, 1);
+  Checkpoint& c = state.table[slot];
+  c.become(WriteState::writing);
+  c.bytes = 8 * kPage;
+  c.split = {.on = kPeer, .rest = kHostTier, .head = 4 * kPage};
+  for (const TierIndex t : {kPeer, kHostTier}) state.replicas.enter(slot, t, ReplicaState::writing);
+  state.table.set_state(slot, kPeer, ReplicaState::written);
+  c.at[kPeer].watermark = c.split.head;
+  c.at[kHostTier].uses = 1;
+  state.table.set_stored(c);
+  state.replicas.refresh(slot);
+  RoomFinder rooms(state);
+  const Rights call{.who = Rights::demand, .self = kNoSlot};
+  EXPECT_TRUE(rooms.look(kPeer, 4 * kPage, call).possible);
+  state.space.lend(kHostTier, 1, 16 * kPage);
+  state.space.recall(kHostTier, 0, 0, kNever);
+  EXPECT_FALSE(rooms.look(kPeer, 4 * kPage, call).possible);
+}
+
 }  // namespace
 }  // namespace ebb::planner
