@@ -110,8 +110,13 @@ void Members::act(const Agreement::Outcome& outcome) {
   }
 }
 
+// Void versions are agreed on as well, and take no other's place.
 Result<void> Members::drop_replaced(Of& one, Version agreed) {
   for (; !one.replaced.empty() && one.replaced.front().by <= agreed; one.replaced.pop_front()) {
+    const auto there = one.history.versions();
+    if (!there) return there.error();
+    const auto first = std::ranges::lower_bound(*there, one.replaced.front().by);
+    if (first == there->end() || *first > agreed) return {};
     for (const Version version : one.replaced.front().older) {
       const auto dropped = one.history.drop(version);
       if (!dropped && dropped.error().code != Errc::unknown_version) return dropped;  // unknown: it has gone before

@@ -260,7 +260,10 @@ TEST(Group, ReplacedVersionsGoOnceTheirSuccessorIsDurableInAll) {
     if (rank == 2) group.withdraw(10).value();
     group.wait("process").value();
     EXPECT_EQ(there(group), (std::vector<Version>{0, 1, 2})) << "a void version takes no other's place";
-    write(group, rank, 11).value();
+    if (rank == 2) write(group, rank, 11).value().wait("process").value();
+    EXPECT_EQ(group.versions().value(), (std::vector<Version>{0, 1, 2})) << "all have passed the void one";
+    EXPECT_EQ(there(group).size(), rank == 2 ? 4U : 3U);
+    if (rank != 2) write(group, rank, 11).value();
     group.wait("process").value();
     EXPECT_EQ(there(group), (std::vector<Version>{0, 11})) << "those that go do not count for keep_last";
     group.close().value();
