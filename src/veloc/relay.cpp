@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fcntl.h>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -96,10 +97,11 @@ Result<void> Relay::check_count(int ranks) const {
 
 Result<void> Relay::ask(int rank, const Due& due) const {
   const std::filesystem::path note = note_of(rank);
-  const std::string line = due.name + " " + std::to_string(due.version) + "\n";
+  // A line that an earlier kill has cut ends here.
+  const std::string line = "\n" + due.name + " " + std::to_string(due.version) + "\n";
   const int file = ::open(note.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (file < 0) return failed(note, "opening it", errno);
-  const auto put = ::write(file, line.data(), line.size());  // at once: a kill leaves all of it or nothing
+  const auto put = ::write(file, line.data(), line.size());
   const int error = put < 0 ? errno : ENOSPC;
   ::close(file);
   return put == static_cast<ssize_t>(line.size()) ? Result<void>() : failed(note, "writing it", error);
@@ -133,7 +135,10 @@ Result<std::vector<Due>> Relay::due(int rank) const {
   std::ifstream in(note_of(rank));
   if (!in) return failed(note_of(rank), "opening it", errno);
   std::vector<Due> all;
-  for (Due one; in >> one.name >> one.version;) all.push_back(one);
+  for (std::string line; std::getline(in, line) && !in.eof();) {  // at the end: it is not whole
+    std::istringstream of(line);
+    if (Due one; of >> one.name >> one.version) all.push_back(std::move(one));
+  }
   return all;
 }
 

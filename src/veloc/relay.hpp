@@ -20,7 +20,7 @@ struct Due {
 /// A folder beside the local store of a node's ranks. Its file `lock` has three bytes, which processes lock, so that
 /// the kernel lets go of what a killed one held: the backend has the first while it runs; ranks have the second
 /// together while they run, and the backend alone while it sends. A file `rank-N` says that rank N's store may have
-/// what `persistent` lacks and, with `persistent_interval`, which versions go there: one a line.
+/// what `persistent` lacks and which versions go there: one a line.
 ///
 /// Thread safety: none; one object in a process, since closing a file ends all of the process's locks of it. A forked
 /// child has none of them.
@@ -42,7 +42,8 @@ class Relay {
   Result<void> enter(int rank, Seconds limit) const;
   /// Those who have entered belong to jobs of so many ranks. Error invalid_argument: an earlier one had another number.
   Result<void> check_count(int ranks) const;
-  /// One of the versions that a rank, which has entered, leaves is to go to `persistent`. A kill forgets none.
+  /// One of the versions that a rank, which has entered, leaves is to go to `persistent`. A kill forgets none for which
+  /// this has returned.
   Result<void> ask(int rank, const Due& due) const;
   /// Whether a backend runs for this folder.
   bool has_backend() const;

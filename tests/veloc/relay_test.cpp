@@ -2,6 +2,7 @@
 #include "veloc/relay.hpp"
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -86,6 +87,24 @@ TEST_F(RelayOfANode, knows_what_killed_ranks_asked_for) {
   backend.forget(3).value();
   kill(rank(3));
   EXPECT_TRUE(backend.due(3).value().empty());
+}
+
+TEST_F(RelayOfANode, a_line_that_a_kill_cut_costs_no_other) {
+  for (const std::string cut : {"he", "heat", "heat ", "heat 5", "\nheat ", "\n"}) {
+    const Relay relay = open();
+    relay.enter(3, Seconds(0)).value();
+    relay.ask(3, {"heat", 7}).value();
+    std::ofstream(folder_ / "rank-3", std::ios::app) << cut;
+    EXPECT_EQ(relay.due(3).value().size(), 1U) << cut;
+    relay.ask(3, {"heat", 8}).value();
+    relay.ask(3, {"wind", 9}).value();
+    const auto due = relay.due(3).value();
+    ASSERT_GE(due.size(), 3U) << cut;
+    EXPECT_TRUE(due.front().name == "heat" && due.front().version == 7);
+    EXPECT_TRUE(due.end()[-2].name == "heat" && due.end()[-2].version == 8) << cut;
+    EXPECT_TRUE(due.back().name == "wind" && due.back().version == 9) << cut;
+    relay.forget(3).value();
+  }
 }
 
 TEST_F(RelayOfANode, has_one_backend_until_it_is_killed) {
