@@ -63,6 +63,8 @@ std::optional<Bytes> read_file(os::Files& files, const std::filesystem::path& pa
 
 std::string file_of(Version version) { return "heat-2-" + std::to_string(version) + ".dat"; }
 
+std::filesystem::path own_file(const std::string& name) { return kDirectory / ".ebbtide" / "rank-2" / name; }
+
 std::optional<Bytes> payload_of(os::Files& files, Version version) {
   const auto bytes = read_file(files, kDirectory / file_of(version));
   const std::size_t header = 8 + 2 * 12;
@@ -377,6 +379,55 @@ TEST(VelocStorage, AnOpeningThatCannotReadLeavesWhatTheNextNeeds) {
         ASSERT_NE(one.body, Checksum{}) << "moment " << n << ", read " << nth;
     }
   }
+}
+
+void put_file(MemoryFiles& files, const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const auto opened = files.open_write(path);
+  ASSERT_TRUE(opened);
+  const os::File file(files, static_cast<int>(opened.value), path, false);
+  ASSERT_TRUE(files.write(file.fd(), bytes.data(), bytes.size(), 0));
+}
+
+// It has an edition's file, and the mark of another that is not to be read.
+TEST(VelocStorage, AnEditionThatTakesThePlaceOfADamagedOneKeepsItsMark) {
+  constexpr Version kSecond = 1 + kVelocEdition;
+  MemoryFiles files;
+  ASSERT_TRUE(Writer(files).write(1, 1));
+  put_file(files, own_file("heat-1"), Bytes(4 * kBlock));
+  ASSERT_TRUE(Writer(files).write(kSecond, 11));
+  const PowerLoss power(files.journal());
+  bool renamed = false;
+  for (std::size_t n = 0; n <= power.size(); ++n) {
+    const auto left = power.prefix(n);
+    if (payload_of(*left, 1) != in_file(content(11))) continue;
+    renamed = true;
+    Writer next(*left);
+    ASSERT_FALSE(next.failed()) << next.failed()->message;
+    ASSERT_EQ(next.storage().found().size(), 1U) << "prefix " << n;
+    EXPECT_EQ(next.storage().found().front().version, kSecond) << "prefix " << n;
+  }
+  EXPECT_TRUE(renamed);
+}
+
+TEST(VelocStorage, AFileThatIsNoMarkIsLeftAlone) {
+  MemoryFiles files;
+  ASSERT_TRUE(Writer(files).write(1, 1));
+  put_file(files, kDirectory / "notes-2-1.dat", *read_file(files, kDirectory / file_of(1)));
+  for (const char* name : {"notes-01", "notes-1x", "notes-", "notes--1", "notes-9223372036854775807"})
+    put_file(files, own_file(name), Bytes(7));
+  Writer next(files);
+  ASSERT_FALSE(next.failed()) << next.failed()->message;
+  ASSERT_EQ(next.storage().found().size(), 2U);
+  for (const Found& one : next.storage().found()) EXPECT_EQ(next.read(one).value(), in_file(content(1)));
+  EXPECT_EQ(read_file(files, own_file("notes-01")), Bytes(7));
+}
+
+TEST(VelocStorage, AVersionThatCanHaveNoNewerEditionIsRefused) {
+  constexpr Version kMost = Version{1} << 62;
+  MemoryFiles files;
+  Writer writer(files);
+  EXPECT_TRUE(writer.write(kMost, 1));
+  EXPECT_EQ(writer.write(kMost + 1, 1).error().code, Errc::invalid_argument);
 }
 
 TEST(VelocStorage, AVersionWrittenAgainAfterItsFileWasDeletedHasItsChecksums) {

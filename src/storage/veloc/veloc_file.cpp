@@ -14,6 +14,7 @@ constexpr std::uint64_t kMostTable = 16 << 20;    // bytes
 constexpr std::uint64_t kAlignment = 256;         // of regions in the payload, as a checkpoint of our own has them
 constexpr std::string_view kSuffix = ".dat", kAggregated = "-agg";
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
+constexpr Version kMostVersion = Version{1} << 62;  // so that it has newer editions
 
 bool is_in_name(char one) {
   return (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9') || one == '_' ||
@@ -63,10 +64,10 @@ Result<void> check_veloc_name(std::string_view name, Version version) {
                      "\": expected the name of a VELOC checkpoint, of 1 to 127 letters, "
                      "digits, '_', '.' and '-', because the shared directory has VELOC's files"};
   }
-  if (version < 0) {
+  if (version < 0 || version > kMostVersion) {
     return Error{Errc::invalid_argument, "version " + std::to_string(version) +
                                              ": expected 0 to 2147483647, or that and n * 2147483648 for its n-th "
-                                             "edition, because the shared directory has VELOC's files"};
+                                             "edition, up to 2^62, because the shared directory has VELOC's files"};
   }
   return {};
 }

@@ -31,7 +31,9 @@ std::optional<VelocName> parse_mark(std::string_view mark, int rank) {
   Version version = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
   if (dash == mark.npos || digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return {};
-  return VelocName{std::string(mark.substr(0, dash)), rank, version};
+  VelocName name{std::string(mark.substr(0, dash)), rank, version};
+  if (!check_veloc_name(name.name, version) || veloc_mark_name(name.name, version) != mark) return {};
+  return name;
 }
 
 std::string mark_of_number(const VelocName& name) { return veloc_mark_name(name.name, veloc_number(name.version)); }
@@ -211,14 +213,20 @@ Result<VelocOwnFiles> list_own_files(const VelocFolders& folders) {
 }
 
 // The file that a pending mark may be of: where another edition has the final name, it is not that.
-Path file_of_pending(const VelocFolders& folders, const VelocOwnFiles& own, const VelocName& name) {
-  const auto has_the_name = [&](Version other) {
+Result<Path> file_of_pending(const VelocFolders& folders, const VelocOwnFiles& own, const VelocName& name) {
+  if (own.waiting.contains(veloc_mark_name(name.name, name.version))) return folders.waiting_of(name);
+  const Path file = folders.path_of(name);
+  os::FileStatus status;
+  const auto asked = folders.files().status(file, status);
+  if (!asked && asked.error != ENOENT) return file_error(file, "asking for its status", asked.error);
+  for (const Version other : own.editions.at(mark_of_number(name))) {
     const std::string mark = veloc_mark_name(name.name, other);
-    return other != name.version && !own.waiting.contains(mark) && own.marks.at(mark).front() == mark;
-  };
-  const bool waits = std::ranges::any_of(own.editions.at(mark_of_number(name)), has_the_name) ||
-                     own.waiting.contains(veloc_mark_name(name.name, name.version));
-  return waits ? folders.waiting_of(name) : folders.path_of(name);
+    if (!asked || other == name.version || own.waiting.contains(mark) || own.marks.at(mark).front() != mark) continue;
+    const auto begin = folders.read_mark_begin(folders.own() / mark);
+    if (!begin && begin.error().code != Errc::damaged) return begin.error();
+    if (begin && begin->file == state_of(status)) return folders.waiting_of(name);
+  }
+  return file;
 }
 
 Result<VelocOwnFiles> settle_interrupted(const VelocFolders& folders, const VelocOwnFiles& own) {
@@ -226,12 +234,13 @@ Result<VelocOwnFiles> settle_interrupted(const VelocFolders& folders, const Velo
     const std::string mark = mark_of_file(name, kVelocPending);
     const auto parsed = parse_mark(mark, folders.rank());
     if (!parsed) continue;  // nobody's
-    const Path file = file_of_pending(folders, own, *parsed);
+    const auto file = file_of_pending(folders, own, *parsed);
+    if (!file) return file.error();
     os::FileStatus status;
     const auto begin = folders.read_mark_begin(folders.own() / name);
     if (!begin && begin.error().code != Errc::damaged) return begin.error();  // it may be readable the next time
-    const auto asked = folders.files().status(file, status);
-    if (!asked && asked.error != ENOENT) return file_error(file, "asking for its status", asked.error);
+    const auto asked = folders.files().status(*file, status);
+    if (!asked && asked.error != ENOENT) return file_error(*file, "asking for its status", asked.error);
     if (begin && asked && begin->file == state_of(status)) {
       if (auto renamed = folders.rename(folders.own() / name, folders.own() / mark); !renamed) return renamed.error();
     } else {
