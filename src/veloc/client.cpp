@@ -167,10 +167,14 @@ bool Client::close(bool drain) {
       return Error{Errc::invalid_argument,
                    "MPI_Finalize came first: what this rank has not sent is sent by the next job"};
     }
-    const auto waited = drain ? wait() : write_named();
-    const auto sent_later = met().least(!drain && relay_ && relay_->has_backend() ? 1 : 0);
-    const auto closed =
-        group_->close(sent_later && *sent_later == 1 ? std::optional(Durability::node) : std::optional<Durability>());
+    // A backend replaces nothing: what is written again has VELOC's name afterwards if the ranks wait for that.
+    enum : std::int64_t { wait_first, sent_here, sent_later };
+    const std::int64_t mine = drain || replaces()               ? wait_first
+                              : relay_ && relay_->has_backend() ? sent_later
+                                                                : sent_here;
+    const auto way = met().least(mine);
+    const auto waited = way && *way != wait_first ? write_named() : wait();
+    const auto closed = group_->close(way && *way == sent_later ? std::optional(Durability::node) : std::nullopt);
     names_.clear();
     unfinished_.clear();
     group_.reset();
@@ -291,7 +295,7 @@ Result<void> Client::begin_writing(const std::string& name, int version) {
   if (!sent) return sent.error();
   const auto found = find(name);
   if (!found) return found.error();
-  const auto next = (*found)->begin(version, peers_);
+  const auto next = (*found)->begin(version, *sent, peers_);
   if (!next) return next.error();
   if (next->replaces_up_to && (peers_.rank() == 0 || group_->count() == 1)) {
     say("Checkpoint_begin", text_of(name, version) + " is written, so what an earlier job left of it and up to " +
@@ -349,7 +353,7 @@ Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
 
 Result<void> Client::write(const std::vector<Source>& sources) {
   GroupHistory& history = names_.at(writing_->name).history();
-  if (relay_ && writing_->sent && config_.interval > Seconds(0)) {
+  if (relay_ && writing_->sent) {  // the backend may have another interval
     if (auto asked = relay_->ask(peers_.rank(), {writing_->name, writing_->stored}); !asked) return asked;
   }
   writing_->tried = true;
@@ -400,7 +404,8 @@ Result<void> Client::end_writing(bool success) {
   if (success && !one.failure && !one.written)
     one.failure = Error{Errc::invalid_argument, text_of(one.name, one.version) + " has no regions and no file"};
   if (success && !one.failure) {
-    if (one.file && !config_.keeps_in_scratch) unnamed_.push_back({std::move(*one.file), one.original});
+    if (one.file && !config_.keeps_in_scratch)
+      unnamed_.push_back({std::move(*one.file), one.original, one.name, one.stored});
     return {};
   }
   // Void: what this rank does not have, no rank keeps.
@@ -422,22 +427,37 @@ bool Client::checkpoint_wait() {
   });
 }
 
-// What the program has written as files, under their own names too.
+// What the program has written as files, under their own names too. An older edition may be a link to a file of that
+// name, so it goes first; what is void gets none.
 Result<void> Client::write_named() {
   Result<void> done;
-  for (const auto& [file, original] : std::exchange(unnamed_, {})) {
-    const auto part = original.string() + "." + std::to_string(peers_.rank()) + ".part";
-    if (auto written = file.write_to(original, part); !written && done) done = written;
+  std::vector<Unnamed> later;
+  for (Unnamed& one : std::exchange(unnamed_, {})) {
+    const Series& series = names_.at(one.name);
+    const auto replaces = series.replaces(one.stored);
+    if (!replaces && done) done = replaces.error();
+    if (replaces && *replaces && group_->store().history(one.name).info(one.stored)) later.push_back(std::move(one));
+    if (!replaces || *replaces) continue;
+    const auto part = one.original.string() + "." + std::to_string(peers_.rank()) + ".part";
+    if (auto written = one.file.write_to(one.original, part); !written && done) done = written;
   }
+  unnamed_ = std::move(later);
   return done;
 }
 
+bool Client::replaces() const {
+  return std::ranges::any_of(names_, [](const auto& one) {
+    const auto replaces = one.second.replaces();
+    return !replaces || *replaces;
+  });
+}
+
 Result<void> Client::wait() {
-  if (auto named = write_named(); !named && !failure_) failure_ = named.error();
   for (const std::string& name : std::exchange(unwaited_, {})) {
     const auto waited = names_.at(name).history().wait(config_.level);
     if (!waited && !failure_) failure_ = waited.error();
   }
+  if (auto named = write_named(); !named && !failure_) failure_ = named.error();
   look();
   if (!unfinished_.empty() && !failure_) failure_ = Error{Errc::lost, unfinished_.front().text + " is not durable"};
   unfinished_.clear();

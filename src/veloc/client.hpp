@@ -96,6 +96,8 @@ class Client final : public ::veloc::client_t {
   struct Unnamed {
     RoutedFile file;
     std::filesystem::path original;
+    std::string name;
+    Version stored = 0;
   };
   struct Unfinished {
     std::string text;  // "version 3 of 'heat'"
@@ -128,6 +130,8 @@ class Client final : public ::veloc::client_t {
   Result<void> wait();
   void look();
   Result<void> write_named();
+  /// Whether versions of an earlier edition are still to go.
+  bool replaces() const;
   Result<void> begin_reading(const std::string& name, int version, int target_rank);
   /// Where a version is read: this rank's store, or another's.
   Store& store_of(Reading& reading) { return reading.other ? *reading.other : group_->store(); }

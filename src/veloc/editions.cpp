@@ -24,12 +24,12 @@ Result<std::optional<Version>> newest(History& history, const std::function<bool
 
 std::vector<Version> replaced(const std::vector<Version>& stored) {
   std::vector<Version> all;
-  std::optional<Version> edition;  // of those looked at
-  int least = std::numeric_limits<int>::max(), least_before = least;
+  std::optional<Version> edition;                       // of those looked at
+  Version least = kVelocEdition, least_before = least;  // above every number
   for (const Version version : std::views::reverse(stored)) {
     if (edition != edition_of(version)) least_before = least, edition = edition_of(version);
     if (number_of(version) >= least_before) all.push_back(version);
-    least = std::min(least, number_of(version));
+    least = std::min<Version>(least, number_of(version));
   }
   return all;
 }

@@ -31,30 +31,29 @@ Result<void> Series::go_on(Peers& peers) {
   return {};
 }
 
-Result<Series::Next> Series::begin(int version, Peers& peers) {
+Result<Series::Next> Series::begin(int version, bool sent, Peers& peers) {
   const bool begins = !first_;
   if (begins)
     if (auto gone_on = go_on(peers); !gone_on) return gone_on.error();
   const bool again = last_ && stored_as(edition_, version) <= *last_;
   if (again) ++edition_;
   const Version stored = stored_as(edition_, version);
-  std::vector<Version> older;
   std::optional<int> up_to;
   if (again) {
     const auto all = history_.mine().versions();
     if (!all) return all.error();
     for (const Version each : *all) {
       if (number_of(each) < version) continue;
-      older.push_back(each);
+      older_.push_back(each);
       up_to = std::max(up_to.value_or(version), number_of(each));
     }
   }
   std::erase_if(left_, [&](Version each) {
     if (number_of(each) != version) return false;
-    older.push_back(each);
+    older_.push_back(each);
     return true;
   });
-  if (!older.empty()) history_.replace(stored, std::move(older));
+  if (sent && !older_.empty()) history_.replace(stored, std::exchange(older_, {}));
   if (begins) first_ = stored;
   last_ = stored;
   return Next{stored, again || (begins && edition_ > 0), begins ? up_to : std::nullopt};
@@ -69,10 +68,24 @@ Result<std::optional<Version>> Series::find(const std::function<bool(Version)>& 
   });
 }
 
+Result<bool> Series::replaces() const {
+  if (!first_) return false;
+  const auto stored = history_.mine().versions();
+  return stored ? Result(!replaced(*stored).empty()) : stored.error();
+}
+
+Result<bool> Series::replaces(Version stored) const {
+  const auto all = history_.mine().versions();
+  if (!all) return all.error();
+  return std::ranges::any_of(*all,
+                             [stored](Version each) { return each < stored && number_of(each) == number_of(stored); });
+}
+
 Result<void> Series::drop() {
   edition_ = 0;
   first_ = last_ = {};
   left_.clear();
+  older_.clear();
   return history_.drop();
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "ebbtide/group.hpp"
 #include "veloc/editions.hpp"
@@ -23,21 +24,26 @@ class Series {
     std::optional<int> replaces_up_to;  // of what an earlier job left
   };
   /// A version is written: as which of the store. What it takes the place of stays until it, or a later one, is durable
-  /// on every rank. Collective, if it is the job's first.
-  Result<Next> begin(int version, Peers& peers);
+  /// on every rank; in `persistent`, if not all are `sent` there. Collective, if it is the job's first.
+  Result<Next> begin(int version, bool sent, Peers& peers);
   /// The newest that is intact on every rank, of those that `counts` says. What this job wrote is not read to see that;
   /// `written` is a version that it may have written. Collective.
   Result<std::optional<Version>> find(const std::function<bool(Version)>& counts, std::optional<Version> written);
+  /// Whether this rank still has what versions of this job take the place of.
+  Result<bool> replaces() const;
+  /// The same, of one version that this job has written.
+  Result<bool> replaces(Version stored) const;
   /// Collective.
   Result<void> drop();
 
  private:
   Result<void> go_on(Peers& peers);
 
-  GroupHistory history_;
+  mutable GroupHistory history_;
   Version edition_ = 0;                  // of the versions that this job writes
   std::optional<Version> first_, last_;  // that this job has written; the last may be what it went on from
   std::set<Version> left_;               // by an earlier job here, and not on every rank
+  std::vector<Version> older_;           // which the next that is sent takes the place of
 };
 
 }  // namespace ebb::veloc

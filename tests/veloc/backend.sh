@@ -139,3 +139,14 @@ stop
 rm -rf "$place"/scratch/.ebbtide-node*
 serve
 run 7 drained 6
+# The backend goes by the clock, and these jobs do not.
+configure 'mode = async'
+killed 8 killed 7
+sent 8
+# A version that is written again is not left to it: at the end of the job VELOC's files have the new bytes.
+for rank in 0 1 2 3; do cp "$place/persistent/heat-$rank-8.dat" "$directory/old-$rank"; done
+FROM=8 TURN=1 run 8 left 8
+for rank in 0 1 2 3; do
+  if cmp -s "$place/persistent/heat-$rank-8.dat" "$directory/old-$rank"; then fail "rank $rank's file has the old bytes"; fi
+done
+FOUND=1 run 9 drained 8

@@ -322,6 +322,22 @@ TEST_F(VelocClient, AVersionIsReplacedWhenTheNewOneIsWhole) {
   EXPECT_TRUE(client->restart("heat", 2) && value == 32);
 }
 
+TEST_F(VelocClient, TheLastNumberIsAnyVersions) {
+  constexpr int kLast = std::numeric_limits<int>::max();
+  write_both("mode = sync\n");
+  int value = 0;
+  for (int job = 1; job <= 2; ++job) {
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    if (job == 1) {
+      EXPECT_TRUE(client->checkpoint("heat", 7) && client->checkpoint("heat", kLast));
+    } else {
+      EXPECT_TRUE(client->checkpoint_begin("heat", kLast) && !client->checkpoint_end(false));
+    }
+    EXPECT_EQ(client->restart_test("heat", 0), kLast);
+  }
+}
+
 TEST_F(VelocClient, VersionsWithinTheIntervalStayInScratch) {
   const auto sent = [&] {
     std::set<std::string> names;
@@ -360,6 +376,20 @@ TEST_F(VelocClient, VersionsWithinTheIntervalStayInScratch) {
   }
 }
 
+TEST_F(VelocClient, OneThatStaysInScratchTakesNoOthersPlaceInPersistent) {
+  int value = 0;
+  for (const char* interval : {"0", "1000000", "1000000"}) {
+    write_both("mode = sync\npersistent_interval = " + std::string(interval) + "\n");
+    const auto client = open();
+    client->mem_protect(0, &value, 1, sizeof value);
+    ++value;
+    for (const int version : {5, 6}) EXPECT_TRUE(client->checkpoint("heat", version));
+    const int last = value;
+    EXPECT_TRUE(client->restart_test("heat", 0) == 6 && client->restart("heat", 6) && value == last);
+    EXPECT_TRUE(std::filesystem::exists(at_ / "persistent/heat-0-6.dat"));
+  }
+}
+
 // As VELOC leaves it and finds it: the program's own bytes, there or behind a link.
 TEST_F(VelocClient, AFileOfTheProgramGoesBothWays) {
   write_both("mode = sync\n");
@@ -390,6 +420,42 @@ TEST_F(VelocClient, AFileOfTheProgramGoesBothWays) {
 }
 
 // What somebody wrote anew has no checksums of ours.
+// A link of VELOC's leads to the file, so that is the older edition until every rank has the new one.
+TEST_F(VelocClient, AFileOfTheProgramIsReplacedWhenTheNewOneIsWhole) {
+  const std::filesystem::path original = at_ / "heat.bin";
+  const auto text = [&] {
+    std::ifstream in(original);
+    std::string first;
+    return std::getline(in, first) ? first : std::string();
+  };
+  std::ofstream(original) << "old";
+  std::filesystem::create_symlink(original, at_ / "persistent/heat-0-2.dat");
+  write_both("mode = async\n");
+  const auto write = [&](veloc::client_t& client) {
+    for (const int version : {2, 3}) {
+      if (!client.checkpoint_begin("heat", version)) return false;
+      std::ofstream(client.route_file(version == 2 ? original : at_ / "other.bin")) << "new";
+      if (!client.checkpoint_end(true)) return false;
+    }
+    return true;
+  };
+  const auto stays = [&] {
+    ::setenv("EBBTIDE_LIMIT_SHARED", "1", 1);  // bytes a second: two are sent at once at most
+    const auto client = open();
+    int value = 0;
+    client->mem_protect(0, &value, 1, sizeof value);
+    for (const int version : {1, 2, 3, 4})
+      if (!client->checkpoint("wind", version)) std::_Exit(1);
+    const bool written = client->restart_test("heat", 0) == 2 && write(*client);
+    std::_Exit(written && text() == "old" ? 0 : 1);  // killed
+  };
+  EXPECT_EXIT(stays(), ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(text(), "old");
+  const auto client = open();
+  EXPECT_TRUE(write(*client) && client->checkpoint_wait());
+  EXPECT_EQ(text(), "new");
+}
+
 TEST_F(VelocClient, AFileThatDoesNotMatchItsChecksumFileIsNoVersion) {
   if (::dlopen("libcrypto.so.3", RTLD_LAZY) == nullptr && ::dlopen("libcrypto.so.1.1", RTLD_LAZY) == nullptr)
     GTEST_SKIP() << "there is no libcrypto";
