@@ -84,6 +84,11 @@ class Counts:
         self.names.append(name)
         return self
 
+    def end(self, suite: str, program: str, status: int, of_failed_tests: int) -> Counts:
+        """Counts a program's end that no test of it accounts for; `of_failed_tests` is its status if any failed at first."""
+        told = self.failed or (self.flaky and status == of_failed_tests)
+        return self.fail(f"{suite}: {program} ended with {status}") if status and not told else self
+
     def judge(self, failure: retries.Failure) -> None:
         """Counts a failure, once it is known whether it comes again."""
         if retries.is_flaky(failure):
@@ -167,8 +172,7 @@ def others(name: str, tree: pathlib.Path, jobs: int, environment: dict[str, str]
         one = ["ctest", "--test-dir", tree, "-R", f"^{re.escape(case.get('name'))}$", "--no-tests=error"]
         return run(one, env=environment) == 0
 
-    counts = read_junit(report, name, passes)
-    return counts.fail(f"{name}: ctest ended with {status}") if status and not counts.failed else counts
+    return read_junit(report, name, passes).end(name, "ctest", status, of_failed_tests=8)
 
 
 def tell_slowest(seconds: dict[str, float], many: int = 8) -> None:
@@ -206,8 +210,7 @@ def pytest_suite(suite: str, python: object, jobs: int, arguments: list[object])
     def passes(case: xml.Element) -> bool:
         return run([*pytest, node_id(case.get("classname"), case.get("name"))], cwd=ROOT) == 0
 
-    counts = read_junit(report, suite, passes)
-    return counts.fail(f"{suite}: pytest ended with {status}") if status and not counts.failed else counts
+    return read_junit(report, suite, passes).end(suite, "pytest", status, of_failed_tests=1)
 
 
 def node_id(classname: str, name: str) -> str:

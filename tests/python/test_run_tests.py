@@ -79,6 +79,21 @@ def test_what_fails_runs_again_alone(tmp_path, monkeypatch):
     assert (counts.passed, counts.failed) == (2, 2)
 
 
+def test_a_suite_with_flaky_tests_alone_passes(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "BUILD", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_some.py").write_text(SOME_TESTS.partition("def test_fails()")[0])
+    counts = run_tests.pytest_suite("some", sys.executable, 1, ["tests"])
+    assert (len(counts.flaky), counts.passed, counts.failed) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(("status", "flaky", "failed"), [(0, [], 0), (1, [], 1), (1, ["a"], 0), (3, ["a"], 1)])
+def test_an_end_that_no_test_accounts_for_is_a_failure(status, flaky, failed):
+    assert run_tests.Counts(flaky=flaky).end("some", "pytest", status, of_failed_tests=1).failed == failed
+
+
 def test_stress_takes_what_a_change_touches(tmp_path, monkeypatch):
     monkeypatch.setattr(stress, "ROOT", tmp_path)
     monkeypatch.setattr(stress, "TESTS", tmp_path / "tests")
