@@ -95,12 +95,9 @@ std::optional<Window> WindowChooser::choose(std::span<const FragmentScore> f, By
     nearest.enter(static_cast<std::uint32_t>(last));
     while (holds(last)) {
       Cost cost{.wait = 0, .worth = 0, .recency = recents.max()};
-      if (policy_ == EvictionPolicy::score) {
+      if (policy_ == EvictionPolicy::score || policy_ == EvictionPolicy::score_paper) {
         cost.wait = wait_sum;
-        cost.worth = nearest.max();
-      } else if (policy_ == EvictionPolicy::score_paper) {
-        cost.wait = wait_sum;
-        cost.worth = paper_worth(hinted, distance_sum);
+        cost.worth = policy_ == EvictionPolicy::score ? nearest.max() : paper_worth(hinted, distance_sum);
       }
       if (!best || cost < best_cost) {
         best = Window{first, last + 1, waits.max()};

@@ -309,8 +309,8 @@ bool FlushPlanner::speculate() const {
   return false;
 }
 
-// What is hinted and not written. Its size is not known: as what was written so far, on average. nullopt: more than
-// that may be written.
+// Bytes that are hinted and not written: each checkpoint is taken to be as large as those so far, on average. nullopt:
+// more than what is hinted may be written.
 std::optional<Bytes> FlushPlanner::foreseen() const {
   Bytes all = 0;
   for (const History& h : table_.histories()) {
