@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import sys
@@ -30,8 +29,7 @@ def worker(directory: str) -> None:
     def there() -> dict[str, list[int]]:
         found = {}
         for version in history.versions():
-            with contextlib.suppress(ebbtide.UnknownVersion):  # a drop of the process before came only now
-                found[f"h{version}"] = seen(history.restore(version, keep=True))
+            found[f"h{version}"] = seen(history.restore(version, keep=True))
         for name, version, _ in store.files():
             with store.open_file(name, version) as file:
                 found[f"f{version}"] = seen(np.frombuffer(file.read(), np.int64))

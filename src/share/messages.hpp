@@ -33,12 +33,11 @@ struct Claim {
 };
 /// The process's list has new entries.
 struct Look {};
-/// An object is not needed any more. `object`: the process's number; 0, or unknown to this agent: the newest of the
-/// key.
+/// An object is not needed any more. An agent that does not know `object` knows it by its record.
 struct Drop {
-  std::uint64_t number = 0;  // of this message, for its answer
-  std::uint64_t object = 0;
-  std::uint64_t sequence = 0;  // of its record; 0: it has none yet
+  std::uint64_t number = 0;    // of this message, for its answer
+  std::uint64_t object = 0;    // the process's number; 0: of a process before it
+  std::uint64_t sequence = 0;  // of its record; 0: none is known
   bool abandon = false;        // its record stays on the disk as it is
   std::string history;         // as in the store
   std::int64_t version = 0;

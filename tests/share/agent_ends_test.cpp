@@ -1,5 +1,7 @@
 // A process whose agent ends at the worst moment. The test is the agent: it says what it likes, and when.
+#include <atomic>
 #include <gtest/gtest.h>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <variant>
@@ -67,6 +69,31 @@ class Script {
   void admit(const message::Hello& hello) {
     if (hello.member.generation == 0) enter(hello);
     say(message::Welcome{member_, 0, pool_->shape().slabs(), 1, false});
+  }
+  // Has written an object that came in pieces, and says nothing of it.
+  void write(const std::string& history, Version version, std::uint64_t bytes) {
+    os::PosixFiles files;
+    os::SteadyClock clock;
+    storage::PersistentOptions options = store_options(pool_->header().store);
+    std::atomic<int> ended{0};
+    const auto end = [&](std::uint64_t, const Result<void>& result) {
+      EXPECT_TRUE(result);
+      ++ended;
+    };
+    const auto store = storage::open_persistent_storage(files, clock, options, end, end).value();
+    storage::Description description{"0/" + history, version, {}};
+    description.info.bytes = bytes;
+    description.info.regions = {{0, bytes, 0}};
+    store->begin(storage::kFirstObject, std::make_shared<const storage::Description>(description)).value();
+    std::vector<std::byte> memory(bytes + os::kBlock);
+    void* aligned = memory.data();
+    std::size_t space = memory.size();
+    const auto* const at = static_cast<std::byte*>(std::align(os::kBlock, bytes, aligned, space));
+    store->put(1, storage::kFirstObject, bytes, 0, at, bytes).value();
+    while (ended < 1) std::this_thread::yield();
+    store->commit();
+    while (ended < 2) std::this_thread::yield();
+    store->stop();
   }
   // Without a word to it.
   void enter(const message::Hello& hello) {
@@ -184,6 +211,20 @@ TEST_F(NodeAgentEndsInPieces, what_it_has_taken_a_part_of_fails_and_nothing_else
   EXPECT_NE(rank_->await_outcome(first), "ok");
   rank_->await_persisted(second);
   EXPECT_TRUE(rank_->read(second, "second", 1, 6 * kMiB));
+}
+
+TEST_F(NodeAgentEndsInPieces, what_it_has_written_and_not_told_is_dropped_by_the_next_one) {
+  const ObjectId object = rank_->write_from(own_.data(), "a", 1, kMiB / 2);
+  const auto piece = agent_->await<message::Staged>();
+  agent_->write("a", 1, kMiB / 2);
+  agent_->say(message::Moved{piece.object, piece.offset, {}});
+  rank_->await_last_transfer();
+  rank_->storage().drop(object);
+  EXPECT_EQ(agent_->await<message::Drop>().sequence, 0u);
+  agent_->end();
+  while (rank_->storage().drops_done() < 1) std::this_thread::yield();
+  rank_.reset();
+  EXPECT_TRUE(Rank(place_, 0, 1, 4 * kMiB).storage().found().empty());
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // Processes of a pool that are killed: what they handed over is written.
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <gtest/gtest.h>
 #include <memory>
 #include <signal.h>
 #include <thread>
 
+#include "tests/doubles/faulty_files.hpp"
 #include "tests/doubles/forward_files.hpp"
 #include "tests/share/rank.hpp"
 
@@ -153,6 +155,42 @@ TEST(NodeStorageKilled, what_a_killed_process_handed_over_is_written_and_its_sha
     ASSERT_TRUE(found);
     EXPECT_TRUE(next.read(*found, "a", round, 3 * kMiB));
   }
+}
+
+TEST(NodeStorageKilled, what_a_killed_process_had_dropped_is_gone_when_the_next_one_looks) {
+  const Place place;
+  int ready[2], go[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(go), 0);
+  LaterChild child([&] {
+    Rank rank(place, 1, 2, 16 * kMiB);
+    const ObjectId object = rank.write("a", 1, kMiB);
+    rank.await_persisted(object);
+    char byte = 0;
+    if (::write(ready[1], "x", 1) != 1 || ::read(go[0], &byte, 1) != 1) ::_exit(2);
+    rank.storage().drop(object);
+    rank.storage().memory().claim(4 * kMiB).value();  // is answered after what was said before
+    ::raise(SIGKILL);
+  });
+  os::PosixFiles posix;
+  doubles::FaultyFiles files(posix, 1);
+  Rank watcher(place, 0, 2, 16 * kMiB, "job-test", &files);
+  ASSERT_FALSE(watcher.error()) << watcher.error()->message;
+  const pid_t killed = child.begin();
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  files.hold(doubles::FileCall::write);
+  ASSERT_EQ(::write(go[1], "x", 1), 1);
+  EXPECT_TRUE(WIFSIGNALED(status_of(killed)));
+  std::atomic<bool> open{false};
+  const std::jthread releases([&] {
+    for (int n = 0; n < 200 && !open; ++n) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    files.release(doubles::FileCall::write);
+  });
+  Rank next(place, 1, 2, 16 * kMiB);
+  open = true;
+  ASSERT_FALSE(next.error()) << next.error()->message;
+  EXPECT_TRUE(next.found().empty()) << "it would be gone a moment later";
 }
 
 TEST(NodeStorageKilled, all_of_a_job_are_killed_and_the_next_start_finishes_its_list_in_its_own_store) {

@@ -40,15 +40,19 @@ class ObjectWriterTest : public ::testing::Test {
   static constexpr std::uint64_t kShare = 8 * kMiB, kBytes = 2 * kMiB;
   static constexpr Member kMember{0, 1};
 
-  void open(os::Files& files) {
+  storage::PersistentOptions options() const {
     storage::PersistentOptions options;
     options.directory = place_.directory();
     options.capacity = 1024 * kMiB;
-    writer_.open(files, options).value();
+    return options;
+  }
+  void open(os::Files& files) {
+    writer_.open(files, options()).value();
     std::memset(bytes_.get(), 1, kBytes);
   }
   // An object that is not in the pool, whole.
-  void add(std::uint64_t number) {
+  void add(std::uint64_t number) { add(number, writer_); }
+  void add(std::uint64_t number, ObjectWriter& writer) {
     storage::Description description{"a", static_cast<Version>(number), {}};
     description.info.bytes = kBytes;
     description.info.regions = {{0, kBytes, 0}};
@@ -57,7 +61,7 @@ class ObjectWriterTest : public ::testing::Test {
     piece.object = number;
     piece.bytes = kBytes;
     piece.description.assign(reinterpret_cast<const char*>(text.data()), text.size());
-    writer_.add_piece(kMember, piece, bytes_.get());
+    writer.add_piece(kMember, piece, bytes_.get());
   }
   // Until its piece has ended, or all of it.
   ObjectWriter::Ended await(std::uint64_t number, bool piece) {
@@ -116,6 +120,21 @@ TEST_F(ObjectWriterTest, what_is_dropped_stands_in_the_page_cache_until_the_drop
     std::this_thread::yield();
   }
   writer_.stop();
+}
+
+TEST_F(ObjectWriterTest, what_the_agent_before_had_written_is_dropped_with_what_is_written_again) {
+  open(posix_);
+  add(1);
+  const std::uint64_t sequence = await(1, false).sequence;
+  writer_.stop();
+  ObjectWriter next(nullptr, choose_shape(kShare, kMiB, 1).value(), clock_, [] {});
+  next.open(posix_, options()).value();
+  add(1, next);
+  next.drop(kMember, {1, 1, sequence, false, "a", 1});
+  while (!next.idle(kMember)) next.run();
+  next.stop();
+  const auto ignore = [](std::uint64_t, const Result<void>&) {};
+  EXPECT_TRUE(storage::open_persistent_storage(posix_, clock_, options(), ignore, ignore).value()->found().empty());
 }
 
 }  // namespace

@@ -281,7 +281,8 @@ void Agent::take_entries(Peer& peer) {
 void Agent::finish_ended() {
   for (Peer& peer : peers_) {
     if (stuck(peer)) peer.connection.reset();  // it waits for no more
-    if (!peer.ended || !peer.process || peer.look || !writer_->idle(peer.process->member)) continue;
+    if (!peer.ended || !peer.process || peer.look) continue;
+    if (!writer_->idle(peer.process->member) || !peer.drops.empty()) continue;
     const Member member = peer.process->member;
     for (std::uint32_t slab = 0; slab < pool_.shape().slabs(); ++slab) {
       if (pool_.tables().take_back(slab, member)) static_cast<void>(pool_.punch(slab));

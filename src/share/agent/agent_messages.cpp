@@ -61,7 +61,6 @@ bool Agent::receive(Peer& peer) {
   if (!received || received->kind == os::Received::Kind::closed) {
     peer.connection.reset();
     peer.outgoing.clear();
-    peer.drops.clear();  // it says them to the next one
     peer.look = peer.process.has_value();
     return false;
   }

@@ -220,9 +220,15 @@ void ObjectWriter::end_memory(ObjectId id, Object& object, std::vector<Ended>& e
 }
 
 void ObjectWriter::drop(Member member, const message::Drop& drop) {
+  const auto newest = newest_.find({drop.history, drop.version});
+  const bool there = newest != newest_.end() && drop.sequence != 0 && newest->second.sequence == drop.sequence;
   for (auto& [id, object] : objects_) {
     if (drop.object == 0 || object.member != member || object.number != drop.object) continue;
     try_now_ = true;
+    if (there) {  // an agent before this one wrote it, and it is written again
+      storage_->drop(newest->second.object);
+      newest_.erase(newest);
+    }
     if (object.delayed) return end(id, Error{Errc::dropped, "it was dropped"}, failed_);
     object.drop = drop.abandon;
     const bool outside = object.in_pieces || object.written != 0;     // it is in no list
@@ -232,13 +238,12 @@ void ObjectWriter::drop(Member member, const message::Drop& drop) {
     }
     return;
   }
-  const auto newest = newest_.find({drop.history, drop.version});
   const auto known = known_.find({bits(member), drop.object});
   ObjectId id = 0;
   if (known != known_.end()) {
     id = known->second;
     known_.erase(known);
-  } else if (newest != newest_.end() && drop.sequence != 0 && newest->second.sequence == drop.sequence) {
+  } else if (there) {
     id = newest->second.object;  // an agent before this one wrote it
   }
   if (id == 0) return;

@@ -343,7 +343,6 @@ void PooledStorage::reconnect() {
     const char* lost;                    // if it has none; null: it is put again
   };
   std::map<ObjectId, Unknown> unknown;
-  std::vector<message::Any> again;
   {
     const Lock lock(mutex_);
     const auto ask = [&](ObjectId id, const Object& object, const char* lost) {
@@ -363,11 +362,10 @@ void PooledStorage::reconnect() {
       for (const auto& [id, object] : objects_)
         if (object.listed && object.written == 0 && handover_.finish_marked(id))
           ask(id, object, "the agent ended before it could say what became of it");
-      for (const auto& [number, drop] : dropping_) again.push_back(drop);
     }
   }
   if (joined) memory_.ask_again();
-  for (const message::Any& message : again) member_->send(message);
+  for (const message::Any& message : drops_to_say_again()) member_->send(message);
   member_->send(message::Look{});
   for (const auto& [id, one] : unknown) {
     const std::uint64_t sequence = one.after ? records_.newest_after(one.key, *one.after) : 0;
@@ -385,6 +383,29 @@ void PooledStorage::reconnect() {
     if (!joined) gets = std::exchange(gets_, {});  // nothing comes any more
   }
   for (const Get& one : gets) done_(one.token, *broken_);
+}
+
+// The next agent knows an object that is in no list by the sequence of its record alone, which the one before may have
+// written and not told. Without one of the same version that was begun since, it is the newest.
+std::vector<message::Any> PooledStorage::drops_to_say_again() {
+  std::vector<message::Drop> again;
+  {
+    const Lock lock(mutex_);
+    for (const auto& [number, drop] : dropping_) again.push_back(drop);
+  }
+  for (message::Drop& drop : again) {
+    if (drop.sequence != 0) continue;
+    const RecordKey key{drop.history, drop.version};
+    const auto begun_since = [&] {
+      const Lock lock(mutex_);
+      return std::ranges::any_of(objects_,
+                                 [&](const auto& one) { return one.first != drop.object && one.second.key() == key; });
+    };
+    if (begun_since()) continue;  // it replaces what there is
+    const std::uint64_t newest = records_.newest_after(key, 0);
+    if (!begun_since()) drop.sequence = newest;
+  }
+  return {again.begin(), again.end()};
 }
 
 void PooledStorage::stop() {

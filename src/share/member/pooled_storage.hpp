@@ -113,6 +113,7 @@ class PooledStorage final : public NodeStorage {
   void on(const message::Any& message);
   void end(storage::ObjectId object, const Error& error, std::uint64_t sequence = 0);
   void reconnect();
+  std::vector<message::Any> drops_to_say_again();
   void remove(storage::ObjectId object, bool abandon);
   Result<storage::ObjectId> reader_id(storage::ObjectId object);
 
