@@ -9,16 +9,19 @@ from typing import Any
 from ebbtide.bench.paper import FIGURES, show
 
 
-def page(documents: dict[str, dict[str, Any]]) -> str:
-    """documents: those that were measured, by figure. They come in the order of `--list`."""
-    return "\n".join(line for key in FIGURES if key in documents for line in _figure(documents[key]))
+def page(documents: list[dict[str, Any]]) -> str:
+    """documents: those that were measured. They come in the order of `--list`, on processors before on a GPU."""
+    order = {key: number for number, key in enumerate(FIGURES)}
+    documents = sorted(documents, key=lambda one: (order[one["figure"]], one["machine"].get("gpu", "")))
+    return "\n".join(line for document in documents for line in _figure(document))
 
 
 def _figure(document: dict[str, Any]) -> list[str]:
     names = show.titles(document)
     behind = _behind(document)
+    where = f", {document['machine']['gpu']}" if "gpu" in document["machine"] else ""
     return [
-        f"### {document['figure']}: {document['what']}",
+        f"### {document['figure']}: {document['what']}{where}",
         "",
         textwrap.fill(_words(document), 120, break_on_hyphens=False),
         "",
@@ -38,7 +41,8 @@ def _words(document: dict[str, Any]) -> str:
         turns = f"medians of {statistics.median(counts):.0f} turns" if max(counts) > 1 else "one turn"
         machine = document["machine"]
         how = f"{machine['cpus']} processors, load {machine['load']:.1f} before, {turns}"
-    command = f"`ebbtide bench paper {document['figure']} --{document['scale']}`"
+    device = " --device cuda" if "gpu" in document["machine"] else ""
+    command = f"`ebbtide bench paper {document['figure']} --{document['scale']}{device}`"
     unit = f" In the table: {document['y']}." if "y" in document else ""
     return f"The paper: {document['paper']}. Here: {document['differs']}; {how}, {command}.{unit}"
 

@@ -163,9 +163,7 @@ def papers_page() -> str:
     import paper_figures
 
     found = [json.loads(path.read_text()) for path in sorted((ROOT / "benches/results/papers").glob("*.json"))]
-    return last_chapter(
-        "docs/papers.md", "What was measured", paper_figures.page({one["figure"]: one for one in found})
-    )
+    return last_chapter("docs/papers.md", "What was measured", paper_figures.page(found))
 
 
 def defer_page() -> str:

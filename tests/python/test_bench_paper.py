@@ -121,9 +121,21 @@ def test_modes_of_snapshots_have_a_value_for_each_program_and_add_up(tiny, disk,
         assert all(len(row["values"]) == turns for row in rows)
 
 
+def test_places_can_be_chosen(tiny, disk, tmp_path):
+    bench(disk, "hpdc23:6a", "--peer", "double", "--only", "hints=all", "--json", str(tmp_path / "6a.json"))
+    rows = json.loads((tmp_path / "6a.json").read_text())["rows"]
+    assert [(row["labels"]["hints"], row["peer"]) for row in rows] == [("all", "score"), ("all", "double")]
+
+
+def test_unified_memory_is_a_peer_where_there_is_a_gpu(tmp_path):
+    for device in ("cpu", "cuda"):
+        cells = FIGURES["hpdc23:5a"].cells(FULL, Place(tmp_path, device))
+        assert all(("uvm" in cell.peers) == (device == "cuda") for cell in cells)
+
+
 def test_what_is_no_shot_has_no_peers(disk):
     refused = bench(disk, "sc22:19", "--peer", "double", code=2)
-    assert "neither peers nor a device" in " ".join(refused.replace("│", " ").split())
+    assert "no peers, places or device" in " ".join(refused.replace("│", " ").split())
 
 
 def test_a_peer_that_fails_says_so_in_its_row_and_the_others_go_on(tiny, disk, monkeypatch):
@@ -135,6 +147,8 @@ def test_a_peer_that_fails_says_so_in_its_row_and_the_others_go_on(tiny, disk, m
 
 def test_what_is_unknown_is_refused_with_what_is_known(disk):
     assert "hpdc23:8b" in bench(disk, "hpdc23:4", code=2)
-    assert "pageable" in bench(disk, "hpdc23:5a", "--peer", "uvm", code=2)
+    assert "pageable" in bench(disk, "hpdc23:5a", "--peer", "tape", code=2)
+    known = bench(disk, "hpdc23:5a", "--only", "order=random", code=2).replace("│", " ").split()
+    assert "known are order=sequential, hints=none," in " ".join(known)
     listed = CliRunner().invoke(app, ["paper", "--list"]).output
     assert [line.split()[0] for line in listed.splitlines()] == list(paper.FIGURES)

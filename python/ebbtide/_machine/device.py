@@ -51,6 +51,7 @@ class Cpu:
     """Ordinary memory. Everything is done when a call returns."""
 
     name = "cpu"
+    model = ""  # of the GPU, as its maker calls it
     on_gpu = False
     xp: Any = np
 
@@ -128,6 +129,10 @@ class CupyGpu(_Gpu):
         super().__init__(number)
         self.xp = self._cupy = cupy
 
+    @property
+    def model(self) -> str:  # type: ignore[override]
+        return self._cupy.cuda.runtime.getDeviceProperties(self.number)["name"].decode()
+
     def use(self) -> AbstractContextManager[Any]:
         stack = contextlib.ExitStack()
         stack.enter_context(self._cupy.cuda.Device(self.number))
@@ -177,6 +182,10 @@ class TorchGpu(_Gpu):
         super().__init__(number)
         self._torch, self._where = torch, where or self.name
         self.xp = TorchModule(torch, self._where)
+
+    @property
+    def model(self) -> str:  # type: ignore[override]
+        return self._torch.cuda.get_device_name(self.number)
 
     def use(self) -> AbstractContextManager[Any]:
         stack = contextlib.ExitStack()

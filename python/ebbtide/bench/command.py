@@ -379,9 +379,8 @@ def compare(
         device=device,
     )
     _check_room(config)
-    document = contest.run(
-        config, names or list(PEERS), limit, not free_memory, repeats, lambda text: log.print(f"[dim]{text}[/dim]")
-    )
+    keys = names or [key for key, about in PEERS.items() if config.on_gpu or not about.on_gpu]
+    document = contest.run(config, keys, limit, not free_memory, repeats, lambda text: log.print(f"[dim]{text}[/dim]"))
     console.print(report.peers(document))
     if json:
         json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -401,6 +400,14 @@ def paper_figure(
         list[str] | None,
         typer.Option(
             "--peer", metavar="PEER", help="Beside the store this peer, and those named likewise (default: all)."
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="LABEL=VALUE",
+            help='The places with this label alone, such as "hints=all"; may be repeated.',
         ),
     ] = None,
     directory: Annotated[
@@ -439,6 +446,7 @@ def paper_figure(
         return
     if name not in known:
         raise wrong("FIGURE", f"{name or 'none'!r} is not known; known are {', '.join(known)}")
+    from .._machine.device import select
     from .._machine.option import check_device
     from .config import scratch_directory
     from .paper import run, show
@@ -453,18 +461,25 @@ def paper_figure(
         paper.FULL if full else paper.QUICK,
         paper.Place(scratch_directory(directory), device, seed),
     )
+    labels = dict((label, value) for label, _, value in (text.partition("=") for text in only or []))
     if isinstance(figure, paper.Shots):
-        for cell in figure.cells(scale, place):
+        try:
+            cells = run.chosen(figure, scale, place, labels)
+        except ValueError as error:
+            raise wrong("--only", str(error)) from None
+        for cell in cells:
             _check_room(cell.config)
-    elif peer or device != "cpu":
-        raise wrong("FIGURE", f"{name} is no shot: it has neither peers nor a device; give neither --peer nor --device")
+    elif peer or only or device != "cpu":
+        raise wrong(
+            "FIGURE", f"{name} is no shot: it has no peers, places or device; give no --peer, --only or --device"
+        )
     drawing = plot and _plots.can_draw(lambda text: log.print(text, markup=False))
-    document = run.document(name, figure, scale)
+    document = run.document(name, figure, scale, select(device).model)
     if json and json.exists():
         document = run.earlier(json_text.loads(json.read_text(encoding="utf-8")), document)
     if document is None:
-        raise wrong("--json", f"{json} has another figure, or another scale; name another file")
-    for row in run.measure(figure, scale, place, peer, limit, lambda text: log.print(f"[dim]{text}[/dim]")):
+        raise wrong("--json", f"{json} has another figure, scale or GPU; name another file")
+    for row in run.measure(figure, scale, place, peer, labels, limit, lambda text: log.print(f"[dim]{text}[/dim]")):
         run.add(document, row)
         if json:
             json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")

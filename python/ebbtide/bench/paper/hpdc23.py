@@ -11,18 +11,21 @@ ORDERS = ("sequential", "reverse", "irregular")
 HINTS = ("none", "one", "all")
 BLIND = ("pageable", "pinned", "adios2")  # peers that make nothing of hints
 SEEING = ("double",)
-DIFFERS = "one process in place of eight GPUs; unified memory is not among the peers"
+DIFFERS = "one process in place of eight GPUs; unified memory is a peer on a GPU alone"
 
 
-def _peers(hints: str) -> tuple[str, ...]:
-    return SEEING + BLIND if hints == "none" else SEEING
+def _peers(hints: str, place: Place) -> tuple[str, ...]:
+    seeing = SEEING if place.device == "cpu" else ("uvm", *SEEING)
+    return seeing + BLIND if hints == "none" else seeing
 
 
 def _orders(wait: bool, variable: bool):
     def cells(scale: Scale, place: Place) -> Sequence[Cell]:
         return [
             Cell(
-                (("order", order), ("hints", hints)), shot_of(scale, place, order, hints, wait, variable), _peers(hints)
+                (("order", order), ("hints", hints)),
+                shot_of(scale, place, order, hints, wait, variable),
+                _peers(hints, place),
             )
             for order, hints in itertools.product(ORDERS, HINTS)
         ]
@@ -39,7 +42,7 @@ def _intervals(scale: Scale, place: Place) -> Sequence[Cell]:
         Cell(
             (("interval", f"{1e3 * interval:g} ms"), ("hints", hints)),
             shot_of(scale, place, "irregular", hints, True, True, interval=interval),
-            _peers(hints),
+            _peers(hints, place),
         )
         for interval, hints in itertools.product(scale.intervals, ("none", "all"))
     ]
@@ -50,7 +53,7 @@ def _caches(scale: Scale, place: Place) -> Sequence[Cell]:
         Cell(
             (("device cache", f"1/{part}"), ("hints", hints)),
             shot_of(scale, place, "irregular", hints, True, True, device_part=part),
-            _peers(hints),
+            _peers(hints, place),
         )
         for part, hints in itertools.product(scale.parts, ("none", "all"))
     ]

@@ -9,13 +9,13 @@ from typing import Any
 
 from .. import contest, shot
 from ..config import Config
-from .figure import Figure, Place, Scale, Shots, Values
+from .figure import Cell, Figure, Labels, Place, Scale, Shots, Values
 
 OURS = "score"
 
 
-def document(key: str, figure: Figure, scale: Scale) -> dict[str, Any]:
-    """Without rows yet."""
+def document(key: str, figure: Figure, scale: Scale, gpu: str = "") -> dict[str, Any]:
+    """Without rows yet. gpu: its model; "": on processors."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     kind: dict[str, Any] = {}
     if isinstance(figure, Values):
@@ -30,14 +30,26 @@ def document(key: str, figure: Figure, scale: Scale) -> dict[str, Any]:
         "x": figure.x,
         **kind,
         "scale": scale.name,
-        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "system": system},
+        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "system": system}
+        | ({"gpu": gpu} if gpu else {}),
         "rows": [],
     }
 
 
 def earlier(there: dict[str, Any], fresh: dict[str, Any]) -> dict[str, Any] | None:
     """What an earlier run has measured of the same figure, to be added to; None: it is another."""
-    return there if all(there.get(name) == fresh[name] for name in ("figure", "scale", "what")) else None
+    same = all(there.get(name) == fresh[name] for name in ("figure", "scale", "what"))
+    return there if same and there["machine"].get("gpu") == fresh["machine"].get("gpu") else None
+
+
+def chosen(figure: Shots, scale: Scale, place: Place, only: Labels) -> list[Cell]:
+    """The places that have all labels of `only`. Raises ValueError where no place has one of them."""
+    cells = figure.cells(scale, place)
+    for name, value in only.items():
+        known = list(dict.fromkeys(label for cell in cells for label in cell.labels))
+        if (name, value) not in known:
+            raise ValueError(f"{name}={value} is not known; known are {', '.join(f'{a}={b}' for a, b in known)}")
+    return [cell for cell in cells if only.items() <= dict(cell.labels).items()]
 
 
 def measure(
@@ -45,15 +57,17 @@ def measure(
     scale: Scale,
     place: Place,
     peers: list[str] | None,
+    only: Labels,
     limit: float,
     say: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
-    """One row after another, each of one turn. peers: these alone, beside the store. limit: seconds for one turn."""
+    """One row after another, each of one turn. peers: these alone, beside the store. only: the places that have these
+    labels. limit: seconds for one turn."""
     if isinstance(figure, Values):
         for labels, value in figure.values(scale, place, say):
             yield {"labels": labels, "values": [value]}
     elif isinstance(figure, Shots):
-        yield from _shots(figure, scale, place, peers, limit, say)
+        yield from _shots(figure, scale, place, peers, only, limit, say)
 
 
 def _shots(
@@ -61,18 +75,19 @@ def _shots(
     scale: Scale,
     place: Place,
     peers: list[str] | None,
+    only: Labels,
     limit: float,
     say: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
-    for cell in figure.cells(scale, place):
+    for cell in chosen(figure, scale, place, only):
         words = ", ".join(f"{name} {value}" for name, value in cell.labels)
         say(words)
-        chosen = [key for key in cell.peers if peers is None or key in peers]
+        beside = [key for key in cell.peers if peers is None or key in peers]
         row = {"labels": dict(cell.labels), "bytes": sum(map(sum, cell.config.sizes)) // cell.config.ranks}
         if cell.config.ranks > 1 or figure.by_iteration:
             yield row | _alone(cell.config, figure.by_iteration)
             continue
-        found = contest.run(cell.config, [OURS, *chosen], limit, say=lambda text, words=words: say(f"{words}: {text}"))
+        found = contest.run(cell.config, [OURS, *beside], limit, say=lambda text, words=words: say(f"{words}: {text}"))
         for one in found["rows"]:
             yield row | {name: one[name] for name in ("peer", "ours", "failed", "turns")}
 

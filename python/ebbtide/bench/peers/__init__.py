@@ -67,6 +67,7 @@ class About:
     ours: bool = False  # the store itself
     stores: bool = True  # it keeps all that it is given
     gives_back: bool = True  # what was kept; compared if so
+    on_gpu: bool = False  # of a GPU's memory alone
 
 
 def _store(what: str, policy: str) -> About:
@@ -88,7 +89,13 @@ PEERS: dict[str, About] = {
         "binomial": "recomputing from as many snapshots as the caches hold (reverse order alone)",
         "empty": "nothing is kept: what the benchmark itself costs",
     }.items()
-}
+} | {
+    "uvm": About("CUDA's managed memory as hpdc23 sec. 5.2.2 uses it, files for the rest", f"{__name__}.uvm", on_gpu=True),
+    "uvm_in_memory": About(
+        "the same with as much of it as the whole history, and no files", f"{__name__}.uvm", (("in_memory", True),),
+        stores=False, on_gpu=True,
+    ),
+}  # fmt: skip
 
 
 def open_peer(about: About, given: Given) -> Any:
