@@ -1,7 +1,8 @@
 // What leases of GPU memory cost between two processes, each with its own GPU: how long a lender waits for its memory,
-// with room in the borrower's host cache (as it opens, and all of it pinned at first) and without; and that no byte is
-// lost and nothing hangs when either is killed while the borrower writes. This program starts itself as lender and as
-// borrower, and tells them what to do by lines.
+// with room in the borrower's host cache (as it opens, and all of it pinned at first) and without; how long the first
+// recall of a process takes, as soon as it has borrowed and two seconds later; and that no byte is lost and nothing
+// hangs when either is killed while the borrower writes. This program starts itself as lender and as borrower, and
+// tells them what to do by lines.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -17,6 +18,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "benches/gpu_common.hpp"
@@ -221,15 +223,17 @@ struct Given {
 
 using Samples = std::map<std::string, std::vector<double>>;
 
-/// The lender wants all of it back at once after the borrower has written that much.
+/// The lender wants all of it back at once after the borrower has written that much. `before`: the borrower waits
+/// between having borrowed and writing, as a program does that computes first.
 void recalls(const Given& given, const std::string& name, std::uint64_t host, std::uint64_t disk, Samples& found,
-             bool warm = false) {
+             bool warm = false, std::chrono::milliseconds before = {}) {
   auto arguments = given.arguments(host, disk);
   if (warm) arguments.insert(arguments.end(), {"--warm", "1"});
   Child lender("lender", arguments), borrower("borrower", arguments);
   for (std::size_t i = 0; i < given.recalls; ++i) {
     if (i > 0) lender.does("lend", given.bytes);
     borrower.does("capacity", given.bytes);
+    std::this_thread::sleep_for(before);
     found["bare_bytes_per_s"].push_back(borrower.does("bare"));
     const std::size_t count = given.bytes / kSize;
     found[name + "_write_s"].push_back(borrower.does("write", count));
@@ -237,6 +241,12 @@ void recalls(const Given& given, const std::string& name, std::uint64_t host, st
     found[name + "_recall_s"].push_back(lender.does("lend", 0));
     found[name + "_wrong"].push_back(borrower.does("check", count));
   }
+}
+
+/// Of as many pairs of new processes.
+void first_recalls(Given given, const std::string& name, std::chrono::milliseconds before, Samples& found) {
+  const std::size_t pairs = std::exchange(given.recalls, 1);
+  for (std::size_t i = 0; i < pairs; ++i) recalls(given, name, 2 * given.bytes, 0, found, false, before);
 }
 
 void lender_kills(const Given& given, Samples& found) {
@@ -282,6 +292,7 @@ int main(int argc, char** argv) try {
                                 {"disk", "0"},
                                 {"warm", "0"},
                                 {"recalls", "5"},
+                                {"firsts", "5"},
                                 {"kills", "25"},
                                 {"from", "0"},
                                 {"to", "1"}});
@@ -313,6 +324,9 @@ int main(int argc, char** argv) try {
   part("recall, room in the host cache", [&] { recalls(given, "room", 2 * given.bytes, 0, found); });
   part("recall, room in memory that is pinned", [&] { recalls(given, "warm", 2 * given.bytes, 0, found, true); });
   part("recall, host cache full", [&] { recalls(given, "full", given.bytes / 8, 4 * given.bytes, found); });
+  const Given firsts{given.bytes, options.number("firsts"), 0, given.dir, given.from, given.to};
+  part("first recall of a process, at once", [&] { first_recalls(firsts, "at_once", {}, found); });
+  part("the same, two seconds later", [&] { first_recalls(firsts, "later", std::chrono::seconds(2), found); });
   part("lenders killed", [&] { lender_kills(given, found); });
   part("borrowers killed", [&] { borrower_kills(given, found); });
   return status;
