@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <filesystem>
 #include <random>
 #include <set>
-#include <system_error>
 #include <unistd.h>
 
 #include "base/own_process.hpp"
+#include "base/start_thread.hpp"
 #include "snapshots/memory_check.hpp"
 #include "store/lifetime.hpp"
 
@@ -71,9 +72,10 @@ Result<std::shared_ptr<Snapshotter>> Snapshotter::make_for(const std::shared_ptr
     const auto kept = engine->attach(made);
     if (!kept) return kept.error();
     return same(std::dynamic_pointer_cast<Snapshotter>(*kept), zone, modes);
+  } catch (const std::filesystem::filesystem_error&) {
+    throw;
   } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again) throw;
-    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+    return base::no_thread(error);
   }
 }
 

@@ -1,8 +1,9 @@
 // How a store is opened and closed.
 #include <algorithm>
-#include <system_error>
+#include <filesystem>
 
 #include "base/own_process.hpp"
+#include "base/start_thread.hpp"
 #include "planner/closing.hpp"
 #include "planner/lease_ledger.hpp"
 #include "planner/record_choice.hpp"
@@ -34,9 +35,10 @@ Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::Engi
       if (!engine->parts_.lifetime.opened(locked)) engine->parts_.files.tiers().unmake(locked);
       return started.error();
     }
+  } catch (const std::filesystem::filesystem_error&) {
+    throw;
   } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again) throw;
-    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+    return base::no_thread(error);
   }
   return engine;
 }

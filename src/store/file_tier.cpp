@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/start_thread.hpp"
 #include "storage/scan/store_directory.hpp"
 #include "storage/scratch/scratch_file.hpp"
 #include "storage/veloc/veloc_storage.hpp"
@@ -115,16 +116,19 @@ void FileTier::stop_now() {
 bool FileTier::stop(planner::Time until, PlannerPort& port, Lifetime& lifetime, const base::Log& log) {
   if (!storage_) return true;
   if (until != planner::kNever) {
-    stopping_ = std::thread([this, &port, &lifetime] {
+    auto stopping = base::start_thread([this, &port, &lifetime] {
       stop_now();
       const Locked locked = port.lock();
       stopped_ = true;
       lifetime.wake(locked);
     });
-    Locked locked = port.lock();
-    if (!lifetime.await(locked, until, [&] { return stopped_; })) return false;
-    locked.unlock();
-    stopping_.join();
+    if (stopping) {  // else it stops here, for as long as that takes
+      stopping_ = std::move(*stopping);
+      Locked locked = port.lock();
+      if (!lifetime.await(locked, until, [&] { return stopped_; })) return false;
+      locked.unlock();
+      stopping_.join();
+    }
   }
   stop_now();
   for (const std::string& name :

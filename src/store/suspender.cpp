@@ -2,8 +2,8 @@
 
 #include <bit>
 #include <chrono>
-#include <system_error>
 
+#include "base/start_thread.hpp"
 #include "store/engine.hpp"
 
 namespace ebb::store {
@@ -44,12 +44,12 @@ Result<void> Suspender::on(int signal, const SuspendOptions& options) {
   }
   plans_[static_cast<std::size_t>(signal)] = {true, std::move(*level), options.within};
   if (thread_.joinable()) return {};
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
+  auto thread = base::start_thread([this] { run(); });
+  if (!thread) {
     wake_.reset();
-    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+    return thread.error();
   }
+  thread_ = std::move(*thread);
   used_ = true;
   return {};
 }

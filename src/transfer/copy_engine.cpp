@@ -9,12 +9,12 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/lock_soon.hpp"
+#include "base/start_thread.hpp"
 #include "transfer/followed.hpp"
 
 namespace ebb::transfer {
@@ -262,11 +262,9 @@ Result<std::unique_ptr<CopyEngine>> CopyEngine::create(device::Device& device, u
     state->links_.push_back(std::make_unique<Impl::Link>());
     state->links_.back()->stream = *stream;
   }
-  try {
-    state->reporter_ = std::thread([state = state.get()] { state->report(); });
-  } catch (const std::system_error& error) {
-    return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
-  }
+  auto reporter = base::start_thread([state = state.get()] { state->report(); });
+  if (!reporter) return reporter.error();
+  state->reporter_ = std::move(*reporter);
   return std::unique_ptr<CopyEngine>(new CopyEngine(std::move(state)));
 }
 

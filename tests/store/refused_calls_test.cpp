@@ -1,8 +1,14 @@
 // Each system call of a store's threads refused by a filter, at each moment: the program gets errors, and never ends.
 #include "tests/os/refused_calls.hpp"
 
+#include <barrier>
+#include <cstdio>
+#include <exception>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/wait.h>
+#include <thread>
+#include <vector>
 
 #include "kept_rig.hpp"
 
@@ -75,6 +81,17 @@ int use(Backend backend, const std::filesystem::path& directory, const Call& cal
   return 0;
 }
 
+// No exception leaves it for GoogleTest, which would go on with the tests that follow.
+[[noreturn]] void use_and_end(Backend backend, const std::filesystem::path& directory, const Call& call, int error,
+                              Moment moment) {
+  try {
+    std::_Exit(use(backend, directory, call, error, moment));
+  } catch (const std::exception& thrown) {
+    std::fprintf(stderr, "%s\n", thrown.what());
+    std::_Exit(5);
+  }
+}
+
 class RefusedCalls : public ::testing::TestWithParam<Call> {};
 
 TEST_P(RefusedCalls, AreErrorsAndEndNoProcess) {
@@ -86,7 +103,7 @@ TEST_P(RefusedCalls, AreErrorsAndEndNoProcess) {
       for (const int error : {EPERM, ENOSYS, EIO}) {
         const OwnDirectory directory;
         const pid_t child = ::fork();
-        if (child == 0) std::_Exit(use(backend, directory.path(), GetParam(), error, moment));
+        if (child == 0) use_and_end(backend, directory.path(), GetParam(), error, moment);
         int status = 0;
         ASSERT_EQ(::waitpid(child, &status, 0), child);
         EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
@@ -100,6 +117,38 @@ TEST_P(RefusedCalls, AreErrorsAndEndNoProcess) {
 
 INSTANTIATE_TEST_SUITE_P(, RefusedCalls, ::testing::ValuesIn(kCalls),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// A thread gets the stack of one that has ended. Without such a stack, it needs the call that is refused.
+void leave_stacks(std::size_t many) {
+  pthread_attr_t attributes;
+  pthread_getattr_default_np(&attributes);
+  pthread_attr_setstacksize(&attributes, std::size_t{256} << 10);
+  pthread_setattr_default_np(&attributes);
+  std::barrier together(static_cast<std::ptrdiff_t>(many) + 1);
+  std::vector<std::jthread> threads;
+  for (std::size_t n = 0; n < many; ++n) threads.emplace_back([&] { together.arrive_and_wait(); });
+  together.arrive_and_wait();
+}
+
+TEST(NoThreads, WhicheverOfAStoresThreadsIsRefusedNoExceptionLeavesIt) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer makes system calls of its own";
+#endif
+  for (const Backend backend : {Backend::threads, Backend::uring}) {
+    for (std::size_t stacks = 0; stacks < 24; ++stacks) {
+      const OwnDirectory directory;
+      const pid_t child = ::fork();
+      if (child == 0) {
+        leave_stacks(stacks);
+        use_and_end(backend, directory.path(), {"mprotect", SYS_mprotect}, EPERM, Moment::before_open);
+      }
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no filters of system calls here";
+      EXPECT_EQ(status, 0) << "backend " << static_cast<int>(backend) << ", " << stacks << " threads";
+    }
+  }
+}
 
 }  // namespace
 }  // namespace ebb::store

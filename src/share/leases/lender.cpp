@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/start_thread.hpp"
 #include "share/leases/lifeline.hpp"
 
 namespace ebb::share {
@@ -37,7 +38,9 @@ Result<std::unique_ptr<Lender>> Lender::open(const NodeSeams& seams, os::Files& 
   std::unique_ptr<Lender> lender(
       new Lender(seams, clock, fabric, std::move(options), std::move(*file), std::move(*listener)));
   if (!lender->bell_) return Error{Errc::io_error, "an eventfd cannot be opened"};
-  lender->thread_ = std::thread([self = lender.get()] { self->run(); });
+  auto thread = base::start_thread([self = lender.get()] { self->run(); });
+  if (!thread) return thread.error();
+  lender->thread_ = std::move(*thread);
   return lender;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/start_thread.hpp"
 #include "device/peer_probe.hpp"
 #include "share/leases/lender.hpp"
 
@@ -30,7 +31,9 @@ Result<std::shared_ptr<Lenders>> Lenders::open(const NodeSeams& seams, std::shar
   std::shared_ptr<Lenders> lenders(new Lenders(seams, std::move(files), std::move(clock), std::move(device),
                                                std::move(fabric), std::move(options), *process));
   if (!lenders->bell_) return Error{Errc::io_error, "an eventfd cannot be opened"};
-  lenders->thread_ = std::thread([self = lenders.get()] { self->run(); });
+  auto thread = base::start_thread([self = lenders.get()] { self->run(); });
+  if (!thread) return thread.error();
+  lenders->thread_ = std::move(*thread);
   return lenders;
 }
 

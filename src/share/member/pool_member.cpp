@@ -4,6 +4,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/start_thread.hpp"
 #include "share/agent/dead_pools.hpp"
 #include "share/agent/start_agent.hpp"
 #include "share/node_turn.hpp"
@@ -273,7 +274,12 @@ Result<std::unique_ptr<os::LocalConnection>> PoolMember::start(const PoolHeader&
     auto listener = seams_.sockets->listen(socket_name(header.job));
     if (!listener) return listener.error();
     agent_ = std::make_unique<Agent>(seams_, files_, clock_, std::move(*pool), std::move(*listener), false);
-    agent_thread_ = std::thread([agent = agent_.get()] { static_cast<void>(agent->run()); });
+    auto thread = base::start_thread([agent = agent_.get()] { static_cast<void>(agent->run()); });
+    if (!thread) {
+      agent_.reset();
+      return thread.error();
+    }
+    agent_thread_ = std::move(*thread);
   }
   auto connection = seams_.sockets->connect(socket_name(header.job));
   if (connection && !*connection) return Error{Errc::closed, "the agent of this job's pool ended at once"};
