@@ -2,9 +2,9 @@
 """How long a burst takes on one GPU where another one has room for none, half or all of it (sc22, slides 15-21).
 
 A store's device cache holds two checkpoints; 8 GiB are written without a pause, and the time is that until the last call
-returns. The other GPU lends 64 MiB, through which chunks are relayed, and the room. The least time (`flow`, docs/design/peers.md)
-is that of the bytes beyond the device cache by the bare rates of this run: over both links to the host, and NVLink as
-long as there is room. Every version is read back and compared.
+returns. The other GPU lends 64 MiB, through which chunks are relayed, and whole leases with the room. The least time (`flow`,
+docs/design/peers.md) is that of the bytes beyond the device cache by the bare rates of this run: over both links to the
+host, and NVLink as long as there is room. Every version is read back and compared.
 
   benches/bursts.py --json benches/results/bursts.json     # two GPUs
 """
@@ -20,9 +20,9 @@ from typing import Any
 import ebbtide
 import harness
 import torch
-from ebbtide.bench.lending import in_group
+from ebbtide.bench.lending import LEAST, in_group, lease_of
 
-SIZE, COUNT, CACHED, RING = 128 << 20, 64, 2, 64 << 20
+SIZE, COUNT, CACHED = 128 << 20, 64, 2
 ROOMS = {"none": 0, "half": SIZE * COUNT // 2, "all": SIZE * COUNT}
 
 
@@ -81,8 +81,8 @@ def one_burst(store: Any, name: str, array: torch.Tensor) -> dict[str, Any]:
     return {"s": took, "relayed": store.stats()["relayed"] - relayed}
 
 
-def wait_for_leases(store: Any, lent: int) -> None:
-    """Until the store has borrowed all that is lent. A lease that is only a ring is no room, so the tier's size is no measure."""
+def wait_for_leases(store: Any, lent: int) -> int:
+    """Until the store has borrowed all that is lent; bytes of it that have room for checkpoints, beside the ring."""
     end = time.monotonic() + 30
     while (has := store.stats()["leases"]["borrowed"]) < lent:
         if time.monotonic() > end:
@@ -90,24 +90,31 @@ def wait_for_leases(store: Any, lent: int) -> None:
                 f"bursts: {has >> 20} of {lent >> 20} MiB were borrowed in 30 s; EBBTIDE_LOG=info says why"
             )
         time.sleep(0.005)
+    return next((tier["capacity"] for tier in store.stats()["tiers"] if tier["name"] == "peer"), 0)
 
 
-def with_room(name: str, room: int, repeats: int, array: torch.Tensor) -> list[dict[str, Any]]:
+def lent_for(room: int) -> int:
+    """Bytes of whole leases with `room` for checkpoints beside the ring, which is a smallest lease."""
+    return 8 * lease_of(LEAST + room) if room else LEAST
+
+
+def with_room(name: str, lent: int, repeats: int, array: torch.Tensor) -> tuple[int, list[dict[str, Any]]]:
+    """The room that there was, and the bursts."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    lender = context.Process(target=lend, args=(theirs, f"bursts-{name}", RING + room), daemon=True)
+    lender = context.Process(target=lend, args=(theirs, f"bursts-{name}", lent), daemon=True)
     lender.start()
     ours.recv()
     options: dict[str, Any] = {"device": "cuda:0", "device_cache": CACHED * SIZE, "host_cache": SIZE * (COUNT + 8)}
     with in_group(f"bursts-{name}"):
         store = ebbtide.open(**options, tuning={"host_arena": "direct"}, disk=0, borrow="auto")
-    wait_for_leases(store, RING + room)
+    room = wait_for_leases(store, lent)
     one_burst(store, "first", array)  # it touches and pins the memory of the host cache
     found = [one_burst(store, f"burst {n}", array) for n in range(repeats)]
     store.close()
     ours.send(None)
     lender.join()
-    return found
+    return room, found
 
 
 def main() -> None:
@@ -117,7 +124,8 @@ def main() -> None:
     found: dict[str, Any] = {"machine": machine, "rates": bare_rates(), "rooms": {}}
     array = torch.empty(SIZE // 4, device="cuda:0")
     for name, room in ROOMS.items():
-        bursts, bound = with_room(name, room, given.repeats, array), least(found["rates"], room)
+        room, bursts = with_room(name, lent_for(room), given.repeats, array)
+        bound = least(found["rates"], room)
         over = [one["s"] / bound for one in bursts]
         found["rooms"][name] = {"bytes": room, "least_s": bound, "bursts": bursts, "over_least": over}
         middle, relayed = statistics.median(over), min(one["relayed"] for one in bursts)

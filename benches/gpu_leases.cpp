@@ -63,7 +63,7 @@ class Borrower {
     if (what == "bare") return bare();
     if (what == "write") return write(n);
     if (what == "check") return wrong(n);
-    if (what == "capacity") return comes_true([&] { return peer().capacity >= n; }) ? 0 : -1;
+    if (what == "borrowed") return comes_true([&] { return store_.stats().leases->borrowed >= n; }) ? 0 : -1;
     if (what == "returned") return comes_true([&] { return store_.stats().leases->borrowed == 0; }) ? 0 : -1;
     if (what == "used") return static_cast<double>(peer().used);
     for (ebb::Version v = 0;; ++v) {  // "forever"
@@ -232,7 +232,7 @@ void recalls(const Given& given, const std::string& name, std::uint64_t host, st
   Child lender("lender", arguments), borrower("borrower", arguments);
   for (std::size_t i = 0; i < given.recalls; ++i) {
     if (i > 0) lender.does("lend", given.bytes);
-    borrower.does("capacity", given.bytes);
+    borrower.does("borrowed", given.bytes);
     std::this_thread::sleep_for(before);
     found["bare_bytes_per_s"].push_back(borrower.does("bare"));
     const std::size_t count = given.bytes / kSize;
@@ -255,7 +255,7 @@ void lender_kills(const Given& given, Samples& found) {
   const std::size_t count = given.bytes / kSize;
   for (std::size_t i = 0; i < given.kills; ++i) {
     Child lender("lender", arguments);
-    borrower.does("capacity", given.bytes);
+    borrower.does("borrowed", given.bytes);
     borrower.tell("write", count);
     std::this_thread::sleep_for(std::chrono::milliseconds(2 * i));
     lender.kill();
@@ -271,7 +271,7 @@ void borrower_kills(const Given& given, Samples& found) {
   for (std::size_t i = 0; i < given.kills; ++i) {
     if (i > 0) lender.does("lend", given.bytes);
     Child borrower("borrower", arguments);
-    borrower.does("capacity", given.bytes);
+    borrower.does("borrowed", given.bytes);
     borrower.tell("forever");
     std::this_thread::sleep_for(std::chrono::milliseconds(100 + i));
     borrower.kill();
