@@ -388,6 +388,29 @@ void put_file(MemoryFiles& files, const std::filesystem::path& path, std::span<c
   ASSERT_TRUE(files.write(file.fd(), bytes.data(), bytes.size(), 0));
 }
 
+TEST(VelocStorage, NoChecksumFileIsMadeOfAnEditionThatIsDamaged) {
+  if (const auto why = no_sums()) GTEST_SKIP() << *why;
+  constexpr Version kSecond = 1 + kVelocEdition;
+  MemoryFiles files;
+  {
+    Writer writer(files, true);
+    ASSERT_TRUE(writer.write(1, 1));
+    ASSERT_TRUE(writer.write(kSecond, 11));
+  }
+  const auto waiting = own_file("heat-" + std::to_string(kSecond) + ".next");
+  Bytes bytes = read_file(files, waiting).value();
+  bytes[100] ^= std::byte{1};
+  put_file(files, waiting, bytes);
+  {
+    Writer next(files, true);
+    for (const Found& one : next.storage().found())
+      if (one.version == 1) next.storage().drop(one.object);
+    next.await_drops();
+  }
+  EXPECT_EQ(payload_of(files, 1), in_file(content(1))) << "the older edition stays";
+  EXPECT_TRUE(has_its_sum(files, 1));
+}
+
 // It has an edition's file, and the mark of another that is not to be read.
 TEST(VelocStorage, AnEditionThatTakesThePlaceOfADamagedOneKeepsItsMark) {
   constexpr Version kSecond = 1 + kVelocEdition;

@@ -82,10 +82,17 @@ Result<void> VelocNamer::take_name(VelocObject& object) {
   return {};
 }
 
+// A checksum file that is made of wrong bytes would vouch for them.
+Result<void> VelocNamer::take_name_of_found(const SharedVelocObject& object) {
+  if (sums_.wanted() && object->sum == Sha256Sum{})  // an earlier process wrote it
+    if (auto right = reader_.read_all(object, {}, {}); !right) return right;
+  return take_name(*object);
+}
+
 void VelocNamer::name_waiting() {
   thread_.post([this] {
     for (const SharedVelocObject& object : objects_.to_name())  // what fails waits for the next opening
-      static_cast<void>(static_cast<bool>(take_name(*object)));
+      static_cast<void>(static_cast<bool>(take_name_of_found(object)));
   });
 }
 
@@ -134,10 +141,10 @@ void VelocNamer::remove_files(VelocObject& object) {
   if (object.waits) {
     left = !remove_waiting(object);
   } else if (next && object.name.rank != kAllRanks) {
-    left = !replace(object, *next);
+    left = !replace(object, next);
   } else if (last) {
     left = !move_back(object);
-    if (next && !left) left = !take_name(*next);
+    if (next && !left) left = !take_name_of_found(next);
   }
   const std::lock_guard lock(mutex_);
   if (left) failed_drops_.push_back(folders_.path_of(object.name).string());
@@ -145,8 +152,8 @@ void VelocNamer::remove_files(VelocObject& object) {
 }
 
 // At no moment is there neither. False: the older one is still there.
-bool VelocNamer::replace(const VelocObject& object, VelocObject& next) {
-  if (!take_name(next)) return false;
+bool VelocNamer::replace(const VelocObject& object, const SharedVelocObject& next) {
+  if (!take_name_of_found(next)) return false;
   static_cast<void>(files_.remove(folders_.mark_of(object.name)));
   static_cast<void>(static_cast<bool>(folders_.sync(folders_.own())));  // the mark is of no file now
   return true;

@@ -10,6 +10,7 @@
 #include "storage/segments/checksum_workers.hpp"
 #include "storage/veloc/veloc_folders.hpp"
 #include "storage/veloc/veloc_objects.hpp"
+#include "storage/veloc/veloc_reader.hpp"
 #include "storage/veloc/veloc_writer.hpp"
 
 namespace ebb::storage {
@@ -23,11 +24,12 @@ class VelocNamer {
  public:
   /// `block_bytes`: of a mark's checksums.
   VelocNamer(const VelocFolders& folders, const VelocSums& sums, VelocObjects& objects, const VelocWriter& writer,
-             std::uint32_t block_bytes, Persisted persisted)
+             const VelocReader& reader, std::uint32_t block_bytes, Persisted persisted)
       : folders_(folders),
         sums_(sums),
         objects_(objects),
         writer_(writer),
+        reader_(reader),
         files_(folders.files()),
         block_bytes_(block_bytes),
         persisted_(std::move(persisted)) {}
@@ -51,7 +53,8 @@ class VelocNamer {
   Result<void> take_name(VelocObject& object);
   Result<void> write_mark(const Path& path, const VelocObject& object);
   void remove_files(VelocObject& object);
-  bool replace(const VelocObject& object, VelocObject& next);
+  Result<void> take_name_of_found(const SharedVelocObject& object);
+  bool replace(const VelocObject& object, const SharedVelocObject& next);
   bool remove_waiting(const VelocObject& object);
   bool move_back(const VelocObject& object);
 
@@ -59,6 +62,7 @@ class VelocNamer {
   const VelocSums& sums_;
   VelocObjects& objects_;
   const VelocWriter& writer_;
+  const VelocReader& reader_;
   os::Files& files_;
   const std::uint32_t block_bytes_;
   const Persisted persisted_;

@@ -23,7 +23,7 @@ VelocStorage::VelocStorage(os::Files& files, PersistentOptions options, const Ve
       objects_(folders_.directory(), of.rank, options_.capacity),
       writer_(folders_, sums_, objects_, options_.block_bytes, options_.checksums),
       reader_(folders_, sums_, objects_, options_.block_bytes),
-      namer_(folders_, sums_, objects_, writer_, options_.block_bytes, std::move(persisted)),
+      namer_(folders_, sums_, objects_, writer_, reader_, options_.block_bytes, std::move(persisted)),
       movers_(kMovers) {}
 
 Result<void> VelocStorage::start() {
