@@ -41,7 +41,7 @@ void PooledStorage::ring() const {
 }
 
 Result<void> PooledStorage::begin(ObjectId object, std::shared_ptr<const Description> description) {
-  auto own = std::make_shared<Description>(*description);
+  auto own = std::make_unique<Description>(*description);
   own->history = records_.in_store(own->history);
   if (auto fits = storage::check(*own, block_bytes_); !fits) return fits;
   Lock lock(mutex_);
@@ -50,6 +50,7 @@ Result<void> PooledStorage::begin(ObjectId object, std::shared_ptr<const Descrip
   Object& made = objects_[object];
   made.total = own->info.bytes;
   made.begun_after = newest_sequence_;
+  made.key = {own->history, own->version};
   made.description = std::move(own);
   if (made.total > 0) return {};
   waiting_.push_back(object);
@@ -172,7 +173,10 @@ void PooledStorage::run() {
       refused = handover_.take_refused();
       if (broken_) {
         for (auto& [id, object] : objects_) {
-          if (object.listed && !object.delayed) delayed.emplace(id, object.delayed.emplace(*broken_));
+          if (object.listed && !object.delayed) {
+            object.delayed = std::make_unique<const Error>(*broken_);
+            delayed.emplace(id, *broken_);
+          }
           if (!object.listed && object.last) refused.emplace(id, *broken_);
         }
         waiting_.clear();
@@ -237,7 +241,7 @@ void PooledStorage::on(const message::Delayed& delayed) {
     const Lock lock(mutex_);
     const auto found = objects_.find(delayed.object);
     if (found == objects_.end() || !found->second.listed) return;
-    found->second.delayed = delayed.error;
+    found->second.delayed = std::make_unique<const Error>(delayed.error);
   }
   tell_listed(delayed.object);  // the agent may have looked before the thread that handed it over could say so
   delayed_(delayed.object, delayed.error);
@@ -255,7 +259,7 @@ void PooledStorage::on(const message::Written& written) {
     object.written = written.sequence;
     object.listed = true;
     object.delayed.reset();
-    object.parts.clear();
+    object.parts = {};
     token = std::exchange(object.last, {});
     if (!waiting_.empty()) hand_over_waiting(lock);
   }
@@ -302,10 +306,11 @@ void PooledStorage::end(ObjectId id, const Error& error, std::uint64_t sequence)
     if (result) {
       ++counters_.objects_written;
       counters_.bytes_written += object.total;
-      object.parts.clear();
+      object.parts = {};
+      object.description.reset();
       not_to_send = pieces_.take_waiting(id);  // sent to an agent that did not say so
     } else if (object.in_pieces) {
-      object.failure = error;
+      object.failure = std::make_unique<const Error>(error);
       not_to_send = pieces_.take_waiting(id);
     } else if (!object.parts.empty()) {  // its last part may be put again
       object.covered -= object.parts.back().bytes;
@@ -346,12 +351,12 @@ void PooledStorage::reconnect() {
   {
     const Lock lock(mutex_);
     const auto ask = [&](ObjectId id, const Object& object, const char* lost) {
-      unknown[id] = {object.key(), unsure_ ? std::nullopt : std::optional(object.begun_after), lost};
+      unknown[id] = {object.key, unsure_ ? std::nullopt : std::optional(object.begun_after), lost};
     };
     for (const auto& [id, object] : objects_) {
       const bool lost = object.covered > 0 || !joined;
       if (object.written != 0) {  // the next agent has made it durable before it admitted this process
-        if (joined) unknown[id] = {object.key(), object.written - 1, "what the agent had written is not in the store"};
+        if (joined) unknown[id] = {object.key, object.written - 1, "what the agent had written is not in the store"};
       } else if (object.coming_in_pieces() && (lost || sent.contains(id)))
         ask(id, object, lost ? "the agent ended while the checkpoint was handed over" : nullptr);
     }
@@ -399,7 +404,7 @@ std::vector<message::Any> PooledStorage::drops_to_say_again() {
     const auto begun_since = [&] {
       const Lock lock(mutex_);
       return std::ranges::any_of(objects_,
-                                 [&](const auto& one) { return one.first != drop.object && one.second.key() == key; });
+                                 [&](const auto& one) { return one.first != drop.object && one.second.key == key; });
     };
     if (begun_since()) continue;  // it replaces what there is
     const std::uint64_t newest = records_.newest_after(key, 0);
@@ -458,7 +463,7 @@ void PooledStorage::withdraw(ObjectId id) {
     }
     if (std::exchange(object.withdrawn, true)) return;
     unsure_ = true;
-    drop = {next_drop_++, id, 0, false, object.description->history, object.description->version};
+    drop = {next_drop_++, id, 0, false, object.key.first, object.key.second};
     dropping_.emplace(drop.number, drop);
   }
   member_->send(drop);
@@ -475,8 +480,8 @@ void PooledStorage::remove(ObjectId id, bool abandon) {
       unsure_ = unsure_ || (known && !found->second.durable());  // it may be a record, or become one yet
       drop.object = id;
       drop.sequence = std::max(found->second.sequence, found->second.written);
-      drop.history = found->second.description->history;
-      drop.version = found->second.description->version;
+      drop.history = found->second.key.first;
+      drop.version = found->second.key.second;
       if (broken_ && found->second.listed) handover_.withdraw(id);
       std::erase(waiting_, id);
       objects_.erase(found);

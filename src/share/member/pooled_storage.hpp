@@ -79,21 +79,20 @@ class PooledStorage final : public NodeStorage {
 
  private:
   struct Object {
-    std::shared_ptr<const storage::Description> description;  // with the rank
+    RecordKey key;
+    std::unique_ptr<const storage::Description> description;  // with the rank; null: it is durable
     std::uint64_t total = 0;
     std::vector<Handover::SlabRange> parts;
-    std::uint64_t covered = 0;           // bytes of its parts, or of its pieces that the agent has read
-    std::optional<storage::Token> last;  // the transfer that is held back
-    bool in_pieces = false;              // and not in the pool
-    std::optional<Error> failure;        // of one in pieces
-    bool listed = false;
-    std::optional<Error> delayed;  // why the last try to write it failed
-    bool withdrawn = false;
+    std::uint64_t covered = 0;             // bytes of its parts, or of its pieces that the agent has read
+    std::optional<storage::Token> last;    // the transfer that is held back
+    std::unique_ptr<const Error> failure;  // of one in pieces
+    std::unique_ptr<const Error> delayed;  // why the last try to write it failed
+    bool in_pieces = false;                // and not in the pool
+    bool listed = false, withdrawn = false;
     std::uint64_t written = 0;      // the sequence of its record, which is not durable yet; 0: it is not written
     std::uint64_t sequence = 0;     // of its record; 0: it is not durable
     std::uint64_t begun_after = 0;  // newest_sequence_ then: earlier records of its version have no higher one
     bool durable() const { return sequence != 0; }
-    RecordKey key() const { return {description->history, description->version}; }
     bool coming_in_pieces() const { return in_pieces && !durable() && !failure; }
     bool comes_later() const { return coming_in_pieces() || (written != 0 && !durable()); }
   };

@@ -18,7 +18,7 @@ Result<ObjectId> PooledStorage::reader_id(ObjectId id) {
     const auto found = objects_.find(id);
     if (found == objects_.end()) throw std::logic_error("an object that was never put");
     if (broken_ && found->second.comes_later()) return *broken_;
-    key = found->second.key();
+    key = found->second.key;
     sequence = found->second.sequence;
   }
   return records_.find(key, sequence);
