@@ -55,6 +55,55 @@ def _of_modes(figure: str):
     return values
 
 
+# --- what programs write ----------------------------------------------------------------------------------------------
+
+INTERVALS = (1, 8, 64, 512)  # iterations from one checkpoint to the next
+SOLVERS = (
+    "solvers in NumPy in place of the paper's mini-apps, whose first writes to each page the kernel tells; zones finer than"
+    " a page of 4 KiB cannot be seen"
+)
+
+
+def _solved(scale: Scale, say: Callable[[str], None]) -> Iterator[tuple[str, Any]]:
+    from .. import solvers
+
+    for name, solver in solvers.SOLVERS.items():
+        say(f"{name}, {max(INTERVALS)} iterations")
+        yield name, solvers.written(solver(scale.memory // 8), max(INTERVALS))
+
+
+def _over_time(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[tuple[Labels, float]]:
+    from ..solvers import dirty
+
+    for name, pages in _solved(scale, say):
+        for every in INTERVALS:
+            for iteration in (1 << power for power in range(max(INTERVALS).bit_length())):
+                begin = (iteration - 1) // every * every
+                share = 100 * dirty(pages[begin:iteration]).mean()
+                yield {"program": name, "checkpoint every": str(every), "iteration": str(iteration)}, share
+
+
+def _in_the_end(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[tuple[Labels, float]]:
+    from ..solvers import dirty
+
+    for name, pages in _solved(scale, say):
+        found = dirty(pages)
+        yield {"zones": "all", "program": name}, len(found)
+        yield {"zones": "written", "program": name}, int(found.sum())
+
+
+def _finer(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[tuple[Labels, float]]:
+    from ..solvers import ZONE, dirty
+
+    for name, pages in _solved(scale, say):
+        intervals = [pages[begin : begin + 8] for begin in range(0, len(pages), 8)]
+        for finer in (ZONE >> power for power in range(1, 5)):
+            shares = [
+                dirty(one, finer).sum() * finer / (dirty(one).sum() * ZONE) for one in intervals if dirty(one).any()
+            ]
+            yield {"program": name, "bytes of a zone": f"{finer >> 10} KiB"}, 100 * sum(shares) / len(shares)
+
+
 LOST = "time lost over that of full blocking snapshots"
 SNAPSHOTS = (
     "snapshots of memory on processors, whose pages the kernel protects, in place of hardware that watches a GPU's;"
@@ -79,6 +128,30 @@ FIGURES = {
         EFFICIENCY,
         _by_scale("figure3", "free levels"),
         computed=True,
+    ),
+    "6": Values(
+        "zones of 64 KiB that were written since the last checkpoint, by iteration",
+        "each program reaches a share of its zones and writes no more (sec. 4.2.1)",
+        SOLVERS,
+        "iteration",
+        "zones written (%)",
+        _over_time,
+    ),
+    "7": Values(
+        "zones of 64 KiB, and those that 512 iterations write",
+        "from few to all, by program (sec. 4.2.1)",
+        SOLVERS,
+        "program",
+        "zones",
+        _in_the_end,
+    ),
+    "8": Values(
+        "what is written of a zone of 64 KiB that is written at all, where zones are finer; a checkpoint every 8 iterations",
+        "the finer, the less, for most programs (sec. 4.2.2)",
+        SOLVERS,
+        "bytes of a zone",
+        "written (%)",
+        _finer,
     ),
     "10": Values(
         "time lost to snapshots, without what the device does",
