@@ -23,9 +23,9 @@ void Waits::on(HistoryId client, const event::WaitAll& e) {
   add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, all);
 }
 
-// How far down to `tier` the checkpoint goes.
+// How far down to `tier` the checkpoint goes. A copy that is given up on its way there may take until its commands end.
 TierIndex Waits::goal(const Checkpoint& c, TierIndex tier) const {
-  while (context_.lower(tier) && !table_.belongs(c, tier)) --tier;
+  while (context_.lower(tier) && !complete(c.at[tier].state) && !table_.sent_to(c, tier)) --tier;
   return tier;
 }
 

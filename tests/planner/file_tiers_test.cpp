@@ -445,6 +445,30 @@ TEST(FileTiers, AWaitEndsWhenNewerVersionsMakeUpForWhatItWaitsForBelow) {
   EXPECT_FALSE(d.on(1, kShared));
 }
 
+// Its copy below is given up while a command of it is under way.
+TEST(FileTiers, AWaitEndsForACopyThatNewerVersionsMakeUpForOnItsWay) {
+  Machine m = two_files(64, 256, {.keep_last = 6});
+  m.tiers[kShared].retention = Retention{.keep_last = 2};
+  for (const bool early : {true, false}) {
+    Files d(m);
+    for (const Version v : {1, 2, 3}) d.adopt_on(v, 4, kLocal);
+    const auto first = d.planner.find(0, 1);
+    const auto finish = [&](const auto& which) {
+      for (auto at = d.under_way.begin(); (at = std::ranges::find_if(d.under_way, which)) != d.under_way.end();)
+        d.finish(static_cast<std::size_t>(at - d.under_way.begin()));
+    };
+    finish([&](const Command& c) { return d.is(c, kLocal) || c.checkpoint != first; });
+    ASSERT_EQ(d.under_way.size(), 1u);
+    RequestId wait = early ? d.wait_all(kShared) : 0;
+    for (const Version v : {2, 3}) d.durable(v, kShared);
+    if (!early) wait = d.wait_all(kShared);
+    d.finish();
+    ASSERT_TRUE(d.answered(wait));
+    EXPECT_EQ(d.reason(wait), Reason::ok) << d.answers.at(wait).detail;
+    EXPECT_TRUE(d.on(1, kLocal) && !d.on(1, kShared));
+  }
+}
+
 TEST(FileTiers, NothingMoreIsSentToALowerFileBeforeItAnswers) {
   Files d(two_files(64, 256));
   d.adopt_on(1, 16, kLocal);
