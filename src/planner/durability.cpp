@@ -1,6 +1,8 @@
 #include "planner/durability.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
 
 namespace ebb::planner {
@@ -112,6 +114,27 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Tie
   for (const auto& [place, goes] : dispensable(context_.retention(tier), newest_first))
     found.push_back({slots_of[place], goes});
   return found;
+}
+
+bool Durability::made_up_for(const Checkpoint& c) const {
+  std::map<Version, bool, std::greater<>> newer;  // whether it is of this process, or was read
+  Version ours = -1;                              // the newest of this process
+  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) {
+    const auto& row = table_.history_of(c).stored[t].safe;
+    for (auto at = row.rbegin(); at != row.rend() && at->first > c.version; ++at) {
+      const FileState state = table_[at->second].filed[t].state;
+      newer[at->first] |= state != FileState::recovered;
+      if (!of_earlier_process(state)) ours = std::max(ours, at->first);
+    }
+  }
+  std::vector<Retained> newest_first;
+  for (const auto& [version, known] : newer) {
+    const bool agreed = !context_.machine.retention.agreed || version <= table_.history_of(c).agreed;
+    newest_first.push_back({version, agreed && (known || version < ours)});
+  }
+  newest_first.push_back({c.version});
+  const auto found = dispensable(context_.retention(context_.first_keeping), newest_first);
+  return !found.empty() && found.back().place == newer.size() && found.back().goes;
 }
 
 // Bytes that are left were dropped after the last commit had begun, so another one may be asked for.

@@ -72,6 +72,8 @@ class Durability {
   };
   enum class When : std::uint8_t { now, room_is_needed, all_is_durable };
   std::vector<Superseded> superseded(const History& history, TierIndex tier, When when) const;
+  // Whether newer versions, in whichever file they are durable, make up for it by the retention of the fastest file.
+  bool made_up_for(const Checkpoint& c) const;
 
  private:
   friend class Invariants;

@@ -50,7 +50,7 @@ void RetentionPlanner::on(HistoryId client, const event::Durable& e) {
   Filed& filed = c->filed[e.tier];
   durable(filed.state) ? filed.note_read() : filed.become(FileState::durable);
   replicas_.refresh(table_.lookup(client, e.version));
-  retire_upward(table_.history(client), e.tier);
+  retire(table_.history(client));
 }
 
 void RetentionPlanner::on(HistoryId client, const event::Goes& e) {
@@ -64,13 +64,14 @@ void RetentionPlanner::on(HistoryId client, const event::Goes& e) {
 void RetentionPlanner::on(HistoryId client, const event::Agreed& e) {
   History& h = table_.history(client);
   h.agreed = e.version;
-  if (context_.counts_files()) retire_upward(h, static_cast<TierIndex>(context_.tiers() - 1));
+  if (context_.counts_files()) retire(h);
   context_.dirty = true;
 }
 
-// What has stayed above until it is durable in the lowest may go too.
-void RetentionPlanner::retire_upward(History& history, TierIndex lowest) {
-  for (TierIndex t = lowest; t >= context_.first_keeping; --t) retire(history, t, Durability::When::now);
+// In each file: what has stayed there until it is durable in another may go too.
+void RetentionPlanner::retire(History& history) {
+  for (auto t = static_cast<TierIndex>(context_.tiers() - 1); t >= context_.first_keeping; --t)
+    retire(history, t, Durability::When::now);
 }
 
 void RetentionPlanner::look_for_silence() {
@@ -158,12 +159,19 @@ bool RetentionPlanner::retire(History& h, TierIndex tier, Durability::When when)
 }
 
 // The tier's file no longer keeps the version. While another does, that copy alone goes; what has yet to become durable
-// below stays until then. True: something was dropped.
+// below stays until then. So does what is durable in a lower file alone, until newer versions make up for it by the
+// retention of the fastest as well: a kill would take what that has. True: something was dropped.
 bool RetentionPlanner::let_go(Slot slot, TierIndex tier) {
   Checkpoint& c = table_[slot];
   if (c.at[tier].leaving || table_.awaited_below(c, tier)) return false;
-  bool elsewhere = false;
-  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) elsewhere |= t != tier && table_.belongs(c, t);
+  bool elsewhere = false, safe = false;
+  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) {
+    if (t == tier) continue;
+    elsewhere |= table_.belongs(c, t);
+    safe |= good(c.at[t]) && durable(c.filed[t].state);
+  }
+  if (context_.lower(tier) && !safe && (durable(c.filed[tier].state) || !elsewhere) && !durability_.made_up_for(c))
+    return false;
   if (!elsewhere) {
     context_.out->retired.push_back({c.history, c.version});
     outcomes_.drop(slot);

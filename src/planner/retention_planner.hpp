@@ -27,7 +27,7 @@ class RetentionPlanner : Decider {
   Checkpoint* reported(HistoryId client, Version version, TierIndex tier, bool complete_there);
   Slot recover(HistoryId client, const event::Recovered& e);
   bool retire(History& history, TierIndex tier, Durability::When when);
-  void retire_upward(History& history, TierIndex lowest);
+  void retire(History& history);
   bool let_go(Slot slot, TierIndex tier);
   void leave(Slot slot, TierIndex tier);
   bool evict(TierIndex tier, Bytes needed);

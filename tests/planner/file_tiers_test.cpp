@@ -469,6 +469,36 @@ TEST(FileTiers, AWaitEndsForACopyThatNewerVersionsMakeUpForOnItsWay) {
   }
 }
 
+// A kill would take it: what is complete in the other file is not durable there yet.
+TEST(FileTiers, ACopyBelowStaysUntilAnotherIsDurable) {
+  Machine m = two_files(64, 256, {.keep_last = 3});
+  m.tiers[kShared].retention = Retention{.keep_last = 1};
+  Files d(m);
+  for (const Version v : {1, 2}) {
+    ASSERT_EQ(d.write(v, 4), Reason::ok);
+    d.settle();
+  }
+  for (const Version v : {1, 2}) d.durable(v, kShared);
+  EXPECT_TRUE(d.on(1, kShared));
+  d.durable(1, kLocal);
+  EXPECT_FALSE(d.on(1, kShared));
+  EXPECT_TRUE(d.on(1, kLocal));
+}
+
+// A process that was killed may have sent a version down that was not durable above.
+TEST(FileTiers, WhatOnlyTheLowerFileHasStaysAsLongAsTheFastestWouldKeepIt) {
+  Machine m = two_files(64, 256, {.keep_last = 3});
+  m.tiers[kShared].retention = Retention{.keep_last = 1};
+  Files d(m);
+  d.adopt_on(1, 4, kLocal);
+  d.adopt_on(2, 4, kShared);
+  for (const Version v : {3, 4}) d.keep(v);
+  EXPECT_TRUE(d.on(2, kShared));
+  d.keep(5);
+  EXPECT_FALSE(d.planner.find(0, 2)) << "three newer ones are durable";
+  for (const Version v : {3, 4, 5}) EXPECT_TRUE(d.on(v, kLocal)) << v;
+}
+
 TEST(FileTiers, NothingMoreIsSentToALowerFileBeforeItAnswers) {
   Files d(two_files(64, 256));
   d.adopt_on(1, 16, kLocal);

@@ -152,7 +152,7 @@ class Judge {
   }
 
   // What was complete in a file leaves it only if it could not be read, has been dropped, is durable below, or is not
-  // to stay there while another file has it.
+  // to stay there while another file has it: is durable there if it was here, or newer ones make up for it there too.
   void left_file(const planner::Freed& f, const planner::Planner& planner) {
     const bool was_safe = safe_.erase({key(f.checkpoint), f.tier}) > 0;
     const auto it = names_.find(key(f.checkpoint));
@@ -160,12 +160,14 @@ class Judge {
     const auto [history, version] = it->second;
     const auto now = planner.find(history, version);
     const bool superseded = is_superseded(history, version, f.tier);
+    const bool was_durable = durable_[f.tier][history].contains(version) && !is_made_up_for(history, version);
     if (!now || now == f.checkpoint) durable_[f.tier][history].erase(version);  // not written anew
     if (!was_safe || f.failed || now != f.checkpoint) return;
     bool below = false, elsewhere = false;
     for (TierIndex t = first_; t < static_cast<TierIndex>(tiers_.size()); ++t) {
       below |= t > f.tier && durable_[t][history].contains(version) && planner.complete_on(*now, t);
-      elsewhere |= t != f.tier && planner.complete_on(*now, t);
+      elsewhere |=
+          t != f.tier && planner.complete_on(*now, t) && (!was_durable || durable_[t][history].contains(version));
     }
     if (below || (elsewhere && (superseded || (not_durable_ && f.tier > first_)))) return;
     throw std::logic_error("version " + std::to_string(version) + " left the file it was safe in");
@@ -181,9 +183,17 @@ class Judge {
 
   // Whether enough newer ones are durable on the tier.
   bool is_superseded(HistoryId history, Version version, TierIndex tier) {
+    return is_superseded(version, tier, durable_[tier][history]);
+  }
+  // Whether enough newer ones for the fastest file are durable in any.
+  bool is_made_up_for(HistoryId history, Version version) {
+    std::set<Version> durable;
+    for (auto& [tier, histories] : durable_) durable.insert(histories[history].begin(), histories[history].end());
+    return is_superseded(version, first_, durable);
+  }
+  bool is_superseded(Version version, TierIndex tier, const std::set<Version>& durable) const {
     const planner::TierSpec& spec = tiers_[static_cast<std::size_t>(tier)];
     const planner::Retention how = spec.retention.value_or(case_.machine.planner.retention);
-    const std::set<Version>& durable = durable_[tier][history];
     const auto newer = static_cast<std::uint64_t>(std::distance(durable.upper_bound(version), durable.end()));
     const bool multiple = how.keep_every && version % static_cast<Version>(how.keep_every) == 0;
     return how.keep_last > 0 && newer >= how.keep_last && !multiple;
@@ -257,9 +267,12 @@ class Judge {
     begun(call, h, v);
   }
 
-  // Only durable versions are dropped, after newer durable ones on each tier that has them.
+  // Only durable versions are dropped, after newer durable ones on each tier that has them, and enough for the fastest.
   void retired(const planner::Retired& one) {
     bool any = false;
+    if (!is_made_up_for(one.history, one.version))
+      throw std::logic_error("retention dropped version " + std::to_string(one.version) +
+                             ", which the fastest file would keep");
     for (auto& [tier, histories] : durable_) {
       if (!histories[one.history].contains(one.version)) continue;
       any = true;
