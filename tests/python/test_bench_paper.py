@@ -6,7 +6,7 @@ import pytest
 from ebbtide._traces import SNAPSHOTS
 from ebbtide.bench import paper, snapshots
 from ebbtide.bench.command import app
-from ebbtide.bench.paper import FIGURES, FULL, QUICK, Place, Scale, Shots, Values, hpdc23, show
+from ebbtide.bench.paper import FIGURES, FULL, QUICK, Place, Scale, Shots, Values, hipc22, hpdc23, show
 from ebbtide.bench.peers import PEERS, About
 from typer.testing import CliRunner
 
@@ -30,7 +30,7 @@ def bench(disk, *arguments, code=0):
 
 
 @pytest.mark.parametrize("scale", [QUICK, FULL], ids=["quick", "full"])
-@pytest.mark.parametrize("key", SHOTS)
+@pytest.mark.parametrize("key", [key for key in SHOTS if key.startswith("hpdc23")])
 def test_a_figure_has_each_place_once_and_caches_in_the_papers_proportion(key, scale, tmp_path):
     figure = paper.FIGURES[key]
     cells = figure.cells(scale, Place(tmp_path))
@@ -49,7 +49,32 @@ def test_a_figure_has_each_place_once_and_caches_in_the_papers_proportion(key, s
             assert 0.8 < sum(rank) / (scale.checkpoints * scale.size) < 1.2
 
 
+@pytest.mark.parametrize("key", [key for key in SHOTS if key.startswith("hipc22")])
+def test_all_fits_the_host_cache_where_memory_is_what_is_measured(key, tmp_path):
+    for scale, device in ((QUICK, "cpu"), (FULL, "cuda")):
+        cells = FIGURES[key].cells(scale, Place(tmp_path, device))
+        assert len({cell.labels for cell in cells}) == len(cells) > 1
+        for cell in cells:
+            assert (cell.config.disk, cell.config.host_cache) == (0, cell.config.history())
+            assert cell.config.device_cache >= 2 * max(map(max, cell.config.sizes))
+            assert "direct" in cell.peers and ("uvm_in_memory" in cell.peers) == (device == "cuda")
+
+
+def test_opening_counts_where_memory_is_what_is_measured(disk, tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "QUICK", TINY)
+    monkeypatch.setattr(hipc22, "INTERVALS", (0.001,))
+    bench(disk, "hipc22:5a", "--json", str(tmp_path / "5a.json"))
+    rows = json.loads((tmp_path / "5a.json").read_text())["rows"]
+    assert [row["peer"] for row in rows] == ["score", "direct"]
+    for row in rows:
+        (turn,) = row["turns"]
+        assert (row["failed"], turn["wrong"]) == (None, 0) and turn["checkpoint_s"] > turn["open_s"] > 0
+        assert turn["blocked_s"] == pytest.approx(turn["checkpoint_s"] + turn["restore_s"])
+
+
 def test_the_full_scale_is_the_papers(tmp_path):
+    config = paper.FIGURES["hipc22:5a"].cells(FULL, Place(tmp_path))[0].config
+    assert (config.checkpoints, config.device_cache, config.host_cache) == (256, 4 << 30, 32 << 30)
     config = paper.FIGURES["hpdc23:5a"].cells(FULL, Place(tmp_path))[0].config
     assert (config.checkpoints, config.median_size(), config.interval) == (SNAPSHOTS, 128 << 20, 0.01)
     assert (config.device_cache, config.host_cache) == (4 << 30, 32 << 30)

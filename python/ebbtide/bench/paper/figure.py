@@ -64,6 +64,7 @@ class Shots(Figure):
 
     cells: Callable[[Scale, Place], Sequence[Cell]] = field(repr=False)
     by_iteration: bool = False  # rate and prefetch distance of each restore
+    opening: bool = False  # the program waits for it too: it counts with the checkpoints
 
 
 Labels = dict[str, str]

@@ -89,6 +89,9 @@ def _shots(
             continue
         found = contest.run(cell.config, [OURS, *beside], limit, say=lambda text, words=words: say(f"{words}: {text}"))
         for one in found["rows"]:
+            for turn in one["turns"] if figure.opening else ():
+                turn["checkpoint_s"] += turn["open_s"]
+                turn["blocked_s"] += turn["open_s"]
             yield row | {name: one[name] for name in ("peer", "ours", "failed", "turns")}
 
 

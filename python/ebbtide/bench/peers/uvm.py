@@ -79,7 +79,7 @@ class Uvm(Peer):
         self._managed = managed(given, count, room)
         self._lane = self._managed.lane()
         self._files = VersionFiles(given.directory, given.cold)
-        self._aside = given.device.pinned(self._largest)  # for restores from files that nobody has read ahead
+        self._aside = None if in_memory else given.device.pinned(self._largest)  # for files that nobody has read ahead
         self._changed = threading.Condition()
         self._free = list(self._managed.places)
         self._kept: dict[int, _Kept] = {}  # in the order in which they were written
@@ -126,6 +126,7 @@ class Uvm(Peer):
             self._until(lambda: not kept.busy)
             kept.busy = True
         if kept.place is None:
+            assert self._aside is not None
             self._files.read(version, self._aside, kept.size)
             self._lane.copy(out, self._aside, kept.size)
         else:
