@@ -693,7 +693,9 @@ bool Client::prefetch_enqueue(const std::string& name, int version) {
   return guarded("Prefetch_enqueue", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
     History history = group_->store().history(name);
-    const auto stored = here(name, version);
+    const auto series = names_.find(name);
+    const auto ahead = series == names_.end() ? std::nullopt : series->second.ahead(version);
+    const auto stored = ahead ? Result<Version>(*ahead) : here(name, version);
     if (!stored) return stored.error();
     if (auto hinted = history.hint({*stored}); !hinted) return hinted;
     const auto [of, first] = enqueued_.try_emplace(name);

@@ -59,6 +59,11 @@ Result<Series::Next> Series::begin(int version, bool sent, Peers& peers) {
   return Next{stored, again || (begins && edition_ > 0), begins ? up_to : std::nullopt};
 }
 
+std::optional<Version> Series::ahead(int version) const {
+  const Version stored = stored_as(edition_, version);
+  return first_ && stored > *last_ ? std::optional(stored) : std::nullopt;
+}
+
 Result<std::optional<Version>> Series::find(const std::function<bool(Version)>& counts,
                                             std::optional<Version> written) {
   const Version ours = first_.value_or(std::numeric_limits<Version>::max());

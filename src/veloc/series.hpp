@@ -26,6 +26,8 @@ class Series {
   /// A version is written: as which of the store. What it takes the place of stays until it, or a later one, is durable
   /// on every rank; in `persistent`, if not all are `sent` there. Collective, if it is the job's first.
   Result<Next> begin(int version, bool sent, Peers& peers);
+  /// As which of the store a version would be written that this job has yet to write, once it has written one.
+  std::optional<Version> ahead(int version) const;
   /// The newest that is intact on every rank, of those that `counts` says. What this job wrote is not read to see that;
   /// `written` is a version that it may have written. Collective.
   Result<std::optional<Version>> find(const std::function<bool(Version)>& counts, std::optional<Version> written);

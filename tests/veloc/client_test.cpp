@@ -542,6 +542,28 @@ TEST_F(VelocClient, WhatIsEnqueuedIsFetched) {
   }
 }
 
+// What a job writes again is another edition, which the versions that it has yet to write are of as well.
+TEST_F(VelocClient, WhatIsEnqueuedBeforeItIsWrittenAgainIsFetched) {
+  constexpr int kVersions = 12;
+  write_both("host_cache_size = 0.03\ngpu_cache_size = 0.004\n");
+  const auto client = open();
+  std::vector<char> field(1 << 20);
+  client->mem_protect(0, field.data(), field.size(), 1);
+  for (int version = 0; version < kVersions; ++version) ASSERT_TRUE(client->checkpoint("again", version));
+  ASSERT_TRUE(client->checkpoint("again", 0));
+  for (int version = 1; version < kVersions; ++version)
+    ASSERT_EQ(VELOC_Prefetch_enqueue("again", version), VELOC_SUCCESS);
+  for (int version = 1; version < kVersions; ++version) ASSERT_TRUE(client->checkpoint("again", version));
+  ASSERT_TRUE(client->checkpoint_wait());
+  ASSERT_EQ(VELOC_Prefetch_start(), VELOC_SUCCESS);
+  for (int version = 1; version < kVersions; ++version) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!VELOC_Next_prefetched("again", version, 0) && std::chrono::steady_clock::now() < until) ::usleep(1000);
+    ASSERT_TRUE(VELOC_Next_prefetched("again", version, 0)) << "version " << version << " is not on the fastest tier";
+    ASSERT_TRUE(client->restart("again", version));
+  }
+}
+
 TEST_F(VelocClient, WithoutPersistentScratchHasThem) {
   for (const char* const more : {"", "disable_persistence = true\n", "persistent_interval = -1\n"}) {
     write((*more ? place("persistent") : std::string()) + place("scratch") + more);
