@@ -9,7 +9,8 @@ stop() {
   [ -z "$served" ] || kill -9 "$served" 2>/dev/null || true
   served=
 }
-trap 'stop; rm -rf "$directory"' EXIT
+remove() { until rm -rf "$@" 2>/dev/null; do sleep 0.1; done; } # while the one that was killed goes
+trap 'stop; remove "$directory"' EXIT
 if [ $# -gt 2 ]; then
   mkdir "$directory/bin"
   cp "$job" "$3" "$directory/bin"
@@ -95,7 +96,7 @@ done
 # The next job finds it where the node's disk is lost, and ends before all is sent, as the backend, which is killed. Its
 # last version is the sixth: at a byte a second, a rank sends two at once at most, and so does the backend.
 stop
-rm -rf "$directory"/scratch/.ebbtide-node*
+remove "$directory"/scratch/.ebbtide-node*
 serve EBBTIDE_LIMIT_SHARED=1
 run_slowly 10 left 4
 tries=0
@@ -136,7 +137,7 @@ DUE=6 run_slowly 6 left 4
 sent 6
 # The node's disk is lost, and the last version was one by the clock.
 stop
-rm -rf "$place"/scratch/.ebbtide-node*
+remove "$place"/scratch/.ebbtide-node*
 serve
 run 7 drained 6
 # The backend goes by the clock, and these jobs do not.
