@@ -225,7 +225,7 @@ void ObjectWriter::drop(Member member, const message::Drop& drop) {
   for (auto& [id, object] : objects_) {
     if (drop.object == 0 || object.member != member || object.number != drop.object) continue;
     try_now_ = true;
-    if (there) {  // an agent before this one wrote it, and it is written again
+    if (there && !drop.abandon) {  // an agent before this one wrote it, and it is written again
       storage_->drop(newest->second.object);
       newest_.erase(newest);
     }
