@@ -88,19 +88,18 @@ Result<void> ApplicationCopies::enqueue_parts(const CallRow& request, const plan
                                               device::StreamId stream, const std::byte*& refused) {
   const bool writes = command.from.at.kind == planner::Endpoint::application;
   const Tiers& tiers = memory_.tiers();
+  std::byte* const cache = tiers.at(writes ? command.to : command.from);
   Result<void> result;
-  for_each_part(request.pieces, command.offset, command.length,
-                [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
-                  planner::Place from = command.from, to = command.to;
-                  (writes ? to : from).offset += offset;
-                  std::byte* const cache = tiers.at(writes ? to : from);
-                  tiers.for_each_part(from, to, bytes, [&](std::uint64_t at, std::uint64_t length) {
-                    if (!result) return;
-                    result = writes ? tiers.device().copy(stream, cache + at, memory + at, length)
-                                    : tiers.device().copy(stream, memory + at, cache + at, length);
-                    if (!result && stream == device::kInlineStream) refused = memory;
-                  });
-                });
+  tiers.for_each_part(command.from, command.to, command.length, [&](std::uint64_t begin, std::uint64_t length) {
+    const auto enqueue = [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
+      if (!result) return;
+      std::byte* const cached = cache + begin + offset;
+      result = writes ? tiers.device().copy(stream, cached, memory, bytes)
+                      : tiers.device().copy(stream, memory, cached, bytes);
+      if (!result && stream == device::kInlineStream) refused = memory;
+    };
+    for_each_part(request.pieces, command.offset + begin, length, enqueue);
+  });
   return result;
 }
 
