@@ -145,7 +145,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/planner.md: Who gets which room": [
         "python/test_policies.py",
         "planner/fragment_map_test.cpp", "store/small_test.cpp", "planner/eviction_test.cpp", "planner/restore_order_test.cpp", "planner/planner_shrink_test.cpp",
-        "planner/segments_test.cpp", "planner/spare_room_test.cpp", "planner/room_test.cpp",
+        "planner/segments_test.cpp", "planner/room_test.cpp",
     ],
     "docs/design/planner.md: What moves when": [
         "planner/planner_test.cpp", "planner/planner_links_test.cpp", "planner/pacer_test.cpp",
@@ -177,7 +177,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/design/write_watch.md: What each form notices": ["os/write_watch_test.cpp", "os/system_write_watch_test.cpp"],
     "docs/design/write_watch.md: What the fault thread may do": ["os/system_write_watch_test.cpp"],
     "docs/commands.md: `lend`": ["python/test_lending.py"],
-    "docs/peers.md: *": ["python/test_lending.py", "store/spare_pieces_test.cpp", "share/lease*_test.cpp", "share/lender_file_test.cpp"],
+    "docs/peers.md: *": ["python/test_lending.py", "share/lease*_test.cpp", "share/lender_file_test.cpp"],
     "docs/commands.md: `estimate`": ["python/test_estimate.py"],
     "docs/commands.md: `plan`": ["python/test_plan_command.py", "python/test_plan_paper.py"],
     "docs/planning.md: *": ["python/test_plan_model.py", "python/test_plan_paper.py", "python/test_zones.py"],

@@ -452,39 +452,11 @@ def peers_page() -> str:
     return last_chapter("docs/design/peers.md", "What comes out", "\n".join(text))
 
 
-def spare() -> list[str]:
-    """What benches/lend_spare.py measured."""
-    found = json.loads((ROOT / "benches/results/lend_spare.json").read_text())
-    machine = found["machine"]
-    text = (
-        'Two processes with device caches of 256 MiB write bursts of 384 MiB each, without lending and with `lend="spare", '
-        'borrow="auto"` (`benches/lend_spare.py`; memory files in place of GPU memory, 64 MiB of host memory, '
-        f"a disk that writes {found['disk_bytes_per_s'] / 1e6:.0f} MB/s, {machine['cpus']} cores). The time that their "
-        f"calls took, medians of {len(found['in_turn_over_alone'])} runs, and what it was over that without lending, from "
-        "the least to the most:"
-    )
-    lines = []
-    for name, how in (("in_turn", "in turn"), ("same_moment", "at the same moment")):
-        over = found[f"{name}_over_alone"]
-        alone, lending = (statistics.median(found[f"{name}_{kind}_s"]) for kind in ("alone", "spare"))
-        lines.append(
-            f"| {how} | {alone:.2f} s | {lending:.2f} s | {statistics.median(over):.2f} ({min(over):.2f} to {max(over):.2f}) |"
-        )
-    return [
-        textwrap.fill(text, 120),
-        "",
-        "| bursts | alone | lending | lending over alone |",
-        "|---|---|---|---|",
-        *lines,
-    ]
-
-
 def rooms_page() -> str:
-    """Its last chapter is what the simulator makes of bursts, and what lending a cache's spare room was measured to be worth."""
+    """Its last chapter is what the simulator makes of bursts."""
     from ebbtide.models.spill import lent
 
-    text = [*lent.room_page(), "", *spare()]
-    return last_chapter("docs/peers.md", "How long a burst takes", "\n".join(text) + "\n")
+    return last_chapter("docs/peers.md", "How long a burst takes", "\n".join(lent.room_page()) + "\n")
 
 
 def comparison_page() -> str:

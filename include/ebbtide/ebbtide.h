@@ -85,7 +85,6 @@ const char* ebb_version(void);
 
 #define EBB_FOREVER (-1.0)
 #define EBB_UNSET UINT64_MAX
-#define EBB_LEND_SPARE (UINT64_MAX - 1)
 
 typedef struct ebb_store ebb_store;             /* an open store, or a history of one: the same calls */
 typedef struct ebb_future ebb_future;           /* an operation in progress */
@@ -125,8 +124,7 @@ typedef struct ebb_options {
   uint64_t node_pool;  /* bytes that this job's processes on this node share, in place of host_cache; 0: no pool */
   uint64_t memory;     /* bytes of host memory in all, for host_cache (without a GPU device_cache too); 0: unset */
   int warm;            /* 1: all cache memory is touched at open, not as it is used; 0: unset */
-  uint64_t lend;       /* bytes of the device's memory that other processes may use (ebb_lend()); EBB_LEND_SPARE: what
-                        * this one has not used of its device cache for a while; 0: unset */
+  uint64_t lend;       /* bytes of the device's memory that other processes may use (ebb_lend()); 0: unset */
   const char* borrow;  /* what this store may use of theirs: "auto": all that is lent; "8GiB"; "0": none; NULL: unset */
   double lend_share;   /* of the bandwidth to and from what is lent, above 0, at most 1: no limit; 0: unset */
   const char* tuning;  /* what few programs need, as "io=threads, direct_io=false": ebb::Tuning in options.hpp */

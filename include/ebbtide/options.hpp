@@ -15,8 +15,6 @@ namespace ebb {
 
 /// `Options::borrow`: as much as others lend.
 inline constexpr std::uint64_t kBorrowAll = UINT64_MAX;
-/// `Options::lend`: what this process has not used of its device cache for a while.
-inline constexpr std::uint64_t kLendSpare = UINT64_MAX - 1;
 /// Of Options::shared_every: versions go to the shared directory that CheckpointOptions::to_shared or a
 /// `wait(version, "shared")` asks for, and no others.
 inline constexpr std::uint64_t kOnRequest = UINT64_MAX - 1;
@@ -95,9 +93,7 @@ struct Options {
   std::optional<NodeOverflow> node_overflow = {};
   /// Bytes of this device's memory, beside the device cache, that other processes of this user on this node may use for
   /// their checkpoints (`borrow`): those of the scheduler's job, or of `EBBTIDE_JOB`, or else all. 0 (default): none;
-  /// else at least 64 MiB. It is allocated when it is lent. `Store::lend` changes it later. kLendSpare ("spare"): of
-  /// the device cache itself, of at least 128 MiB, what this process has not used for a while; a checkpoint on the
-  /// device has then at most a quarter of it. docs/peers.md.
+  /// else at least 64 MiB. It is allocated when it is lent. `Store::lend` changes it later. docs/peers.md.
   std::optional<std::uint64_t> lend = {};
   /// Of the bandwidth at which others may copy to and from the memory that is lent, as a share of the link's rate:
   /// above 0, at most 1 (default: no limit). It is divided among the borrowers as the memory is. With `lend`, at open

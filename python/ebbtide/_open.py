@@ -110,8 +110,6 @@ def open(
     wait for memory (``stats()["node"]["bytes_beside"]``). ``"wait"``: all goes past the page cache, at the disk's pace.
     lend: bytes of the device's memory, beside the device cache, that other processes of this user on this node may use for their
     checkpoints; 0 (default): none; else at least 64 MiB. It is allocated when it is lent; ``store.lend`` changes it later.
-    ``"spare"``: what this process has not used for a while of its device cache, of at least 128 MiB; a checkpoint then has at
-    most a quarter of that, to be there (``docs/peers.md``).
     lend_share: of the bandwidth at which others may copy to and from this memory, as a share of the link's rate: above 0, at most 1
     (default: no limit). The borrowers keep to it, each to as much of it as it has of the memory.
     borrow: what this store may use of theirs: ``"auto"`` (as much as is lent), bytes, or 0 (default). It is a tier,

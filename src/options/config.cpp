@@ -117,16 +117,6 @@ struct Borrowed {
   }
 };
 
-struct Lent {
-  static constexpr std::string_view kind = "number";
-  static std::string expected() { return "\"spare\", or bytes as an int, or text such as \"4GiB\""; }
-  static Result<std::uint64_t> parse(std::string_view key, std::string_view text) {
-    if (base::lower(base::trimmed(text)) == "spare") return kLendSpare;
-    if (auto bytes = parse_bytes(key, text)) return bytes;
-    return base::wrong_value(key, text, "\"spare\", or a size such as \"8GiB\"");
-  }
-};
-
 struct Share {
   static constexpr std::string_view kind = "share";
   static std::string expected() { return "a number above 0, at most 1, as in lend_share=0.25"; }
@@ -259,7 +249,7 @@ constexpr std::array kOptions = {
     row<&Options::veloc_chksum, Flag>("veloc_chksum"),
     row<&Options::node_pool, Size>("node_pool"),
     row<&Options::node_overflow, OneOf<kNodeOverflow>>("node_overflow"),
-    row<&Options::lend, Lent>("lend"),
+    row<&Options::lend, Size>("lend"),
     row<&Options::lend_share, Share>("lend_share"),
     row<&Options::borrow, Borrowed>("borrow"),
     row<&Options::verify, OneOf<kVerify>>("verify"),

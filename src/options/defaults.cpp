@@ -181,17 +181,7 @@ Result<void> choose_leases(const Options& options, std::uint64_t device_cache, E
   if (!(setup.lend_share > 0 && setup.lend_share <= 1)) {
     return base::wrong_value("lend_share", std::to_string(setup.lend_share), kShares);
   }
-  if (setup.lend == kLendSpare) {
-    if (device_cache < 2 * planner::kSmallestLease)
-      return base::wrong_value(
-          "lend", "spare",
-          "a device cache of at least 134217728 bytes (128 MiB) with it, of which pieces of 64 MiB "
-          "or more are lent, and the first quarter never");
-    setup.spare.bytes = planner::piece_of(device_cache);
-    setup.spare.pieces = static_cast<std::uint32_t>((device_cache - device_cache / 4) / setup.spare.bytes);
-  } else if (auto possible = check_offer("lend", setup.lend); !possible) {
-    return possible;
-  }
+  if (auto possible = check_offer("lend", setup.lend); !possible) return possible;
   if (too_small_to_lend(setup.borrow)) {
     return base::wrong_value("borrow", std::to_string(setup.borrow), "\"auto\", " + std::string(kSmallest));
   }
@@ -479,7 +469,7 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
   if (adopted > 0 && device == 0) {
     return base::wrong_value("adopted", std::to_string(adopted), "0 without a device cache: it holds what comes back");
   }
-  add("device", planner::Medium::device, device - setup.spare.pieces * setup.spare.bytes);
+  add("device", planner::Medium::device, device);
   if (adopted > 0) machine.tiers.front().adopted = adopted / kGranule * kGranule;
   if (setup.borrow > 0) {
     machine.tiers.push_back({std::string(kPeerTier), planner::Medium::device, 0, kGranule});
@@ -538,15 +528,15 @@ Result<EngineSetup> choose_setup(const Options& given, os::Files& files, device:
                       " refuses O_DIRECT: files are written and read through the page cache, which takes memory beside "
                       "the caches (tuning direct_io=false says so without this warning)");
   }
-  const auto leased = [](const char* what, std::uint64_t bytes, const char* auto_name) {
+  const auto leased = [](const char* what, std::uint64_t bytes) {
     if (bytes == 0) return std::string();
-    return std::string(", ") + what + " " + (bytes >= kLendSpare ? auto_name : format_bytes(bytes));
+    return std::string(", ") + what + " " + (bytes == kBorrowAll ? "auto" : format_bytes(bytes));
   };
   const std::string at_share =
       setup.lend > 0 && setup.lend_share < 1 ? " at a share of " + std::to_string(setup.lend_share) : "";
   setup.settings = std::string(on.name()) + ": device " + format_bytes(device) + ", host " + format_bytes(host) +
-                   ", local " + format_bytes(disk) + on_disk + leased("lend", setup.lend, "spare") + at_share +
-                   leased("borrow", setup.borrow, "auto") + ", local ranks " + std::to_string(ranks) + ", eviction " +
+                   ", local " + format_bytes(disk) + on_disk + leased("lend", setup.lend) + at_share +
+                   leased("borrow", setup.borrow) + ", local ranks " + std::to_string(ranks) + ", eviction " +
                    name_of_eviction(eviction) + ", prefetch " + (machine.manual_prefetch ? "manual" : "auto") +
                    ", durability " +
                    (setup.readonly ? "as it was written (readonly)" : std::string(name_of(setup.durability))) +

@@ -92,11 +92,7 @@ struct EngineSetup {
       make_host_memory;
   std::uint64_t map_piece = std::uint64_t{1} << 30;  // of a mapped device arena
   std::optional<PoolSetup> pool = {};
-  std::uint64_t lend = 0, borrow = 0;  // bytes; kLendSpare, kBorrowAll
-  struct Spare {
-    std::uint32_t pieces = 0;
-    std::uint64_t bytes = 0;  // of each
-  } spare;                    // with kLendSpare: of the device cache, but not of its tier's capacity
+  std::uint64_t lend = 0, borrow = 0;  // bytes; kBorrowAll
   double lend_share = 1;
   std::string lending_group;      // share::lending_group()
   std::uint64_t local_ranks = 1;  // this job's processes on this node, this one included

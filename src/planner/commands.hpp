@@ -1,6 +1,5 @@
 #pragma once
 // What the planner gives for an event: commands for the links, answers to calls, and what became of checkpoints.
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,8 +77,7 @@ struct Failure {
   std::string detail = {};  // why, if the planner knows
 };
 
-// Nothing is left in the part of a segment that was recalled: its lender may take it. Of a piece of event::Spare, which
-// the planner recalls by itself: others may have it.
+// Nothing is left in the part of a segment that was recalled: its lender may take it.
 struct Returned {
   TierIndex tier = kNoTier;
   SegmentId segment = 0;
@@ -106,15 +104,11 @@ struct Output {
   // Lower file tiers (bits) of which nothing has been heard for kSilentAfter though something is to come, from now on;
   // and those of which something has been heard again.
   std::uint32_t silent = 0, heard = 0;
-  // So many pieces of event::Spare others may have from now on. What they have beyond that is to come back
-  // (event::Lend).
-  std::optional<std::uint32_t> spare;
   Time wakeup = kNever;  // call again with `tick` then, if nothing comes before
   void clear() {
     commands.clear(), answers.clear(), freed.clear(), failures.clear(), spoiled.clear(), retired.clear(),
         returned.clear();
     commit = silent = heard = 0;
-    spare.reset();
     wakeup = kNever;
   }
 };

@@ -231,15 +231,6 @@ struct Recall {
   Time deadline = kNever;  // when the lender will take it; kNever: it waits
 };
 
-// So many segments of a tier, from `first` on and all as large, are memory of this process that others may have while
-// it has no use for it (spare_room.hpp), if they want any. The first of these events says which, each whether they do.
-struct Spare {
-  TierIndex tier = kNoTier;
-  SegmentId first = 0;
-  std::uint32_t pieces = 0;
-  bool wanted = false;
-};
-
 // A segment's memory is gone, with all that was in it, and is never lent again. Commands given already are reported as
 // ever, whatever became of them.
 struct Lost {
@@ -253,7 +244,7 @@ struct Tick {};
 using Any = std::variant<Tick, Checkpoint, Reserve, Adopt, Restore, Borrow, Wait, WaitAll, Submit, Commit, Abandon,
                          Release, Cancel, Ready, Hint, HintFront, Unhint, UnhintAll, StartPrefetch, Order, Agreed, Goes,
                          Drop, DropAll, Forget, Recovered, Durable, NotDurable, Unreleased, Carried, Finished, Failed,
-                         Lend, Limit, Recall, Spare, Lost>;
+                         Lend, Limit, Recall, Lost>;
 
 }  // namespace ebb::planner::event
 

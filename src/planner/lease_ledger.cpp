@@ -18,11 +18,6 @@ void check_piece(Bytes piece) {
 
 }  // namespace
 
-Bytes piece_of(Bytes bytes) {
-  constexpr Bytes kUnit = kSmallestLease;
-  return std::max<Bytes>(bytes / (8 * kUnit) + (bytes % (8 * kUnit) != 0), 1) * kUnit;
-}
-
 std::vector<LeaseCommand> LeaseLedger::on(Time now, const lease_event::Any& event) {
   out_.clear();
   std::visit([this](const auto& e) { apply(e); }, event);
@@ -36,7 +31,7 @@ void LeaseLedger::apply(const lease_event::Offer& e) {
   check_piece(e.piece);
   if (e.link > kWholeLink)
     throw std::logic_error(std::to_string(e.link) + " millionths of a link are lent: expected at most 1000000");
-  lenders_[e.lender] = {e.bytes, e.piece, e.whole, e.link};
+  lenders_[e.lender] = {e.bytes, e.piece, e.link};
   recall_beyond(e.lender, e.deadline);
 }
 
@@ -104,7 +99,7 @@ bool LeaseLedger::grant_one() {
     const Bytes has = borrowed_by(borrower);
     for (const auto& [lender, l] : lenders_) {
       const Bytes lent = lent_by(lender);
-      const Bytes piece = l.whole ? l.piece : std::min(l.piece, b.piece);
+      const Bytes piece = std::min(l.piece, b.piece);
       if (b.dead || has + piece > b.wanted || lent + piece > l.bytes || !may_lend(lender, borrower)) continue;
       const Pair pair{has, l.bytes - lent, piece, borrower, lender};
       if (!best || pair.better_than(*best)) best = pair;
@@ -170,11 +165,6 @@ Bytes LeaseLedger::bytes_of(const std::function<bool(const Lease&)>& which) cons
   Bytes sum = 0;
   for (const Lease& lease : leases_ | std::views::values) sum += which(lease) ? lease.bytes : 0;
   return sum;
-}
-
-bool LeaseLedger::any_borrows() const {
-  return std::ranges::any_of(borrowers_ | std::views::values,
-                             [](const Borrower& b) { return !b.dead && b.wanted > 0; });
 }
 
 Bytes LeaseLedger::lent_by(PartyId lender) const {

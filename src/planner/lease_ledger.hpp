@@ -17,10 +17,6 @@ using LeaseId = std::uint32_t;
 // The smallest lease. Memory is lent ahead in few large pieces: no checkpoint waits for one.
 inline constexpr Bytes kSmallestLease = Bytes{64} << 20;
 
-// The most bytes of a lease where so much is lent or borrowed: an eighth, in units of the smallest lease, so that
-// leases are few and hold large checkpoints.
-Bytes piece_of(Bytes bytes);
-
 // How long a borrower has to move away what is on a lease that it returns, how long a lender waits for a lease that it
 // recalls, and for all of them when it closes; and how often a borrower looks whether it can return something.
 inline constexpr Time kReturnWithin = 1'000'000'000, kRecallWithin = 5'000'000'000, kRecallAtClose = 10'000'000'000;
@@ -36,7 +32,6 @@ struct Offer {
   Bytes piece = kSmallestLease;     // at least kSmallestLease
   std::uint32_t link = kWholeLink;  // what its borrowers may use of its bandwidth, in millionths
   Time deadline = kNever;           // of what is recalled
-  bool whole = false;               // every lease is of `piece`, whatever its borrower asks for
 };
 // What a process borrows in all, at most, in leases of at most `piece`.
 struct Borrow {
@@ -106,8 +101,6 @@ class LeaseLedger {
   // When the next deadline passes: it is to be told the time then. kNever: there is none.
   Time next_deadline() const;
   const std::map<LeaseId, Lease>& leases() const { return leases_; }
-  // Whether anyone would take what is offered, or has taken some.
-  bool any_borrows() const;
   Bytes lent_by(PartyId lender) const;
   Bytes borrowed_by(PartyId borrower) const;
   // What a borrower may use of a lender's bandwidth, in millionths: as much of what the lender offers as it has of the
@@ -117,7 +110,6 @@ class LeaseLedger {
  private:
   struct Lender {
     Bytes bytes = 0, piece = kSmallestLease;
-    bool whole = false;
     std::uint32_t link = kWholeLink;
   };
   struct Borrower {

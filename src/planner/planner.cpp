@@ -16,7 +16,6 @@
 #include "planner/retention_planner.hpp"
 #include "planner/room.hpp"
 #include "planner/segments.hpp"
-#include "planner/spare_room.hpp"
 #include "planner/state.hpp"
 #include "planner/waits.hpp"
 
@@ -66,14 +65,12 @@ struct Planner::Parts : State {
   Requests requests{*this, waits, outcomes, placing};
   Hints hints{*this, outcomes};
   Segments segments{*this, outcomes};
-  SpareRoom spare{*this, segments};
   RetentionPlanner retention_planner{*this, waits, outcomes};
 
  private:
   template <class E>
   void take(HistoryId client, const E& event);
   void refuse_stuck();
-  bool room_may_come() const { return placing.room_may_come() || spare.coming(); }
 };
 
 template <class E>
@@ -81,7 +78,7 @@ void Planner::Parts::take(HistoryId client, const E& event) {
   if constexpr (std::is_same_v<E, event::Tick>)
     context.dirty = true;
   else
-    hand(client, event, requests, waits, outcomes, hints, segments, spare, retention_planner);
+    hand(client, event, requests, waits, outcomes, hints, segments, retention_planner);
 }
 
 void Planner::Parts::on(const Event& e, Output& output) {
@@ -93,7 +90,6 @@ void Planner::Parts::on(const Event& e, Output& output) {
   durability.begin_event();
   table.admit(e.client);
   std::visit([&](const auto& what) { take(e.client, what); }, e.what);
-  if (spare.any()) spare.after(e.what);
   if (!context.dirty) context.wakeup = before;  // nothing is planned anew, and what waits for its time still does
   for (int round = 0; context.dirty && round < 64; ++round) {
     context.dirty = false;
@@ -120,8 +116,7 @@ void Planner::Parts::on(const Event& e, Output& output) {
 
 // After everything that can be sent was sent: with nothing in flight, no transfer can make room any more.
 void Planner::Parts::refuse_stuck() {
-  if (spare.any() && !calls.waiting().empty()) spare.plan();  // what others have is asked for first
-  while (!room_may_come()) {
+  while (!placing.room_may_come()) {
     const bool changed = placing.refuse_waiting();
     if (!changed && !context.dirty) break;
     for (int round = 0; context.dirty && round < 64; ++round) {
@@ -133,7 +128,7 @@ void Planner::Parts::refuse_stuck() {
     scheduler.issue(waits.deepest());
     if (!changed) break;
   }
-  if (!room_may_come()) waits.refuse_stuck();
+  if (!placing.room_may_come()) waits.refuse_stuck();
 }
 
 Planner::Planner(const Machine& machine) : parts_(std::make_unique<Parts>(machine)) {}

@@ -48,8 +48,6 @@ class TierSpace {
   // Segments of memory tiers. lend() returns the checkpoints that stay, though they were to leave.
   std::vector<Slot> lend(TierIndex t, SegmentId segment, Bytes bytes, PartyId lender = 0, bool relays = false);
   void recall(TierIndex t, SegmentId segment, Bytes bytes, Time deadline);
-  // What checkpoints can use of a segment.
-  Bytes usable(TierIndex t, SegmentId segment) const { return at(t).leases.at(segment).usable; }
   // Nothing can be placed in the segment, and nothing is there.
   bool unused(TierIndex t, SegmentId segment) const;
   // So many bytes at the end of a segment are not for checkpoints; nothing is there.

@@ -33,8 +33,6 @@ struct Op {
     recall,  // tier, segment, bytes, time = deadline: its new size; replicas beyond it at the deadline are lost.
              // Nothing if it does not shrink
     lose,    // tier, segment: its memory is gone
-    spare,   // tier, segment, bytes, flag, time: two segments from `segment` on, of `bytes` each, are lent to others
-             // while the rank does not use them, if flag. What it wants back comes `time` later; kNever: it does not
   };
   Kind kind = Kind::sleep;
   Version version = 0;
@@ -114,15 +112,6 @@ inline Op limit(planner::PartyId lender, std::uint32_t share) {
 // Recalls a segment's memory beyond `bytes`, which must be returned within `deadline`; by default the lender waits.
 inline Op recall(TierIndex tier, planner::SegmentId segment, Bytes bytes, Time deadline = planner::kNever) {
   return {.kind = Op::Kind::recall, .bytes = bytes, .time = deadline, .tier = tier, .segment = segment, .versions = {}};
-}
-inline Op spare(TierIndex tier, planner::SegmentId segment, Bytes bytes, bool wanted, Time after) {
-  return {.kind = Op::Kind::spare,
-          .bytes = bytes,
-          .time = after,
-          .tier = tier,
-          .segment = segment,
-          .flag = wanted,
-          .versions = {}};
 }
 inline Op lose(TierIndex tier, planner::SegmentId segment) {
   return {.kind = Op::Kind::lose, .tier = tier, .segment = segment, .versions = {}};

@@ -137,10 +137,6 @@ bool Simulation::Impl::step() {
     lender_event(due->rank, lenders.lose(*due, ranks[static_cast<std::size_t>(due->rank)].content));
     return true;
   }
-  if (const auto back = lenders.take_back(now)) {
-    lender_event(back->first, back->second);
-    return true;
-  }
   if (provisioning.advance(now)) return true;
   if (!deadlines.empty() && deadlines.top().first <= now) {
     const RequestId request = deadlines.top().second;

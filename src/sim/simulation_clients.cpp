@@ -43,12 +43,6 @@ void Simulation::Impl::act(std::size_t index) {
       lender_event(client.rank, lenders.recall(client.rank, op, now));
       wake(index, now);
       return;
-    case Op::Kind::spare:
-      for (planner::SegmentId s = op.segment; s < op.segment + kSparePieces; ++s)
-        lender_event(client.rank, lenders.lend(client.rank, op::lend(op.tier, s, op.bytes), rank.content));
-      lender_event(client.rank, lenders.spare(client.rank, op, now));
-      wake(index, now);
-      return;
     case Op::Kind::lose:
       lender_event(client.rank, lenders.lose({client.rank, op.tier, op.segment}, rank.content));
       wake(index, now);

@@ -35,8 +35,7 @@ void Simulation::Impl::give(int r, const Event& event) {
   }
   if (const auto* commit = std::get_if<event::Commit>(&event.what))
     provisioning.produced(r, calls.of(commit->request).bytes, now);
-  for (const planner::Returned& one : out.returned) lenders.returned(r, one, rank.content, now);
-  if (out.spare) lenders.allow(r, *out.spare, now);
+  for (const planner::Returned& one : out.returned) lenders.returned(r, one, rank.content);
   if (out.commit != 0) syncing.commit_requested(r, out.commit, now);
   for (const Command& c : out.commands) begin(r, c);
   for (const RequestId id : out.spoiled)

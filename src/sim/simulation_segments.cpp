@@ -18,7 +18,6 @@ Lenders::Lenders(const planner::Machine& machine, std::size_t ranks) : machine_(
   for (const planner::TierSpec& t : machine.tiers)
     tiers.push_back({{.extent = rounded_up(t.capacity, t.granule), .usable = t.capacity}});
   segments_.assign(ranks, tiers);
-  spare_.resize(ranks);
 }
 
 const Lenders::LentSegment* Lenders::find(int rank, const planner::Place& place) const {
@@ -58,7 +57,7 @@ std::optional<event::Any> Lenders::lend(int rank, const Op& op, std::optional<Co
     if (content) content->extend(op.tier, extent);
   }
   LentSegment& segment = segments[op.segment];
-  if (segment.lost || segment.away || op.bytes <= segment.usable || op.bytes > segment.extent) return {};
+  if (segment.lost || op.bytes <= segment.usable || op.bytes > segment.extent) return {};
   segment.usable = op.bytes;
   segment.copied_by = op.relays ? op.lender : 0;
   return event::Lend{op.tier, op.segment, op.bytes, op.lender, op.relays};
@@ -86,69 +85,19 @@ std::optional<event::Any> Lenders::lose(const Due& what, std::optional<Content>&
   return event::Lost{what.tier, what.segment};
 }
 
-void Lenders::returned(int rank, const planner::Returned& what, std::optional<Content>& content, Time now) {
+void Lenders::returned(int rank, const planner::Returned& what, std::optional<Content>& content) {
   LentSegment& segment = of(rank, what.tier).at(what.segment);
-  const Spare& spare = spare_[static_cast<std::size_t>(rank)];
-  if (what.tier == spare.tier && what.segment >= spare.first && what.segment < spare.first + kSparePieces) {
-    if (segment.away) throw std::logic_error("a piece was given away that others have");
-    segment.away = true;
-    segment.usable = 0;
-    if (content) content->scribble(what.tier, segment.first, segment.extent);
-    return settle(rank, now);
-  }
   if (segment.returned || segment.lost) throw std::logic_error("memory was returned that was not recalled");
   segment.returned = true;
   segment.due = planner::kNever;
   if (content) content->scribble(what.tier, segment.first + segment.usable, segment.extent - segment.usable);
 }
 
-event::Any Lenders::spare(int rank, const Op& op, Time now) {
-  Spare& spare = spare_[static_cast<std::size_t>(rank)];
-  spare.tier = op.tier;
-  spare.first = op.segment;
-  spare.after = op.time;
-  settle(rank, now);
-  return event::Spare{op.tier, op.segment, kSparePieces, op.flag};
-}
-
-void Lenders::allow(int rank, std::uint32_t pieces, Time now) {
-  spare_[static_cast<std::size_t>(rank)].allowed = pieces;
-  settle(rank, now);
-}
-
-// Of what is away, all that is not allowed is on its way back, unless its borrower returns nothing.
-void Lenders::settle(int rank, Time now) {
-  const Spare& spare = spare_[static_cast<std::size_t>(rank)];
-  if (spare.tier == planner::kNoTier || spare.after == planner::kNever) return;
-  std::uint32_t stay = 0;
-  for (planner::SegmentId n = 0; n < kSparePieces; ++n) {
-    LentSegment& piece = of(rank, spare.tier).at(spare.first + n);
-    if (!piece.away || piece.back != planner::kNever || ++stay <= spare.allowed) continue;
-    piece.back = now + spare.after;
-  }
-}
-
-std::optional<std::pair<int, event::Lend>> Lenders::take_back(Time now) {
-  for (std::size_t r = 0; r < spare_.size(); ++r) {
-    const Spare& spare = spare_[r];
-    for (planner::SegmentId n = 0; spare.tier != planner::kNoTier && n < kSparePieces; ++n) {
-      LentSegment& piece = of(static_cast<int>(r), spare.tier).at(spare.first + n);
-      if (piece.back > now) continue;
-      piece.back = planner::kNever;
-      piece.away = false;
-      piece.usable = piece.extent;
-      return std::pair(static_cast<int>(r),
-                       event::Lend{spare.tier, static_cast<planner::SegmentId>(spare.first + n), piece.extent});
-    }
-  }
-  return {};
-}
-
 Time Lenders::next(Time now) const {
   Time at = planner::kNever;
   for (const auto& tiers : segments_)
     for (const auto& segments : tiers)
-      for (const LentSegment& segment : segments) at = std::min(at, std::max(std::min(segment.due, segment.back), now));
+      for (const LentSegment& segment : segments) at = std::min(at, std::max(segment.due, now));
   return at;
 }
 

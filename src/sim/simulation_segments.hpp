@@ -11,8 +11,6 @@
 
 namespace ebb::sim {
 
-inline constexpr planner::SegmentId kSparePieces = 2;  // of an op::spare
-
 // The lenders of every rank's memory: they lend, recall, take and lose it. What changes a segment returns the planner's
 // event, if there is one; a rank's `content` follows.
 //
@@ -25,8 +23,6 @@ class Lenders {
     bool lost = false;
     bool returned = true;        // nothing is beyond the usable bytes
     Time due = planner::kNever;  // when its lender takes recalled memory
-    bool away = false;           // a piece of event::Spare that others may have
-    Time back = planner::kNever;
   };
   struct Due {
     int rank = 0;
@@ -46,34 +42,20 @@ class Lenders {
   std::optional<planner::event::Any> recall(int rank, const Op& op, Time now);
   std::optional<planner::event::Any> lose(const Due& what, std::optional<Content>& content);
   // The planner has returned recalled memory.
-  void returned(int rank, const planner::Returned& what, std::optional<Content>& content, Time now);
-  // Others have the rank's spare pieces, or give them back from now on.
-  planner::event::Any spare(int rank, const Op& op, Time now);
-  void allow(int rank, std::uint32_t pieces, Time now);
+  void returned(int rank, const planner::Returned& what, std::optional<Content>& content);
 
   // The time at which a recall is next due.
   Time next(Time now) const;
   // A recall that is due: its lender takes the memory with all remaining replicas.
   std::optional<Due> due(Time now) const;
-  // A piece that comes back.
-  std::optional<std::pair<int, planner::event::Lend>> take_back(Time now);
 
  private:
-  struct Spare {
-    TierIndex tier = planner::kNoTier;
-    planner::SegmentId first = 0;
-    Time after = 0;
-    std::uint32_t allowed = 0;
-  };
-  void settle(int rank, Time now);
-
   std::vector<LentSegment>& of(int rank, TierIndex tier) {
     return segments_[static_cast<std::size_t>(rank)].at(static_cast<std::size_t>(tier));
   }
 
   const planner::Machine& machine_;
   std::vector<std::vector<std::vector<LentSegment>>> segments_;  // of each rank's tiers
-  std::vector<Spare> spare_;                                     // of each rank
 };
 
 }  // namespace ebb::sim

@@ -119,7 +119,6 @@ void CacheMemory::take_returned(const Locked& locked, const planner::Returned& r
   if (found == nullptr) return;
   found->returned = true;
   returned_.notify_all();
-  if (spare_ && returned.tier == 0) spare_->emptied(returned.segment);
 }
 
 bool CacheMemory::await_returned(Locked& locked, planner::TierIndex tier, planner::SegmentId segment,

@@ -13,16 +13,6 @@
 
 namespace ebb::store {
 
-/// Hears, with the port's mutex held, what the planner has no use for of the pieces of event::Spare.
-class SpareListener {
- public:
-  virtual ~SpareListener() = default;
-  /// A segment of the first tier is empty, and can be given to others until it is lent to the tier again.
-  virtual void emptied(planner::SegmentId segment) = 0;
-  /// So many pieces others may have.
-  virtual void allow(std::uint32_t pieces) = 0;
-};
-
 /// Who lends a segment of memory.
 struct LentBy {
   planner::PartyId party = 0;
@@ -77,11 +67,6 @@ class CacheMemory {
   void lose(const Locked& locked, planner::TierIndex tier, planner::SegmentId segment);
   /// The planner has nothing left beyond the end of a segment.
   void take_returned(const Locked& locked, const planner::Returned& returned);
-  /// From now on; null: nobody hears.
-  void set_spare(const Locked& /*locked*/, std::shared_ptr<SpareListener> listener) { spare_ = std::move(listener); }
-  void take_spare(const Locked& /*locked*/, std::uint32_t pieces) {
-    if (spare_) spare_->allow(pieces);
-  }
   void wake_lenders(const Locked& /*locked*/) { returned_.notify_all(); }
 
   /// Submits where segments end that have less memory than the planner counts on.
@@ -122,7 +107,6 @@ class CacheMemory {
   std::vector<std::vector<SegmentUse>> segments_;                           // by tier; by the port's mutex
   std::unordered_map<std::uint64_t, std::shared_ptr<const void>> adopted_;  // by the port's mutex
   std::condition_variable returned_;                                        // with the port's mutex
-  std::shared_ptr<SpareListener> spare_;                                    // by the port's mutex
 };
 
 }  // namespace ebb::store

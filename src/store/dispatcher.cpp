@@ -29,7 +29,6 @@ void Dispatcher::take(const Locked& locked, planner::Output& output) {
   if (in_file || !output.failures.empty() || !output.retired.empty()) port_.ended().notify_all();
   for (const planner::RequestId id : output.spoiled) calls_.take_spoiled(locked, id);
   for (const planner::Returned& returned : output.returned) memory_.take_returned(locked, returned);
-  if (output.spare) memory_.take_spare(locked, *output.spare);
   for (planner::Answer& answer : output.answers) calls_.take_answer(locked, answer);
   if (in_file) files_.report_unreleased(locked);
 }

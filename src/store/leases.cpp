@@ -9,7 +9,6 @@
 #include "share/leases/lender.hpp"
 #include "share/leases/lenders.hpp"
 #include "store/borrower.hpp"
-#include "store/spare_pieces.hpp"
 
 namespace ebb::store {
 namespace {
@@ -34,9 +33,7 @@ LentBy lent_by(const Leases::Terms& terms) { return {terms.lender, terms.owner ?
 
 Leases::Leases(Machinery& parts) : parts_(parts), number_(next_number()) {}
 
-Leases::~Leases() {
-  if (spare_) spare_->stop();  // others hold it too
-}
+Leases::~Leases() = default;
 
 Result<void> Leases::start() {
   if (share::NodeMemory* const pool = parts_.files.pool().memory(); pool != nullptr) {
@@ -46,9 +43,8 @@ Result<void> Leases::start() {
            /*pinned=*/true, "memory of the node's pool");
   }
   if (parts_.setup.lend > 0) {
-    const bool spare = parts_.setup.lend == kLendSpare;
     const std::lock_guard lock(mutex_);
-    if (auto started = spare ? lend_spare() : start_lending(parts_.setup.lend); !started) return started;
+    if (auto started = start_lending(parts_.setup.lend); !started) return started;
   }
   if (parts_.setup.borrow == 0) return {};
   if (auto started = start_borrowing(); !started) {
@@ -73,25 +69,6 @@ Result<std::shared_ptr<device::PeerFabric>> Leases::fabric() {
   return fabric_;
 }
 
-// The pieces are a part of the cache first, and of what is offered when they are empty.
-Result<void> Leases::lend_spare() {
-  auto fabric = this->fabric();
-  if (!fabric) return fabric.error();
-  const auto& [count, bytes] = parts_.setup.spare;
-  auto made = SparePieces::create(*this, *parts_.seams.device, *fabric, count, bytes, parts_.setup.log);
-  if (!made)
-    return Error{made.error().code, "the device cache cannot be made of pieces to lend: " + made.error().message};
-  spare_ = std::move(*made);
-  if (auto started = start_lending(0); !started) return started;
-  {
-    const Locked locked = parts_.port.lock();
-    parts_.memory.set_spare(locked, spare_);
-  }
-  tell_spare(0, spare_->first(), count, false);
-  spare_->start(lender_);
-  return {};
-}
-
 Result<void> Leases::start_lending(std::uint64_t bytes) {
   auto fabric = this->fabric();
   if (!fabric) return fabric.error();
@@ -99,7 +76,6 @@ Result<void> Leases::start_lending(std::uint64_t bytes) {
                                .number = number_,
                                .bytes = bytes,
                                .link = link_of(parts_.setup.lend_share),
-                               .pieces = spare_,
                                .gpu = parts_.seams.device->gpu(),
                                .recall_within = {}};
   options.warn = [log = parts_.setup.log](const std::string& text) { log.warning(text); };
@@ -133,10 +109,6 @@ Result<void> Leases::offer(std::uint64_t bytes, std::chrono::nanoseconds within,
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return Error{Errc::closed, "the store is closed"};
-    if (spare_)
-      return Error{Errc::unsupported,
-                   "a store that was opened with lend=\"spare\" lends what its device cache does not use, and no other "
-                   "amount"};
     if (!lender_) return bytes == 0 ? Result<void>() : start_lending(bytes);
     lender = lender_;
   }
@@ -170,7 +142,6 @@ std::optional<LeaseStats> Leases::stats() const {
 }
 
 void Leases::stop_borrowing() {
-  if (spare_) spare_->stop();
   for (const auto& borrower : borrowers_) borrower->stop();
   if (lenders_) lenders_->stop();
 }
@@ -206,18 +177,8 @@ Result<planner::SegmentId> Leases::lend(planner::TierIndex tier, std::unique_ptr
 
 bool Leases::extend(planner::TierIndex tier, planner::SegmentId segment, std::uint64_t bytes, const Terms& terms) {
   if (parts_.lifetime.forked()) return false;
-  Locked locked = parts_.port.lock();
-  const bool extended = parts_.memory.extend(locked, tier, segment, bytes, lent_by(terms));
-  parts_.queues.drain(locked);  // what has room now
-  return extended;
-}
-
-void Leases::tell_spare(planner::TierIndex tier, planner::SegmentId first, std::uint32_t pieces, bool wanted) {
-  if (parts_.lifetime.forked()) return;
-  Locked locked = parts_.port.lock();
-  if (!parts_.lifetime.running(locked)) return;
-  parts_.port.submit(locked, 0, planner::event::Spare{tier, first, pieces, wanted});
-  parts_.queues.drain(locked);
+  const Locked locked = parts_.port.lock();
+  return parts_.memory.extend(locked, tier, segment, bytes, lent_by(terms));
 }
 
 void Leases::limit(planner::PartyId lender, std::uint32_t link) {

@@ -24,7 +24,6 @@ class Lenders;
 namespace ebb::store {
 
 class Borrower;
-class SparePieces;
 
 /// Thread safety: offer(), stats() and the calls of segments may be called from any thread; start() and the rest by the
 /// one that opens or closes the store. mutex_ guards what is not constant, and is not held while memory is waited for.
@@ -59,13 +58,10 @@ class Leases {
               std::optional<Seconds> within = {});
   bool await_returned(planner::TierIndex tier, planner::SegmentId segment, Seconds timeout);
   void lose(planner::TierIndex tier, planner::SegmentId segment);
-  /// event::Spare
-  void tell_spare(planner::TierIndex tier, planner::SegmentId first, std::uint32_t pieces, bool wanted);
 
  private:
   Result<std::shared_ptr<device::PeerFabric>> fabric();
   Result<void> start_lending(std::uint64_t bytes);
-  Result<void> lend_spare();
   Result<void> start_borrowing();
   void borrow(share::LeaseSource& source, device::Device& device, planner::TierIndex tier, bool pinned,
               std::string what);
@@ -75,7 +71,6 @@ class Leases {
   std::shared_ptr<device::PeerFabric> fabric_;
   mutable std::mutex mutex_;
   bool closed_ = false;
-  std::shared_ptr<SparePieces> spare_;
   std::shared_ptr<share::Lender> lender_;
   std::shared_ptr<share::Lenders> lenders_;
   std::vector<std::unique_ptr<Borrower>> borrowers_;  // of the node's pool, and of lenders_

@@ -106,9 +106,6 @@ template <>
 constexpr auto kText<event::Recall> =
     text("recall", &event::Recall::tier, &event::Recall::segment, &event::Recall::bytes, &event::Recall::deadline);
 template <>
-constexpr auto kText<event::Spare> =
-    text("spare", &event::Spare::tier, &event::Spare::first, &event::Spare::pieces, &event::Spare::wanted);
-template <>
 constexpr auto kText<event::Lost> = text("lost", &event::Lost::tier, &event::Lost::segment);
 
 Error bad(std::size_t number, std::string_view line) {
@@ -245,7 +242,6 @@ void append_text(std::string& out, const Output& output) {
   for (const Returned& one : output.returned) Line(out, "b") << int{one.tier} << one.segment;
   for (const Retired& one : output.retired) Line(out, "r") << one.history << one.version;
   if (output.commit) Line(out, "s") << output.commit;
-  if (output.spare) Line(out, "l") << *output.spare;
 }
 
 Result<Event> parse_event(std::string_view line) {
@@ -291,7 +287,7 @@ Result<Replay> replay(std::string_view log) {
       const std::string_view line = next_line(log);
       ++number;
       if (line.starts_with("c ") || line.starts_with("b ") || line.starts_with("r ") || line.starts_with("o ") ||
-          line.starts_with("s ") || line.starts_with("l ")) {
+          line.starts_with("s ")) {
         const std::string_view expected = next_line(given);
         if (expected != line) return differs(line, expected);
         ++result.commands;

@@ -79,18 +79,6 @@ static void test_opening(void) {
   CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
   CHECK(strstr(ebb_last_error(), "lend_share"));
   options.lend_share = 0;
-  options.lend = EBB_LEND_SPARE;
-  CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);
-  CHECK(strstr(ebb_last_error(), "lend=\"spare\"") && strstr(ebb_last_error(), "128 MiB"));
-  options.device_cache = 128 << 20;
-  OK(ebb_open(&options, &store));
-  OK(ebb_stat(store, "tier.device.capacity", &capacity));
-  CHECK(capacity == 128 << 20);
-  CHECK_STATUS(ebb_lend(store, 64 << 20, 0.0), EBB_UNSUPPORTED);
-  OK(ebb_close(store));
-  OK(ebb_store_free(&store));
-  options.lend = 0;
-  options.device_cache = 1 << 20;
 
   options.eviction = "best";
   CHECK_STATUS(ebb_open(&options, &store), EBB_INVALID_ARGUMENT);

@@ -36,7 +36,6 @@ class Driver {
     for (const Freed& f : out.freed) freed.push_back(f);
     for (const Failure& f : out.failures) failures.push_back(f);
     for (const Returned& r : out.returned) returned.push_back(r);
-    if (out.spare) spare = *out.spare;
     commits += out.commit != 0 ? 1 : 0;
     for (const Command& c : out.commands) {
       under_way.push_back(c);
@@ -130,8 +129,7 @@ class Driver {
   std::vector<Freed> freed;
   std::vector<Failure> failures;
   std::vector<Returned> returned;
-  std::uint32_t spare = 0;  // pieces that others may have
-  int commits = 0;          // asked for
+  int commits = 0;  // asked for
   std::map<std::string, Bytes> by_link;
 };
 

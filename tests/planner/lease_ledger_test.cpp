@@ -57,16 +57,6 @@ TEST(LeaseLedger, BorrowersAndLendersShareEvenly) {
   EXPECT_EQ(ledger.link_of(2, 7), kWholeLink / 4);
 }
 
-TEST(LeaseLedger, WholePiecesAreLentToWhoeverTakesOne) {
-  LeaseLedger ledger;
-  EXPECT_FALSE(ledger.any_borrows());
-  ledger.on(0, lend::Offer{.lender = 1, .bytes = 5 * kPiece, .piece = 2 * kPiece, .whole = true});
-  EXPECT_EQ(lease_text(ledger.on(0, lend::Borrow{7, kPiece, kPiece})), "") << "less than a piece";
-  EXPECT_EQ(lease_text(ledger.on(0, lend::Borrow{8, 9 * kPiece, kPiece})), "grant1:1>8 grant2:1>8");
-  EXPECT_EQ(ledger.borrowed_by(8), 4 * kPiece);
-  EXPECT_TRUE(ledger.any_borrows());
-}
-
 // A lender sees many come and go.
 TEST(LeaseLedger, OfABorrowerThatHasEndedNothingIsKept) {
   LeaseLedger ledger;

@@ -3,7 +3,6 @@ place of a GPU's. Either is killed, or stopped, while the other goes on."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import struct
@@ -27,13 +26,6 @@ import sys
 import numpy as np
 import ebbtide
 
-def write(first, last, size=8 << 20):
-    for version in range(first, last):
-        store.checkpoint(version, np.full(size, version % 251, np.uint8))
-
-def right(first, last):
-    return all((store.restore(version) == version % 251).all() for version in range(first, last))
-
 for line in sys.stdin:
     exec(line)
     print("done", flush=True)
@@ -42,9 +34,6 @@ OPEN_LENDER = 'store = ebbtide.open(device="cpu", device_cache=0, host_cache="4K
 OPEN_BORROWER = (
     'store = ebbtide.open(device="cpu", device_cache="8MiB", host_cache="64MiB", disk="512MiB", borrow="{}")'
 )
-SPARE = {"device_cache": "256MiB", "host_cache": "64MiB", "disk": "2GiB", "lend": "spare"}
-PIECES = 3 * LEASE  # of such a device cache; the first quarter is never lent
-OPEN_SPARE = f"store = ebbtide.open(device='cpu', **{SPARE})"
 LONG = "EBB_LONG" in os.environ
 
 
@@ -137,8 +126,8 @@ def borrower(
     return store
 
 
-def tier(store: ebbtide.Store, name: str = "peer") -> dict[str, Any]:
-    return next(one for one in store.stats()["tiers"] if one["name"] == name)
+def tier(store: ebbtide.Store) -> dict[str, Any]:
+    return next(one for one in store.stats()["tiers"] if one["name"] == "peer")
 
 
 def used(store: ebbtide.Store) -> int:
@@ -149,8 +138,8 @@ def used_in_all(store: ebbtide.Store) -> int:
     return sum(int(one["used"]) for one in store.stats()["tiers"])
 
 
-def write(store: ebbtide.Store, count: int, size: int = 4 * MIB, first: int = 0) -> None:
-    for version in range(first, first + count):
+def write(store: ebbtide.Store, count: int, size: int = 4 * MIB) -> None:
+    for version in range(count):
         store.checkpoint(version, np.full(size, version % 251, np.uint8))
 
 
@@ -244,9 +233,6 @@ def test_a_store_that_closes_at_any_moment_returns_all_that_it_was_lent() -> Non
         ({"lend": LEASE, "lend_share": 0}, ["lend_share=0", "above 0, at most 1"]),
         ({"lend": LEASE, "lend_share": 1.5}, ["lend_share=1.5", "above 0, at most 1"]),
         ({"lend": LEASE, "lend_share": "half"}, ['lend_share="half"', "above 0, at most 1"]),
-        ({"lend": "spare"}, ['lend="spare"', "at least 134217728 bytes (128 MiB)"]),
-        ({"lend": "spares"}, ['lend="spares"', '"spare", or a size such as "8GiB"']),
-        ({"lend": 1.5}, ["lend=1.5", '"spare", or bytes']),
     ],
 )
 def test_options_that_are_wrong_are_named(options: dict[str, object], words: list[str]) -> None:
@@ -351,131 +337,6 @@ def test_a_lender_that_never_answers_holds_up_nobody(child: Callable[[], Child])
         write(store, 10)
         check(store, 10)
         assert borrowed(store) == 0
-
-
-def spare() -> ebbtide.Store:
-    return ebbtide.open(device="cpu", **SPARE)  # type: ignore[arg-type]
-
-
-def lent(store: ebbtide.Store) -> int:
-    return int(store.stats()["leases"]["lent"])
-
-
-def whole(store: ebbtide.Store) -> bool:
-    return bool(tier(store, "device")["capacity"] == 4 * LEASE)
-
-
-def test_a_neighbour_has_what_a_cache_does_not_use_until_its_owner_writes(child: Callable[[], Child]) -> None:
-    other = child().does(OPEN_BORROWER.format("auto"))
-    with spare() as store:
-        until(lambda: lent(store) == PIECES)
-        assert tier(store, "device")["capacity"] == LEASE
-        other.does("write(0, 40)")  # 320 MiB, four times what its own caches in memory hold
-        write(store, 30, 8 * MIB)  # 240 MiB
-        store.hint(range(30))  # else what is complete in files is lent again soon
-        until(lambda: lent(store) == 0 and whole(store))
-        assert other.says("right(0, 40)") == "True"
-        check(store, 30)
-
-
-def test_nothing_of_a_cache_is_given_away_while_nobody_would_have_it() -> None:
-    with spare() as store:
-        write(store, 20, 8 * MIB)
-        store.wait("local")
-        time.sleep(0.3)
-        assert store.stats()["leases"]["offered"] == 0
-        assert whole(store)
-
-
-def test_a_cache_has_its_memory_back_from_a_borrower_that_is_killed(child: Callable[[], Child]) -> None:
-    for _ in range(20 if LONG else 2):
-        other, third = child().does(OPEN_BORROWER.format("auto")), child().does(OPEN_BORROWER.format("auto"))
-        with spare() as store:
-            until(lambda store=store: lent(store) == PIECES)
-            third.does("write(0, 30)")
-            other.tell("write(0, 10**6)")
-            write(store, 5, 8 * MIB)
-            other.killed()
-            write(store, 25, 8 * MIB, 5)
-            store.hint(range(30))
-            until(lambda store=store: lent(store) == 0 and whole(store))
-            check(store, 30)
-        assert third.says("right(0, 30)") == "True"
-        third.killed()
-
-
-def test_what_was_lent_of_a_cache_outlives_its_owner(child: Callable[[], Child]) -> None:
-    for _ in range(20 if LONG else 1):
-        owner = child().does(OPEN_SPARE)
-        with borrower(wait_for=PIECES, host_cache="256MiB") as store:
-            write(store, 40)
-            owner.killed()
-            check(store, 40)
-            until(lambda store=store: borrowed(store) == 0)
-
-
-def test_an_owner_goes_on_while_the_borrower_of_its_cache_is_stopped(child: Callable[[], Child]) -> None:
-    other = child().does(OPEN_BORROWER.format("auto"))
-    with spare() as store:
-        until(lambda: lent(store) == PIECES)
-        other.stopped()
-        write(store, 30, 8 * MIB)  # its own flushes make room in what is never lent
-        assert lent(store) == PIECES
-        check(store, 30)
-        write(store, 30, 8 * MIB, 30)
-        store.hint(range(30, 60))
-        assert lent(store) == PIECES
-        other.send(signal.SIGCONT)
-        until(lambda: whole(store))
-        other.does("write(0, 40)")
-        assert other.says("right(0, 40)") == "True"
-
-
-def test_an_owner_closes_while_its_cache_is_lent(child: Callable[[], Child]) -> None:
-    other = child().does(OPEN_BORROWER.format("auto"))
-    store = spare()
-    until(lambda: lent(store) == PIECES)
-    other.does("write(0, 30)")
-    write(store, 10, 8 * MIB)
-    store.close()
-    other.does("write(30, 40)")
-    assert other.says("right(0, 40)") == "True"
-
-
-def test_what_a_program_holds_of_a_cache_is_not_lent(child: Callable[[], Child]) -> None:
-    with spare() as store:
-        held = []
-        for version in range(20):
-            with store.reserve(version, 8 * MIB, "uint8") as array:
-                array[...] = version
-                held.append(array)
-        store.wait("local")
-        other = child().does(OPEN_BORROWER.format("auto"))
-        with store.borrow(19, keep=True) as view:
-            until(lambda: lent(store) > 0)
-            other.does("write(0, 40)")
-            for array in held:
-                ctypes.memset(
-                    array.ctypes.data, 255, 8 * MIB
-                )  # what was reserved is the program's own since its commit
-            assert (view == 19).all()
-        assert other.says("right(0, 40)") == "True"
-        check(store, 20)
-
-
-def test_a_store_that_lends_its_cache_lends_no_other_amount() -> None:
-    with spare() as store, pytest.raises(ebbtide.Unsupported, match='lend="spare"'):
-        store.lend("64MiB")
-
-
-def test_the_environment_can_lend_a_cache(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setenv("EBBTIDE_LEND", "Spare")
-    with caplog.at_level("INFO", "ebbtide"):
-        store = ebbtide.open(device="cpu", device_cache="256MiB", host_cache="8MiB", disk=0)
-    with store:
-        assert lent(store) == 0
-        assert whole(store)
-    assert "lend spare" in caplog.text
 
 
 @pytest.mark.parametrize("seconds", [[], ["--seconds", "inf"]], ids=" ".join)

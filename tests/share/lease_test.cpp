@@ -18,10 +18,10 @@ using test::TestBorrower;
 using test::TestLender;
 
 TEST(Leases, are_few_and_large_where_much_is_lent) {
-  EXPECT_EQ(planner::piece_of(kLease), kLease);
-  EXPECT_EQ(planner::piece_of(8 * kLease), kLease);
-  EXPECT_EQ(planner::piece_of(8 * kLease + 1), 2 * kLease);
-  EXPECT_EQ(planner::piece_of(8ull << 30), 1ull << 30);
+  EXPECT_EQ(piece_of(kLease), kLease);
+  EXPECT_EQ(piece_of(8 * kLease), kLease);
+  EXPECT_EQ(piece_of(8 * kLease + 1), 2 * kLease);
+  EXPECT_EQ(piece_of(8ull << 30), 1ull << 30);
 }
 
 TEST(Leases, come_ahead_and_go_back_when_the_lender_wants_them) {

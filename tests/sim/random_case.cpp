@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "planner/spare_room.hpp"
 #include "sim/random.hpp"
 #include "tests/sim/random_run.hpp"
 
@@ -480,25 +479,6 @@ void split_often(RandomCase& c, std::uint64_t seed) {
     for (Op& o : p.ops)
       if (o.bytes > 0 && (o.kind == Op::Kind::checkpoint || o.kind == Op::Kind::reserve))
         o.bytes = std::min(machine.tiers.front().capacity, o.bytes * random.between(1, 4));
-}
-
-void lend_spare(RandomCase& c, std::uint64_t seed) {
-  Random random(seed ^ 0x59a4e);
-  const planner::TierSpec& first = c.machine.planner.tiers.front();
-  if (first.medium == Medium::file || c.lent || c.shrinks) return;
-  c.timely = false;
-  const Bytes piece = random.between(1, first.capacity / first.granule) * first.granule;
-  std::vector<Op>& ops = c.programs[random.below(c.programs.size())].ops;
-  const auto insert = [&](std::size_t at, Op o) {
-    ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at), std::move(o));
-  };
-  for (std::uint64_t n = random.between(1, 8); n-- > 0;) {
-    const auto most = static_cast<std::uint64_t>(planner::kSpareAfter);
-    const Time after = random.chance(0.2) ? planner::kNever : static_cast<Time>(random.below(most));
-    insert(random.below(ops.size() + 1), op::spare(0, 1, piece, random.chance(0.9), after));
-    insert(random.below(ops.size() + 1), op::sleep(static_cast<Time>(random.between(most / 2, 3 * most))));
-  }
-  insert(0, op::spare(0, 1, piece, true, 0));
 }
 
 void share_granules(RandomCase& c, std::uint64_t seed) {

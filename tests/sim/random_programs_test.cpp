@@ -31,10 +31,7 @@ void check_seed(std::uint64_t seed, std::uint64_t& events, bool peers = false, O
   try {
     const Outcome out = run_checked(c, std::getenv("EBB_TRACE") != nullptr);
     events += out.events;
-    if (sums != nullptr) {
-      sums->paced += out.paced, sums->relayed += out.relayed, sums->split += out.split;
-      sums->given += out.given;
-    }
+    if (sums != nullptr) sums->paced += out.paced, sums->relayed += out.relayed, sums->split += out.split;
     ASSERT_LE(out.worst, 1.0) << "seed " << seed << ": a call took longer than it may, " << describe(c);
   } catch (const std::exception& e) {
     FAIL() << "seed " << seed << ": " << e.what() << "\n" << describe(c);
@@ -101,16 +98,6 @@ TEST(RandomSmall, KeepEveryPromise) {
   std::uint64_t events = 0;
   for (std::uint64_t seed = 800'001; events < most && !HasFatalFailure(); ++seed)
     check_seed(seed, events, seed % 4 == 0, nullptr, share_granules);
-}
-
-// Programs of whose first tier others have what they do not use; some borrowers return nothing.
-TEST(RandomSpare, KeepEveryPromise) {
-  const std::uint64_t most = long_form() ? 1'000'000 : kEvents;
-  std::uint64_t events = 0;
-  Outcome sums;
-  for (std::uint64_t seed = 900'001; events < most && !HasFatalFailure(); ++seed)
-    check_seed(seed, events, false, &sums, lend_spare);
-  EXPECT_GT(sums.given, events / 2000);
 }
 
 TEST(RandomProgramsFresh, KeepEveryPromise) {

@@ -424,7 +424,6 @@ Outcome run_checked(const RandomCase& c, bool trace) {
   Simulation simulation(c.machine, std::move(programs), c.options);
   std::vector<Judge> judges(ranks, Judge(c));
   std::vector<PaceJudge> paces(ranks, PaceJudge(c.machine.planner));
-  Outcome counts;
   simulation.feed = [&](planner::Planner& planner, const Event& e, planner::Output& out) {
     if (trace) {
       std::string line;
@@ -439,7 +438,6 @@ Outcome run_checked(const RandomCase& c, bool trace) {
     planner.on(e, out);
     judge.given(e, planner, out);
     paces[rank].given(e, out);
-    counts.given += out.spare ? *out.spare : 0;
     if (trace) {
       for (const auto& k : out.commands)
         std::printf("    cmd %lu link %s slot %u.%u req %lu bytes %lu+%lu/%lu from %d.%d@%lu to %d.%d@%lu after %lu\n",
@@ -453,25 +451,26 @@ Outcome run_checked(const RandomCase& c, bool trace) {
         std::printf("    answer %lu %s %s\n", a.request, planner::name_of(a.reason), a.detail.c_str());
     }
   };
+  Outcome out;
   simulation.on_answer = [&](const Call& call) {
     judges[static_cast<std::size_t>(call.rank)].answered(call);
     judges[static_cast<std::size_t>(call.rank)].ended(call);
-    ++counts.calls;
-    counts.refused += call.reason != Reason::ok;
+    ++out.calls;
+    out.refused += call.reason != Reason::ok;
   };
   while (simulation.step()) {
   }
   for (std::size_t r = 0; r < ranks; ++r) judges[r].at_rest(simulation.planner(static_cast<int>(r)));
   const Result result = simulation.result();
-  counts.events = result.events;
-  for (const PaceJudge& pace : paces) counts.paced += pace.counted();
+  out.events = result.events;
+  for (const PaceJudge& pace : paces) out.paced += pace.counted();
   for (std::size_t r = 0; r < ranks; ++r) {
     const planner::Counters& counters = simulation.planner(static_cast<int>(r)).counters();
-    counts.relayed += counters.relayed;
-    counts.split += counters.split;
+    out.relayed += counters.relayed;
+    out.split += counters.split;
   }
-  if (c.timely) counts.worst = worst_delay(c, result);
-  return counts;
+  if (c.timely) out.worst = worst_delay(c, result);
+  return out;
 }
 
 }  // namespace ebb::sim::testing

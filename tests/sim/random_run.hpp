@@ -30,8 +30,6 @@ void adopt_some(RandomCase& c, std::uint64_t seed);
 void share_granules(RandomCase& c, std::uint64_t seed);
 /// Has peers: most of what leaves the device goes in parts to the peers and to the host.
 void split_often(RandomCase& c, std::uint64_t seed);
-/// Others have what the first tier does not use of two pieces, and return it sooner, later or not at all.
-void lend_spare(RandomCase& c, std::uint64_t seed);
 std::string describe(const RandomCase& c);
 
 struct Outcome {
@@ -39,7 +37,6 @@ struct Outcome {
   std::uint64_t relayed = 0;  // chunks
   std::uint64_t split = 0;    // flushes
   std::uint64_t paced = 0;    // copies to and from memory whose lender limits them
-  std::uint64_t given = 0;    // pieces of the first tier that others could have
   double worst = 0;           // of the times that calls took, in units of what they may take
 };
 

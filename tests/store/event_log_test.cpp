@@ -196,7 +196,6 @@ TEST(EventLog, EveryEventIsReadBackAsItWasWritten) {
                                 Lend{1, 2, 4096, 3},
                                 Limit{3, 250000},
                                 Recall{1, 2, 4096, 7},
-                                planner::event::Spare{1, 2, 3, true},
                                 Lost{1, 2}};
   ASSERT_EQ(all.size(), std::variant_size_v<Any>);
   for (std::size_t kind = 0; kind < all.size(); ++kind) {

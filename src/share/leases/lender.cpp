@@ -18,8 +18,13 @@ namespace {
 
 constexpr milliseconds kLook{1000};                          // when no descriptor tells anything
 constexpr std::chrono::nanoseconds kAsk = milliseconds{50};  // whether a call that waits is to go on
+constexpr std::uint64_t kUnit = planner::kSmallestLease;
 
 }  // namespace
+
+std::uint64_t piece_of(std::uint64_t bytes) {
+  return std::max<std::uint64_t>(bytes / (8 * kUnit) + (bytes % (8 * kUnit) != 0), 1) * kUnit;
+}
 
 Result<std::unique_ptr<Lender>> Lender::open(const NodeSeams& seams, os::Files& files, os::Clock& clock,
                                              device::PeerFabric& fabric, LenderOptions options) {
@@ -54,9 +59,7 @@ Lender::Lender(const NodeSeams& seams, os::Clock& clock, device::PeerFabric& fab
 }
 
 planner::lease_event::Offer Lender::what_is_offered() const {
-  const std::uint64_t piece = options_.pieces ? options_.pieces->piece_bytes() : planner::piece_of(offered_);
-  return {
-      .lender = kSelf, .bytes = offered_, .piece = piece, .link = options_.link, .whole = options_.pieces != nullptr};
+  return {.lender = kSelf, .bytes = offered_, .piece = piece_of(offered_), .link = options_.link};
 }
 
 Lender::~Lender() {
@@ -72,7 +75,13 @@ Lender::~Lender() {
 
 Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted) {
   std::unique_lock lock(mutex_);
-  const planner::Time until = make_offer(bytes, within);
+  const std::int64_t until = clock_.now() + std::clamp<planner::Time>(within.count(), 0, planner::kNever / 2);
+  offered_ = bytes;
+  planner::lease_event::Offer offer = what_is_offered();
+  offer.deadline = until;
+  submit(offer);
+  ring();
+  returned_.notify_all();
   bool stop = false;
   while (ledger_.lent_by(kSelf) > std::max(bytes, offered_)) {
     const std::int64_t left = until - clock_.now();
@@ -87,23 +96,6 @@ Result<void> Lender::offer(std::uint64_t bytes, std::chrono::nanoseconds within,
     }
   }
   return {};
-}
-
-void Lender::set_offer(std::uint64_t bytes, std::chrono::nanoseconds within) {
-  const Lock lock(mutex_);
-  make_offer(bytes, within);
-}
-
-// The time by which what it recalls is to be back.
-planner::Time Lender::make_offer(std::uint64_t bytes, std::chrono::nanoseconds within) {
-  const planner::Time until = clock_.now() + std::clamp<planner::Time>(within.count(), 0, planner::kNever / 2);
-  offered_ = bytes;
-  planner::lease_event::Offer offer = what_is_offered();
-  offer.deadline = until;
-  submit(offer);
-  ring();
-  returned_.notify_all();
-  return until;
 }
 
 LenderState Lender::state() const {
@@ -246,14 +238,11 @@ void Lender::on(BorrowerPeer& peer, const message::Any& message, os::OwnDescript
 void Lender::submit(const planner::lease_event::Any& event) {
   const std::vector<planner::LeaseCommand> commands = ledger_.on(clock_.now(), event);
   tell_shares();
-  const auto* const returned = std::get_if<planner::lease_event::Return>(&event);
-  for (const planner::LeaseCommand& command : commands)
-    carry_out(command, /*intact=*/returned != nullptr && !returned->unusable);
-  if (options_.pieces) options_.pieces->wanted(ledger_.any_borrows());
+  for (const planner::LeaseCommand& command : commands) carry_out(command);
   file_.write(state_now());
 }
 
-void Lender::carry_out(const planner::LeaseCommand& command, bool intact) {
+void Lender::carry_out(const planner::LeaseCommand& command) {
   const planner::Lease& lease = command.lease;
   switch (command.kind) {
     case planner::LeaseCommand::grant: return grant(lease);
@@ -263,10 +252,7 @@ void Lender::carry_out(const planner::LeaseCommand& command, bool intact) {
     case planner::LeaseCommand::overdue:
       return options_.warn("process " + std::to_string(pid_of(lease.borrower)) + " has not returned " +
                            std::to_string(lease.bytes) + " bytes of memory that it was lent");
-    case planner::LeaseCommand::free:
-      if (const auto lent = lent_.extract(lease.id); lent && options_.pieces)
-        options_.pieces->take(*lent.mapped(), intact);
-      returned_.notify_all();
+    case planner::LeaseCommand::free: lent_.erase(lease.id); returned_.notify_all();
   }
 }
 
@@ -282,19 +268,12 @@ void Lender::tell_shares() {
 
 // Where there is less memory than was offered, no more is offered than there is: nothing is granted in its place.
 void Lender::grant(const planner::Lease& lease) {
-  Result<std::shared_ptr<device::LentMemory>> made = Error{Errc::out_of_memory, ""};
-  if (options_.pieces)
-    made = options_.pieces->give();
-  else if (auto allocated = fabric_.lend(lease.bytes); allocated)
-    made = std::shared_ptr<device::LentMemory>(std::move(*allocated));
-  else
-    made = allocated.error();
+  auto made = fabric_.lend(lease.bytes);
   if (!made) {
     offered_ = ledger_.lent_by(kSelf) - lease.bytes;
     submit(planner::lease_event::Recall{lease.id});
     submit(what_is_offered());
     submit(planner::lease_event::Return{lease.id});
-    if (options_.pieces) return;  // more is offered once there are more
     return options_.warn("no more than " + std::to_string(offered_) + " bytes can be lent: " + made.error().message);
   }
   lent_[lease.id] = std::move(*made);

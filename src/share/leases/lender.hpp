@@ -22,30 +22,19 @@
 
 namespace ebb::share {
 
+/// The most bytes of a lease where so much is lent or borrowed: an eighth, in units of the smallest lease, so that
+/// leases are few and hold large checkpoints.
+std::uint64_t piece_of(std::uint64_t bytes);
+
 /// Between two looks of a thread that cannot be told of messages, or not act on them: the system has no memory for that
 /// now, or the process no descriptor.
 inline constexpr std::chrono::milliseconds kPause{10};
-
-/// Memory that a lender has anyway, and lends in place of what it would allocate. Called with the lender's mutex held:
-/// it must not call the lender, nor wait.
-class LentPieces {
- public:
-  virtual ~LentPieces() = default;
-  virtual std::uint64_t piece_bytes() const = 0;  ///< every lease has so many
-  /// A piece that nobody has. Error out_of_memory: there is none.
-  virtual Result<std::shared_ptr<device::LentMemory>> give() = 0;
-  /// It is back. `intact`: its borrower has unmapped it. Otherwise that has ended, and what it had begun to copy may
-  /// still arrive there.
-  virtual void take(const device::LentMemory& memory, bool intact) = 0;
-  virtual void wanted(bool wanted) = 0;  ///< whether anyone would borrow
-};
 
 struct LenderOptions {
   std::string group;         // lending_group()
   std::uint32_t number = 0;  // of the store in its process
   std::uint64_t bytes = 0;
   std::uint32_t link = planner::kWholeLink;                        // of its bandwidth, in millionths
-  std::shared_ptr<LentPieces> pieces = {};                         // null: it allocates what it lends
   std::optional<int> gpu = {};                                     // whose memory it is; none: ordinary memory
   std::chrono::nanoseconds recall_within{planner::kRecallWithin};  // of what is recalled when it ends
   /// Told on a thread of the lender's: a borrower has not returned in time what was recalled, or there is less memory
@@ -54,8 +43,7 @@ struct LenderOptions {
 };
 
 /// Memory is allocated when it is granted, and freed when it has come back: what is not lent, the program can allocate.
-/// (Pieces are there before and after.) What has not come back is never used again; it is freed once its borrower has
-/// unmapped it, or has ended.
+/// What has not come back is never used again; it is freed once its borrower has unmapped it, or has ended.
 ///
 /// Thread safety: every method may be called from any thread. mutex_ guards everything but the descriptors that the
 /// lender's own thread waits for; that thread alone ends connections. A forked child does nothing.
@@ -75,8 +63,6 @@ class Lender {
   /// call lends again. Error timed_out, with the borrowers and what they still have: that is not free, and is never
   /// used for anything else. `interrupted`: see Interrupt; what was recalled comes back all the same.
   Result<void> offer(std::uint64_t bytes, std::chrono::nanoseconds within, const Interrupt& interrupted = {});
-  /// The same without waiting.
-  void set_offer(std::uint64_t bytes, std::chrono::nanoseconds within);
   LenderState state() const;
 
  private:
@@ -106,8 +92,7 @@ class Lender {
   void disconnect(BorrowerPeer& peer);
   void flush(BorrowerPeer& peer);
   void submit(const planner::lease_event::Any& event);
-  void carry_out(const planner::LeaseCommand& command, bool intact);
-  planner::Time make_offer(std::uint64_t bytes, std::chrono::nanoseconds within);
+  void carry_out(const planner::LeaseCommand& command);
   void tell_shares();
   void grant(const planner::Lease& lease);
   planner::lease_event::Offer what_is_offered() const;
@@ -130,7 +115,7 @@ class Lender {
   LenderFile file_;
   planner::LeaseLedger ledger_;
   std::uint64_t offered_ = 0;
-  std::map<planner::LeaseId, std::shared_ptr<device::LentMemory>> lent_;
+  std::map<planner::LeaseId, std::unique_ptr<device::LentMemory>> lent_;
   std::deque<BorrowerPeer> peers_;
   planner::PartyId last_party_ = kSelf;
   bool no_descriptors_ = false;  // this process has too many open for what its thread was to do

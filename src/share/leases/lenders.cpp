@@ -229,7 +229,7 @@ void Lenders::ask(LenderPeer& peer) {
   }
   if (peer.asked == bytes) return;
   peer.asked = bytes;
-  const std::uint64_t piece = bytes == UINT64_MAX ? bytes : planner::piece_of(options_.bytes);
+  const std::uint64_t piece = bytes == UINT64_MAX ? bytes : piece_of(options_.bytes);
   send(peer, message::Borrow{bytes, piece});
 }
 
