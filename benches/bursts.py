@@ -62,6 +62,13 @@ def least(rates: dict[str, float], room: int) -> float:
     return max((bytes_beyond - room) / rates["both"], bytes_beyond / (rates["peer"] + rates["host"]))
 
 
+def judged(rates: dict[str, float], lent: int, bursts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Bursts, and what they were over the least time where all of `lent` but the ring has room for checkpoints."""
+    bound = least(rates, lent - LEAST)
+    over = [one["s"] / bound for one in bursts]
+    return {"bytes": lent - LEAST, "least_s": bound, "bursts": bursts, "over_least": over}
+
+
 def one_burst(store: Any, name: str, array: torch.Tensor) -> dict[str, Any]:
     history = store.history(name)
     relayed = store.stats()["relayed"]
@@ -81,8 +88,8 @@ def one_burst(store: Any, name: str, array: torch.Tensor) -> dict[str, Any]:
     return {"s": took, "relayed": store.stats()["relayed"] - relayed}
 
 
-def wait_for_leases(store: Any, lent: int) -> int:
-    """Until the store has borrowed all that is lent; bytes of it that have room for checkpoints, beside the ring."""
+def wait_for_leases(store: Any, lent: int) -> None:
+    """Until the store has borrowed all that is lent."""
     end = time.monotonic() + 30
     while (has := store.stats()["leases"]["borrowed"]) < lent:
         if time.monotonic() > end:
@@ -90,7 +97,6 @@ def wait_for_leases(store: Any, lent: int) -> int:
                 f"bursts: {has >> 20} of {lent >> 20} MiB were borrowed in 30 s; EBBTIDE_LOG=info says why"
             )
         time.sleep(0.005)
-    return next((tier["capacity"] for tier in store.stats()["tiers"] if tier["name"] == "peer"), 0)
 
 
 def lent_for(room: int) -> int:
@@ -98,8 +104,7 @@ def lent_for(room: int) -> int:
     return 8 * lease_of(LEAST + room) if room else LEAST
 
 
-def with_room(name: str, lent: int, repeats: int, array: torch.Tensor) -> tuple[int, list[dict[str, Any]]]:
-    """The room that there was, and the bursts."""
+def with_room(name: str, lent: int, repeats: int, array: torch.Tensor) -> list[dict[str, Any]]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     lender = context.Process(target=lend, args=(theirs, f"bursts-{name}", lent), daemon=True)
@@ -108,13 +113,13 @@ def with_room(name: str, lent: int, repeats: int, array: torch.Tensor) -> tuple[
     options: dict[str, Any] = {"device": "cuda:0", "device_cache": CACHED * SIZE, "host_cache": SIZE * (COUNT + 8)}
     with in_group(f"bursts-{name}"):
         store = ebbtide.open(**options, tuning={"host_arena": "direct"}, disk=0, borrow="auto")
-    room = wait_for_leases(store, lent)
+    wait_for_leases(store, lent)
     one_burst(store, "first", array)  # it touches and pins the memory of the host cache
     found = [one_burst(store, f"burst {n}", array) for n in range(repeats)]
     store.close()
     ours.send(None)
     lender.join()
-    return room, found
+    return found
 
 
 def main() -> None:
@@ -124,10 +129,9 @@ def main() -> None:
     found: dict[str, Any] = {"machine": machine, "rates": bare_rates(), "rooms": {}}
     array = torch.empty(SIZE // 4, device="cuda:0")
     for name, room in ROOMS.items():
-        room, bursts = with_room(name, lent_for(room), given.repeats, array)
-        bound = least(found["rates"], room)
-        over = [one["s"] / bound for one in bursts]
-        found["rooms"][name] = {"bytes": room, "least_s": bound, "bursts": bursts, "over_least": over}
+        bursts = with_room(name, lent_for(room), given.repeats, array)
+        found["rooms"][name] = judged(found["rates"], lent_for(room), bursts)
+        over = found["rooms"][name]["over_least"]
         middle, relayed = statistics.median(over), min(one["relayed"] for one in bursts)
         print(
             f"room for {name}: {middle:.3f} ({min(over):.3f} to {max(over):.3f}), {relayed} chunks relayed or more",

@@ -319,27 +319,30 @@ def leases_measured() -> list[str]:
     wrong = sum(sum(values) for name, values in found.items() if name.endswith("_wrong"))
     lenders, borrowers = len(found["lender_killed_wrong"]), len(found["borrower_killed_recall_s"])
 
-    def recall(where: str, bare: str) -> str:
-        times, room = found[f"{where}_recall_s"], of[f"{where}_used_bytes"]
-        return (
-            f"{of[f'{where}_recall_s'] * 1e3:.0f} ms ({min(times) * 1e3:.0f} to {max(times) * 1e3:.0f}); "
-            f"copying its {room / 1e9:.1f} GB alone takes {room / of[bare] * 1e3:.0f} ms"
-        )
+    def recall(where: str) -> str:
+        times = found[f"{where}_recall_s"]
+        return f"{of[f'{where}_recall_s'] * 1e3:.0f} ms ({min(times) * 1e3:.0f} to {max(times) * 1e3:.0f}); "
+
+    def copied(where: str) -> str:
+        room = of[f"{where}_used_bytes"]
+        return f"copying its {room / 1e9:.1f} GB alone takes {room / of['bare_bytes_per_s'] * 1e3:.0f} ms"
 
     return [
-        f"Leases between two processes, measured on {found['machine']} (`build/gpu/benches/gpu_leases`; `raw_rates` for the bare",
-        f"file): {found['bytes'] / 2**30:g} GiB are lent, as much is written, and the lender recalls all of it.",
+        f"Leases between two processes, measured on {found['machine']} (`build/gpu/benches/gpu_leases`):",
+        f"{found['bytes'] / 2**30:g} GiB are lent, as much is written, and the lender recalls all of it.",
         "",
         "| | |",
         "|---|---|",
-        f"| recall, with room in the host cache | {recall('room', 'bare_bytes_per_s')} |",
-        f"| the same, all of it pinned before (tuning `host_arena=direct`) | {recall('warm', 'bare_bytes_per_s')} |",
-        f"| recall, with the host cache full | {recall('full', 'bare_file_write_bytes_per_s')} |",
+        f"| recall, with room in the host cache | {recall('room')}{copied('room')} |",
+        f"| the same, all of it pinned before (tuning `host_arena=direct`) | {recall('warm')}{copied('warm')} |",
+        f"| the first recall of a process, as soon as it has borrowed and written | {recall('at_once')}{copied('at_once')} |",
+        f"| the same, where it writes two seconds after it has borrowed | {recall('later')}{copied('later')} |",
+        f"| recall, with the host cache full | {recall('full')}its {of['full_used_bytes'] / 1e9:.1f} GB go to files |",
         f"| {lenders} lenders killed while the borrower writes | all its checkpoints compared, here as above: {wrong:g} wrong or missing |",
         f"| {borrowers} borrowers killed while they write | {sum(found['borrower_killed_still_lent']):g} bytes still lent |",
         "",
-        "With room in the host cache, the planner copied a part of it to the host before the lender wanted it back. The longest recalls",
-        "are the first of a process, whose host cache is not pinned yet.",
+        "With room in the host cache, the planner copied a part of it to the host before the lender wanted it back. The first recall",
+        "of a process waits for memory to be pinned, unless the borrower had the time to pin it in the background.",
     ]
 
 
@@ -392,6 +395,29 @@ def relays() -> list[str]:
         f"| to the last byte | {over('down_whole')} | {over('up_whole')} |",
         "",
         "At the end only the lender's link has bytes left to carry: those of checkpoints in lent memory.",
+    ]
+
+
+def bursts() -> list[str]:
+    """What benches/bursts.py measured."""
+    found = json.loads((ROOT / "benches/results/bursts.json").read_text())
+
+    def row(name: str, room: dict) -> str:
+        over, relayed = room["over_least"], [one["relayed"] for one in room["bursts"]]
+        times = f"{statistics.median(over):.2f} ({min(over):.2f} to {max(over):.2f})"
+        took = statistics.median(one["s"] for one in room["bursts"])
+        return f"| {name} | {times} | {took * 1e3:.0f} ms | {room['least_s'] * 1e3:.0f} ms | {statistics.median(relayed):.0f} |"
+
+    text = (
+        f"On hardware, two {found['machine']['gpu']}: 8 GiB of 128 MiB checkpoints, without hints, into a device cache of two "
+        "(`benches/bursts.py`). The least time is by the bare rates of the same run. Every byte was compared. The bar is 1.15."
+    )
+    return [
+        textwrap.fill(text, 120),
+        "",
+        "| room for | over the least time | until the last call returned | least | chunks relayed |",
+        "|---|---|---|---|---|",
+        *(row(name, room) for name, room in found["rooms"].items()),
     ]
 
 
@@ -456,7 +482,7 @@ def rooms_page() -> str:
     """Its last chapter is what the simulator makes of bursts."""
     from ebbtide.models.spill import lent
 
-    return last_chapter("docs/peers.md", "How long a burst takes", "\n".join(lent.room_page()) + "\n")
+    return last_chapter("docs/peers.md", "How long a burst takes", "\n".join([*lent.room_page(), "", *bursts(), ""]))
 
 
 def comparison_page() -> str:
