@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <signal.h>
 #include <thread>
 
 #include "share/pool/description_text.hpp"
@@ -52,14 +54,16 @@ class ObjectWriterTest : public ::testing::Test {
   }
   // An object that is not in the pool, whole.
   void add(std::uint64_t number) { add(number, writer_); }
-  void add(std::uint64_t number, ObjectWriter& writer) {
-    storage::Description description{"a", static_cast<Version>(number), {}};
+  void add(std::uint64_t number, ObjectWriter& writer) { add(number, writer, static_cast<Version>(number), kBytes); }
+  // The first bytes of it.
+  void add(std::uint64_t number, ObjectWriter& writer, Version version, std::uint64_t bytes) {
+    storage::Description description{"a", version, {}};
     description.info.bytes = kBytes;
     description.info.regions = {{0, kBytes, 0}};
     const auto text = encode_description(description);
     message::Staged piece{};
     piece.object = number;
-    piece.bytes = kBytes;
+    piece.bytes = bytes;
     piece.description.assign(reinterpret_cast<const char*>(text.data()), text.size());
     writer.add_piece(kMember, piece, bytes_.get());
   }
@@ -135,6 +139,47 @@ TEST_F(ObjectWriterTest, what_the_agent_before_had_written_is_dropped_with_what_
   next.stop();
   const auto ignore = [](std::uint64_t, const Result<void>&) {};
   EXPECT_TRUE(storage::open_persistent_storage(posix_, clock_, options(), ignore, ignore).value()->found().empty());
+}
+
+TEST_F(ObjectWriterTest, a_drop_that_is_said_again_takes_nothing_that_was_written_since) {
+  const message::Drop drop{1, 0, 1, false, "a", 1};  // of the store's first record
+  const auto carry_out = [&] {
+    writer_.drop(kMember, drop);
+    writer_.commit(kMember);
+    while (writer_.drops_done() < writer_.drops()) {
+      writer_.run();
+      std::this_thread::yield();
+    }
+  };
+  const auto killed_after = [&](const std::function<void()>& work) {
+    const pid_t child = test::in_child([&] {
+      open(posix_);
+      work();
+      ::raise(SIGKILL);
+    });
+    EXPECT_TRUE(WIFSIGNALED(test::status_of(child)));
+  };
+  killed_after([&] {
+    add(1);
+    await(1, false);
+  });
+  killed_after([&] {
+    add(2, writer_, 1, kMiB);  // makes a file, and is not whole
+    carry_out();
+  });
+  const auto found = [&] {
+    const auto ignore = [](std::uint64_t, const Result<void>&) {};
+    storage::PersistentOptions readonly = options();
+    readonly.readonly = true;
+    return storage::open_persistent_storage(posix_, clock_, readonly, ignore, ignore).value()->found().size();
+  };
+  ASSERT_EQ(found(), 0u) << "the drop was carried out, and nobody was told";
+  open(posix_);
+  add(2, writer_, 1, kBytes);
+  EXPECT_EQ(await(2, false).error.message, "");
+  carry_out();
+  writer_.stop();
+  EXPECT_EQ(found(), 1u);
 }
 
 }  // namespace

@@ -158,6 +158,40 @@ TEST_P(StoreKilledSizesTest, what_the_next_one_finds_outlives_the_power) {
   }
 }
 
+// Drops and reads name a record by its version and sequence, also across a kill.
+TEST_F(SegmentStoreKilledTest, a_sequence_is_not_used_again_though_its_segment_is_gone) {
+  bytes_ = 100'000;  // a segment each
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_directory("/above"));
+  const auto storage = open(files);
+  const ObjectId object = kFirstObject + next_;
+  persist(*storage, 1);
+  const std::uint64_t used = storage->sequence(object);
+  files.note("used");
+  Description next{"adjoint", 1, {}};
+  next.info.bytes = bytes_;
+  next.info.regions.push_back({7, bytes_, 0});
+  storage->begin(kFirstObject + next_, std::make_shared<const Description>(next)).value();
+  storage->drop(object);
+  storage->commit();
+  while (storage->drops_done() < 1) std::this_thread::yield();
+  const PowerLoss run(files.journal());
+  const std::size_t end = run.size();
+  storage->stop();
+  for (std::size_t n = run.all(doubles::Change::Kind::note).at(0); n <= end; ++n) {
+    SCOPED_TRACE("killed at " + std::to_string(n) + ": " + doubles::describe(run.change(n)));
+    const auto left = run.killed(n);
+    const auto again = open(*left);  // and is killed as well: it may have removed a segment that was empty
+    ASSERT_TRUE(again);
+    EXPECT_GT(again->next_sequence(), used);
+    const PowerLoss second(left->journal());
+    const auto left_again = second.killed(second.size());
+    const auto last = open(*left_again);
+    ASSERT_TRUE(last);
+    EXPECT_GT(last->next_sequence(), used) << "by the one after it";
+  }
+}
+
 // Also on a disk that loses all of a block of 4096 bytes when the power fails while it is written.
 TEST_F(SegmentStoreKilledTest, drops_take_nothing_from_what_shares_their_blocks) {
   constexpr Version kMany = 160;

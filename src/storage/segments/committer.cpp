@@ -361,6 +361,7 @@ void Committer::report(const Objects& objects) {
     for (const SharedObject& object : objects) {
       if (object->state != ObjectState::committing) continue;  // a drop failed its segment, and it was reported
       object->state = ObjectState::persistent;
+      object->note_found();
       object->loaded->description = nullptr;  // it can be read from disk now
       if (!object->loaded->sums && object->loaded->awaiting_header.empty()) object->loaded = nullptr;
       object->writing = nullptr;

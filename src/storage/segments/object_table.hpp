@@ -61,6 +61,7 @@ struct SegmentState {
   bool missing = false;            // its file was removed or replaced from outside, and that was reported
   bool suspect = false;            // it has damage: only drops are written to it
   bool head_synced = false;        // the file's own head is on the disk; by the committer alone
+  std::uint64_t sequence = 0;      // the highest that the next process will find in it, of a dropped record too
   RecordRow records;               // all that the disk may still have
   // Small objects that the committer has yet to place here, together. A block is set aside for each.
   std::unordered_map<std::uint64_t, SharedObject> unplaced;
@@ -149,6 +150,8 @@ struct StoredObject {
     head.body = written.body;
     may_be_on_disk = true;
   }
+  /// The next process finds it, even if this one is killed now.
+  void note_found() const { segment->sequence = std::max(segment->sequence, head.sequence); }
   void fail(const Error& why) {
     state = ObjectState::failed;
     writing->error = std::make_unique<const Error>(named(why));

@@ -134,11 +134,15 @@ void RecordRemover::trim_closed() {
   }
 }
 
-// The last segment shows which numbers have been used: a reader must not find another record where it found one before.
-// No segment is removed while its tombstones may hide older records that reappear.
+// The last segment shows which numbers have been used, and the one with the highest sequence which of these: a reader
+// must not find another record where, or as what, it found one before. No segment is removed while its tombstones may
+// hide older records that reappear.
 bool RecordRemover::is_removable(const TableLocked& lock, const SegmentState& segment) const {
+  const auto& all = table_.segments(lock);
   return !retains_segments_ && failed_.empty() && !segment.suspect && segment.closed && segment.unplaced.empty() &&
-         segment.number != table_.segments(lock).rbegin()->first;
+         segment.number != all.rbegin()->first &&
+         (segment.sequence == 0 ||
+          std::ranges::any_of(all, [&](const auto& one) { return one.second->sequence > segment.sequence; }));
 }
 
 std::vector<std::string> RecordRemover::failed_names() const {

@@ -83,6 +83,7 @@ void Recovery::register_segment(const ScannedSegment& scanned, const std::vector
   }
   segment->bytes = scanned.bytes;
   segment->end = std::max(segment->end, scanned.end);
+  segment->sequence = std::max(segment->sequence, scanned.last_sequence);
   for (const Damage& damage : damages) {  // some is inside a record
     segment->suspect = segment->suspect || damage.file == context_.segment_files.path(scanned.segment);
   }

@@ -270,6 +270,7 @@ Result<void> SegmentWriter::write_early_head(const std::shared_ptr<Put>& put) {
     {
       const TableLocked lock = table_.lock();
       put->object->early_head = static_cast<bool>(how);
+      if (how) put->object->note_found();
     }
     report(put);
   });
