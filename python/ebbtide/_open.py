@@ -86,7 +86,7 @@ def open(
     shared: a directory on a parallel file system. Each version goes on to it once it is on the local disk, which then is a
     cache of it: local space is given back to newer versions, and what is not there is read from the shared directory. With an
     empty ``directory``, on any node, the store continues from what is there. Both directories are this store's alone.
-    keep_last_shared: as keep_last, there (default: keep_last).
+    keep_last_shared: as keep_last, there (default: keep_last). What is durable there alone stays until keep_last newer ones are.
     shared_every: only versions that are multiples of it go there; 0 (default): all.
     limit_shared: how much may be written there in a second (``"200MB/s"``); 0 (default): no limit.
     veloc_rank: ``shared`` has VELOC's files of this rank, ``<history>-<rank>-<version>.dat``: what VELOC wrote there is found,

@@ -175,5 +175,7 @@ def test_what_is_unknown_is_refused_with_what_is_known(disk):
     assert "pageable" in bench(disk, "hpdc23:5a", "--peer", "tape", code=2)
     known = bench(disk, "hpdc23:5a", "--only", "order=random", code=2).replace("│", " ").split()
     assert "known are order=sequential, hints=none," in " ".join(known)
+    twice = bench(disk, "hpdc23:5a", "--only", "hints=all", "--only", "hints=none", code=2)
+    assert "given twice" in " ".join(twice.replace("│", " ").split())
     listed = CliRunner().invoke(app, ["paper", "--list"]).output
     assert [line.split()[0] for line in listed.splitlines()] == list(paper.FIGURES)

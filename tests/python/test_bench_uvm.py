@@ -80,6 +80,11 @@ def test_managed_memory_gives_back_what_it_was_given_within_its_memory(
     assert not (in_memory and list(directory.iterdir()))
 
 
+def test_a_device_cache_that_holds_no_checkpoint_is_refused(disk):
+    with pytest.raises(ValueError, match="the device cache of 4096 bytes holds no checkpoint of 65536"):
+        contest.play_peer(shot.jobs(tiny_config(disk, device_cache=4096))[0], About("", __name__), disk, cold=True)
+
+
 def test_without_a_gpu_it_says_so(disk):
     with pytest.raises(ValueError, match="managed memory needs a GPU, and the device is cpu"):
         contest.play_peer(shot.jobs(tiny_config(disk))[0], About("", uvm.__name__), disk, cold=True)

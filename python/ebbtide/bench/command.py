@@ -461,12 +461,19 @@ def paper_figure(
         paper.FULL if full else paper.QUICK,
         paper.Place(scratch_directory(directory), device, seed),
     )
-    labels = dict((label, value) for label, _, value in (text.partition("=") for text in only or []))
+    labels: dict[str, str] = {}
+    for text in only or []:
+        label, _, value = text.partition("=")
+        if label in labels:
+            raise wrong("--only", f"{label} is given twice, and a place has one value of it")
+        labels[label] = value
     if isinstance(figure, paper.Shots):
         try:
             cells = run.chosen(figure, scale, place, labels)
         except ValueError as error:
             raise wrong("--only", str(error)) from None
+        if not cells:
+            raise wrong("--only", f"no place has all of {', '.join(only or [])}")
         for cell in cells:
             _check_room(cell.config)
     elif peer or only or device != "cpu":

@@ -30,7 +30,7 @@ PoolStore pool_store(const storage::PersistentOptions& options);
 /// 1. A slab changes its owner only when its process has left, or its pidfd says that it is gone, and all that it has
 ///    handed over is in the store.
 /// 2. A process is admitted when all that dead processes of the job left is in the store, and what they had dropped is
-///    gone: it finds nothing that is about to go.
+///    gone, but for what the disk did not let go: that is tried again.
 /// 3. The run of the process in place n of the table is the nth share, whoever has it: what of it belongs to another
 ///    process is lent to that one. The words of the slabs say where each lease begins.
 /// 4. The pool's file is removed, and the listener closed, while the agent holds the queue of the node's processes, and

@@ -10,7 +10,7 @@ from .figure import Cell, Place, Scale, Shots, shot_of
 INTERVALS = (0.005, 0.01, 0.02, 0.03, 0.06)
 HOSTS = (8, 16, 32, 64)  # GiB, at the paper's size
 DIFFERS = (
-    "one process in place of eight GPUs; opening counts with the checkpoints; `direct` is the store with all memory"
+    "one process in place of eight GPUs; opening counts with the checkpoints, and is not in the bound; `direct` is the store with all memory"
     " allocated and pinned as it opens, and managed memory is a peer on a GPU alone"
 )
 

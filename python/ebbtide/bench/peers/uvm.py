@@ -71,6 +71,8 @@ class Uvm(Peer):
     def __init__(self, given: Given, managed: type[Managed], in_memory: bool = False) -> None:
         self._sizes, self._device = given.sizes, given.device
         self._largest, self._budget = padded(max(given.sizes)), given.store["device_cache"]
+        if self._budget < self._largest:
+            raise ValueError(f"the device cache of {self._budget} bytes holds no checkpoint of {self._largest}")
         room = -(-self._largest // managed.PAGE) * managed.PAGE
         count = (self._budget + given.store["host_cache"]) // room - _BUFFERS
         count = len(given.sizes) if in_memory else min(count, len(given.sizes))
