@@ -20,6 +20,7 @@ MEANING = {
     HANG: "no answer within the time limit",
 }
 SHOWN = 20  # violations that are kept of one trial
+LISTED = "; "  # between what several runs have each
 
 
 _PLACES = re.compile(r"(/[^/\s:'\"]+)+/(?=[^/\s:'\"]+)")
@@ -65,6 +66,23 @@ class Count:
             "told": dict(self.told.most_common(6)),
             "violations": self.violations,
         }
+
+
+def added(found: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """One subject's JSON of two runs of a trial, as one; what has no sum is listed."""
+
+    def sums(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        return one | {
+            key: n if key not in one else sums(one[key], n) if isinstance(n, dict) else one[key] + n
+            for key, n in other.items()
+        }
+
+    both = {key: sums(found[key], more[key]) for key in ("outcomes", "by", "told")}
+    both |= {key: found[key] + more[key] for key in ("count", "seconds")}
+    both |= {key: LISTED.join(dict.fromkeys(f"{found[key]}{LISTED}{more[key]}".split(LISTED)))
+             for key in ("seed", "commit", "machine", "taken")}  # fmt: skip
+    both["violations"] = (found["violations"] + more["violations"])[:SHOWN]
+    return both | {"short": found["short"] or more["short"]}
 
 
 def lacking(found: dict[str, Any], least: dict[str, int]) -> list[str]:

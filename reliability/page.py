@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reliability.outcomes import MEANING, OUTCOMES, holds
+from reliability.outcomes import LISTED, MEANING, OUTCOMES, holds
 
 
 def row(*cells: object) -> str:
@@ -76,10 +76,13 @@ def made_of(trials: list[dict[str, Any]]) -> str:
     """Where and when: each part may have been made by itself."""
     parts = [part for trial in trials for part in trial["found"].values() if "skipped" not in part]
 
-    def all_of(what: str) -> str:
-        return "; ".join(sorted({part[what] for part in parts})) or "nowhere"
+    def each(what: str) -> list[str]:
+        return sorted({one for part in parts for one in part[what].split(LISTED)})
 
-    days = sorted({part["taken"] for part in parts}) or ["never"]
+    def all_of(what: str) -> str:
+        return LISTED.join(each(what)) or "nowhere"
+
+    days = each("taken") or ["never"]
     short = ", some in the short form" if any(part["short"] for part in parts) else ""
     seconds = sum(part["seconds"] for part in parts)
     return (
@@ -127,6 +130,7 @@ def page(document: dict[str, Any]) -> str:
         "make reliability                         # builds, installs into build/, runs all of it: four hours",
         "reliability/run                          # the same with what is built and installed for this Python",
         "reliability/run --only kills --seed 7    # a part again: its counts here are replaced",
+        "reliability/run --only kills --add       # or added to",
         "reliability/run --short                  # a minute or two; writes nothing here",
         "```",
         "",

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from reliability import page
+from reliability.outcomes import added
 from reliability.session import ROOT
 
 PAGE, DATA = pathlib.Path("docs/reliability.md"), pathlib.Path("benches/results/reliability.json")
@@ -48,14 +49,17 @@ class Results:
     """The document, and the two files that are made of it in `out` (None: they are not). Several processes may put
     parts into the same files."""
 
-    def __init__(self, out: pathlib.Path | None, afresh: bool) -> None:
-        self.out = out
+    def __init__(self, out: pathlib.Path | None, afresh: bool, adds: bool = False) -> None:
+        self.out, self._adds = out, adds
         self.document: dict[str, Any] = {"subjects": {}, "trials": []}
         if out and afresh:
             self._write()
 
-    def put(self, trials: Iterable[Any], name: str, key: str, found: dict[str, Any], about: dict[str, Any]) -> None:
-        """One part. What was counted earlier stays where it could not be tried now."""
+    def put(
+        self, trials: Iterable[Any], name: str, key: str, found: dict[str, Any], about: dict[str, Any]
+    ) -> dict[str, Any]:
+        """One part. What was counted earlier stays where it could not be tried now, and is added to where that was asked
+        for. What there is of it then."""
         if not self.out:
             return self._put(trials, name, key, found, about)
         self.out.mkdir(parents=True, exist_ok=True)
@@ -64,8 +68,9 @@ class Results:
             fcntl.flock(directory, fcntl.LOCK_EX)
             if (self.out / DATA).exists():
                 self.document = json.loads((self.out / DATA).read_text(encoding="utf-8"))
-            self._put(trials, name, key, found, about)
+            kept = self._put(trials, name, key, found, about)
             self._write()
+            return kept
         finally:
             os.close(directory)
 
@@ -74,7 +79,9 @@ class Results:
         document = json.loads((self.out / DATA).read_text(encoding="utf-8"))
         (self.out / PAGE).write_text(page.page(document), encoding="utf-8")
 
-    def _put(self, trials: Iterable[Any], name: str, key: str, found: dict[str, Any], about: dict[str, Any]) -> None:
+    def _put(
+        self, trials: Iterable[Any], name: str, key: str, found: dict[str, Any], about: dict[str, Any]
+    ) -> dict[str, Any]:
         known = {one["name"]: one for one in self.document["trials"]}
         for trial in trials:
             if trial.name != name and trial.name not in known:
@@ -82,8 +89,9 @@ class Results:
             told = {"name": trial.name, "title": trial.title, "what": trial.what, "must": list(trial.must)}
             known[trial.name] = told | {"found": known.get(trial.name, {}).get("found", {})}
         parts = known[name]["found"]
-        if "skipped" not in found or "skipped" in parts.get(key, {"skipped": ""}):
-            parts[key] = found
+        first = "skipped" in parts.get(key, {"skipped": ""})
+        if "skipped" not in found or first:
+            parts[key] = found if first or not self._adds else added(parts[key], found)
         parts = known[name]["found"] = {one: parts[one] for one in SUBJECTS if one in parts}
         order = [trial.name for trial in trials if trial.name in known]
         self.document["trials"] = [known[one] for one in order]
@@ -91,6 +99,7 @@ class Results:
         if "missing" not in about or "missing" in subjects.get(key, {"missing": ""}):
             subjects[key] = about
         self.document["subjects"] = {one: subjects[one] for one in SUBJECTS if one in subjects}
+        return parts[key]
 
     def _write(self) -> None:
         texts = {DATA: json.dumps(self.document, indent=1) + "\n", PAGE: page.page(self.document)}

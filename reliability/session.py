@@ -48,6 +48,13 @@ class Session:
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
+    def keep(self, path: pathlib.Path) -> pathlib.Path:
+        """What is left of a case that went wrong, to be looked at after the run. Where it is then."""
+        kept = self.scratch.parent / f"kept-{self.seed}-{path.name}"
+        shutil.move(path, kept)
+        self.say(f"kept: {kept}")
+        return kept
+
     @contextmanager
     def small_disk(self, megabytes: int) -> Iterator[pathlib.Path]:
         """A tmpfs of that size; raises Missing where none can be mounted."""

@@ -369,7 +369,10 @@ def trial(session: Session) -> Count:
 
         def one(kind: str, seed: int, few: int) -> tuple[str, tuple[int, str, str]]:
             with session.directory("veloc") as case:
-                return kind, play(seed, kind, few, case, programs)
+                found = play(seed, kind, few, case, programs)
+                if found[1] != EXACT:
+                    session.keep(case)
+                return kind, found
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for kind, (done, outcome, told) in pool.map(lambda case: one(*case), cases):

@@ -130,6 +130,28 @@ def test_a_part_is_made_again_by_itself(tmp_path):
     assert len(json.loads((tmp_path / results.DATA).read_text())["trials"]) == 1
 
 
+def test_a_part_is_added_to(tmp_path):
+    trials = (Trial("a", "A", "a", (outcomes.EXACT,)),)
+    about = {"title": "Ebbtide", "versions": "ebbtide 1", "how": "so"}
+    one, other = Count(seed=1), Count(seed=2)
+    one.add(outcomes.EXACT, "sync", "said")
+    other.add(outcomes.EXACT, "sync")
+    other.add(outcomes.CRASH, "rename", "said")
+    other.violate("it died")
+    Results(tmp_path, afresh=True).put(trials, "a", "ebbtide", one.as_json() | PART, about)
+    later = other.as_json() | PART | {"commit": "another", "taken": "2026-01-02"}
+    adds = Results(tmp_path, afresh=False, adds=True)
+    adds.put(trials, "a", "ebbtide", {"skipped": "not here"} | PART, about)
+    adds.put(trials, "a", "ebbtide", later, about)
+    document = json.loads((tmp_path / results.DATA).read_text())
+    found = document["trials"][0]["found"]["ebbtide"]
+    assert (found["count"], found["seed"], found["seconds"]) == (3, "1; 2", 120)
+    assert found["by"] == {"sync": {"EXACT": 2}, "rename": {"CRASH": 1}}
+    assert found["told"] == {"said": 2} and found["violations"] == ["it died"]
+    assert "Taken 2026-01-01 to 2026-01-02" in page.page(document)
+    assert "commit 0123456789ab; another." in page.page(document)
+
+
 def test_what_must_not_be_is_shown_in_bold_with_what_it_was():
     wrong = document()
     count = Count(seed=7)
