@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import hipc22, hpdc23, ics19, sc22
+from . import hipc22, hpdc23, ics19, sc22, wag
 from .figure import FULL, QUICK, Cell, Figure, Place, Scale, Shots, Values
 
 __all__ = ["FIGURES", "FULL", "QUICK", "Cell", "Figure", "Place", "Scale", "Shots", "Values"]
@@ -10,6 +10,6 @@ __all__ = ["FIGURES", "FULL", "QUICK", "Cell", "Figure", "Place", "Scale", "Shot
 #: All that there are, by what names them on the command line.
 FIGURES: dict[str, Figure] = {
     f"{paper}:{name}": figure
-    for paper, module in {"hpdc23": hpdc23, "hipc22": hipc22, "sc22": sc22, "ics19": ics19}.items()
+    for paper, module in {"hpdc23": hpdc23, "hipc22": hipc22, "sc22": sc22, "ics19": ics19, "wag": wag}.items()
     for name, figure in module.FIGURES.items()
 }
