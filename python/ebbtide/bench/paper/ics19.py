@@ -104,6 +104,16 @@ def _finer(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[t
             yield {"program": name, "bytes of a zone": f"{finer >> 10} KiB"}, 100 * sum(shares) / len(shares)
 
 
+# --- copies to the host -----------------------------------------------------------------------------------------------
+
+
+def _by_size(scale: Scale, place: Place, say: Callable[[str], None]) -> Iterator[tuple[Labels, float]]:
+    from .. import transfers
+
+    for how, size, rate in transfers.rates(place.device, scale.memory, say):
+        yield {"copies": how, "bytes of a copy": f"{size >> 10} KiB"}, rate / 1e9
+
+
 LOST = "time lost over that of full blocking snapshots"
 SNAPSHOTS = (
     "snapshots of memory on processors, whose pages the kernel protects, in place of hardware that watches a GPU's;"
@@ -152,6 +162,14 @@ FIGURES = {
         "bytes of a zone",
         "written (%)",
         _finer,
+    ),
+    "9": Values(
+        "copies of memory in pieces to the host, by the size of a piece",
+        "62% of the link's rate at 64 KiB, all of it from 1 to 4 MB on or through a buffer on the device (sec. 4.3.1)",
+        "on a GPU over its link, on processors within memory; the store's time is until its host cache has all of them",
+        "bytes of a copy",
+        "GB/s",
+        _by_size,
     ),
     "10": Values(
         "time lost to snapshots, without what the device does",
