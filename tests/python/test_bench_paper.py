@@ -57,7 +57,21 @@ def test_all_fits_the_host_cache_where_memory_is_what_is_measured(key, tmp_path)
         for cell in cells:
             assert (cell.config.disk, cell.config.host_cache) == (0, cell.config.history())
             assert cell.config.device_cache >= 2 * max(map(max, cell.config.sizes))
-            assert "direct" in cell.peers and ("uvm_in_memory" in cell.peers) == (device == "cuda")
+            managed = device == "cuda" and cell.config.ranks == 1  # a peer runs in one process
+            assert "direct" in cell.peers and ("uvm_in_memory" in cell.peers) == managed
+
+
+def test_memory_pinned_at_once_is_measured_with_several_ranks_too(tiny, disk, tmp_path):
+    found, picture = tmp_path / "6a.json", tmp_path / "6a.png"
+    bench(disk, "hipc22:6a", "--json", str(found), "--plot", str(picture))
+    rows = json.loads(found.read_text())["rows"]
+    places = [(row["labels"]["ranks"], row["peer"]) for row in rows]
+    assert places == [(ranks, peer) for ranks in ("1", "2") for peer in ("score", "direct")]
+    for row in rows:
+        (turn,) = row["turns"]
+        assert (row["failed"], turn["wrong"]) == (None, 0)
+        assert turn["blocked_s"] == pytest.approx(turn["checkpoint_s"] + turn["restore_s"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_opening_counts_where_memory_is_what_is_measured(disk, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 _PAGE = 4096
 _SLACK = 64 << 20  # room on the disk tier beyond the history itself
@@ -36,6 +37,7 @@ class Config:
     lend: int = 0  # bytes that another process lends to each rank; 0: none does
     device: str = "cpu"  # or "cuda", "cuda:N": the device of the program's arrays and of the device cache
     shared: Path | None = None  # below `directory`: the store then keeps its checkpoints in both
+    options: tuple[tuple[str, Any], ...] = ()  # further ones of the store, and in place of the others
 
     @property
     def ranks(self) -> int:
@@ -77,7 +79,7 @@ class Config:
             "eviction": self.policy,
             "prefetch": self.prefetch,
         }
-        return options | ({"borrow": self.lend} if self.lend else {})
+        return options | ({"borrow": self.lend} if self.lend else {}) | dict(self.options)
 
     @contextlib.contextmanager
     def own_directories(self) -> Iterator[list[dict]]:

@@ -35,6 +35,26 @@ def _intervals(variable: bool):
     return cells
 
 
+def _devices(scale: Scale, place: Place) -> Sequence[Cell]:
+    """All checkpoints fit the device cache, which is the host's as well."""
+    found = []
+    for interval in INTERVALS:
+        cell = _large_host(scale, place, interval)
+        config = replace(cell.config, device_cache=cell.config.history())
+        found.append(Cell((("interval", f"{1e3 * interval:g} ms"), *cell.labels), config, cell.peers))
+    return found
+
+
+def _ranks(scale: Scale, place: Place) -> Sequence[Cell]:
+    found = []
+    for ranks in scale.ranks:
+        cell = _large_host(scale, place, 0.02)
+        config = replace(cell.config, sizes=cell.config.sizes * ranks)
+        peers = cell.peers if ranks == 1 else ("direct",)
+        found.append(Cell((("ranks", str(ranks)), ("hints", "all")), config, peers))
+    return found
+
+
 def _hosts(scale: Scale, place: Place) -> Sequence[Cell]:
     found = []
     for size in HOSTS:
@@ -58,6 +78,22 @@ FIGURES = {
         DIFFERS,
         "interval",
         _intervals(False),
+        opening=True,
+    ),
+    "4b": Shots(
+        "throughput by computing interval, equal sizes, all in the device cache (4b: checkpoints; 4c: both)",
+        "checkpoints in up to 76% less time, both in up to 63% less (sec. V-E)",
+        DIFFERS,
+        "interval",
+        _devices,
+        opening=True,
+    ),
+    "6a": Shots(
+        "throughput of a process by processes, equal sizes, all in the host cache, 20 ms (6a: checkpoints; 6b: both)",
+        "7.6 and 4.7 times direct pinning with one process, 27.8 and 13.6 with eight (sec. V-E)",
+        DIFFERS.replace("one process in place of eight GPUs", "as many processes as GPUs"),
+        "ranks",
+        _ranks,
         opening=True,
     ),
     "6c": Shots(

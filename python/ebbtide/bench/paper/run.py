@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from .. import contest, shot
 from ..config import Config
+from ..peers import PEERS
 from .figure import Cell, Figure, Labels, Place, Scale, Shots, Values
 
 OURS = "score"
@@ -85,7 +87,8 @@ def _shots(
         beside = [key for key in cell.peers if peers is None or key in peers]
         row = {"labels": dict(cell.labels), "bytes": sum(map(sum, cell.config.sizes)) // cell.config.ranks}
         if cell.config.ranks > 1 or figure.by_iteration:
-            yield row | _alone(cell.config, figure.by_iteration)
+            for key in (OURS, *beside):
+                yield row | _together(cell.config, key, figure)
             continue
         found = contest.run(cell.config, [OURS, *beside], limit, say=lambda text, words=words: say(f"{words}: {text}"))
         for one in found["rows"]:
@@ -95,20 +98,22 @@ def _shots(
             yield row | {name: one[name] for name in ("peer", "ours", "failed", "turns")}
 
 
-def _alone(config: Config, by_iteration: bool) -> dict[str, Any]:
-    found = shot.run(config)
+def _together(config: Config, key: str, figure: Shots) -> dict[str, Any]:
+    """A shot of several ranks, or one whose every restore counts: with the store, as the peer `key` opens it."""
+    found = shot.run(replace(config, options=PEERS[key].options))
+    opening = found["open_s"] if figure.opening else 0.0
     turn: dict[str, Any] = {
-        "blocked_s": found["total"]["blocked_s"] / config.ranks,
-        "checkpoint_s": sum(found["checkpoint"]["blocked_s"]) / config.ranks,
+        "blocked_s": opening + found["total"]["blocked_s"] / config.ranks,
+        "checkpoint_s": opening + sum(found["checkpoint"]["blocked_s"]) / config.ranks,
         "restore_s": sum(found["restore"]["blocked_s"]) / config.ranks,
         "bound_s": found["bound"]["blocked_s"] / config.ranks,
         "wrong": found["verified"]["wrong"],
     }
-    if by_iteration:
+    if figure.by_iteration:
         turn["restores_s"], turn["prefetch_distance"] = (
             found["restore"][name] for name in ("blocked_s", "prefetch_distance")
         )
-    return {"peer": OURS, "ours": True, "failed": None, "turns": [turn]}
+    return {"peer": key, "ours": PEERS[key].ours, "failed": None, "turns": [turn]}
 
 
 def add(found: dict[str, Any], row: dict[str, Any]) -> None:
