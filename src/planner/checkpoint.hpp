@@ -52,7 +52,7 @@ inline bool good(const Replica& r) { return complete(r.state) && !r.failed; }
 // What is known of a checkpoint in the file of one tier (durability.hpp), of a store with retention.
 struct Filed {
   // How retention counts it: each is also what stands before it.
-  enum class Standing : std::uint8_t { none, owed, lined, safe };  // the file has to hold it; in its line; durable
+  enum class Standing : std::uint8_t { none, owed, lined, safe };  // exempt; in the file's line; durable
   // Where it is on its way into the file.
   enum class Stage : std::uint8_t {
     none,
@@ -176,10 +176,11 @@ struct Successors {
   std::uint32_t count = 0;
 };
 
-// What retention looks at: all that is or will be stored on a tier, but for exempt ones.
+// What retention looks at: all that is or will be stored on a tier.
 struct Stored {
-  RecycledMap<Version, Slot> line;
+  RecycledMap<Version, Slot> line;  // but for exempt ones
   RecycledMap<Version, Slot> safe;  // of those, the durable ones
+  RecycledMap<Version, Slot> exempt;
 };
 
 // Made for a tier once something is: empty ones of all tiers would take most of a history's memory.

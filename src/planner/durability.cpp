@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
+#include <limits>
 #include <utility>
 
 namespace ebb::planner {
@@ -53,6 +53,8 @@ void Durability::count(Slot slot, TierIndex tier, bool written) {
       place(table_.history_of(c).stored[tier].line, c.version, slot, is >= Standing::lined);
     if ((was == Standing::safe) != (is == Standing::safe))
       place(table_.history_of(c).stored[tier].safe, c.version, slot, is == Standing::safe);
+    if ((was == Standing::owed) != (is == Standing::owed))
+      place(table_.history_of(c).stored[tier].exempt, c.version, slot, is == Standing::owed);
   }
   if (const bool is = written && context_.several_keep() && table_.goes_below(c, tier); filed.passing != is) {
     filed.passing = is;
@@ -112,29 +114,39 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Tie
   }
   std::vector<Superseded> found;
   for (const auto& [place, goes] : dispensable(context_.retention(tier), newest_first))
-    found.push_back({slots_of[place], goes});
+    found.push_back({.slot = slots_of[place], .goes = goes});
+  if (context_.lower(tier) && !found.empty())
+    for (const Version oldest = oldest_to_make_up(h); Superseded & one : found) {
+      const Version version = table_[one.slot].version;
+      one.made_up_for = version < oldest && !is_multiple(context_.retention(context_.first_keeping), version);
+    }
   return found;
 }
 
-bool Durability::made_up_for(const Checkpoint& c) const {
-  std::map<Version, bool, std::greater<>> newer;  // whether it is of this process, or was read
-  Version ours = -1;                              // the newest of this process
-  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t) {
-    const auto& row = table_.history_of(c).stored[t].safe;
-    for (auto at = row.rbegin(); at != row.rend() && at->first > c.version; ++at) {
-      const FileState state = table_[at->second].filed[t].state;
-      newer[at->first] |= state != FileState::recovered;
-      if (!of_earlier_process(state)) ours = std::max(ours, at->first);
+// The oldest of those that make up for all that are older, by the retention of the fastest file: what of the newer ones
+// is durable in any file counts. -1: there are too few.
+Version Durability::oldest_to_make_up(const History& h) const {
+  const std::uint64_t keep_last = context_.retention(context_.first_keeping).keep_last;
+  const Version agreed = context_.machine.retention.agreed ? h.agreed : std::numeric_limits<Version>::max();
+  const auto state_of = [&](const auto& entry, TierIndex t) { return table_[entry->second].filed[t].state; };
+  Version ours = -1;  // the newest of this process
+  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t)
+    for (auto at = h.stored[t].safe.rbegin(); at != h.stored[t].safe.rend() && at->first > ours; ++at)
+      if (!of_earlier_process(state_of(at, t))) ours = at->first;
+  std::vector<Version> newest;  // of each row, as many as matter
+  for (TierIndex t = context_.first_keeping; t < context_.tiers(); ++t)
+    for (const auto* row : {&h.stored[t].safe, &h.stored[t].exempt}) {
+      std::uint64_t left = keep_last;
+      for (auto at = row->rbegin(); at != row->rend() && left > 0; ++at) {
+        const FileState state = state_of(at, t);
+        if (at->first > agreed || !durable(state) || (state == FileState::recovered && at->first >= ours)) continue;
+        newest.push_back(at->first);
+        --left;
+      }
     }
-  }
-  std::vector<Retained> newest_first;
-  for (const auto& [version, known] : newer) {
-    const bool agreed = !context_.machine.retention.agreed || version <= table_.history_of(c).agreed;
-    newest_first.push_back({version, agreed && (known || version < ours)});
-  }
-  newest_first.push_back({c.version});
-  const auto found = dispensable(context_.retention(context_.first_keeping), newest_first);
-  return !found.empty() && found.back().place == newer.size() && found.back().goes;
+  std::ranges::sort(newest, std::greater<>());
+  newest.erase(std::ranges::unique(newest).begin(), newest.end());
+  return keep_last == 0 || newest.size() < keep_last ? -1 : newest[keep_last - 1];
 }
 
 // Bytes that are left were dropped after the last commit had begun, so another one may be asked for.
@@ -210,8 +222,8 @@ Bytes Durability::needed_in_file(const Checkpoint& c) const {
   if (needed <= space_.map(file).capacity()) return needed;
   for (const History& h : table_.histories()) {
     const auto subtract = [&](Slot slot) { needed -= space_.footprint(file, table_[slot].bytes); };
-    for (const auto& [slot, goes] : superseded(h, file, When::all_is_durable))
-      if (goes && !table_.goes_below(table_[slot], file)) subtract(slot);
+    for (const Superseded& one : superseded(h, file, When::all_is_durable))
+      if (one.goes && !table_.goes_below(table_[one.slot], file)) subtract(one.slot);
   }
   return needed;
 }

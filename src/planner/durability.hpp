@@ -68,12 +68,11 @@ class Durability {
   // A version that newer ones make up for.
   struct Superseded {
     Slot slot = kNoSlot;
-    bool goes = false;  // false: a multiple of keep_every
+    bool goes = false;         // false: a multiple of keep_every
+    bool made_up_for = false;  // in a lower file: by the retention of the fastest, whichever file has the newer ones
   };
   enum class When : std::uint8_t { now, room_is_needed, all_is_durable };
   std::vector<Superseded> superseded(const History& history, TierIndex tier, When when) const;
-  // Whether newer versions, in whichever file they are durable, make up for it by the retention of the fastest file.
-  bool made_up_for(const Checkpoint& c) const;
 
  private:
   friend class Invariants;
@@ -100,6 +99,7 @@ class Durability {
   Filed::Stage stage_of(const Checkpoint& c, TierIndex tier, bool written, Bytes size) const;
   bool coming(TierIndex tier) const;
   Bytes needed_in_file(const Checkpoint& c) const;
+  Version oldest_to_make_up(const History& history) const;
 
   Context& context_;
   CheckpointTable& table_;

@@ -21,6 +21,9 @@ struct Dispensable {
   bool goes = false;      // false: a multiple of `keep_every`
 };
 
+/// Whether it is one that stays, however many newer ones there are.
+bool is_multiple(const Retention& how, Version version);
+
 /// Of the versions of one history, descending: those that newer ones make up for.
 std::vector<Dispensable> dispensable(const Retention& how, std::span<const Retained> newest_first);
 

@@ -147,12 +147,12 @@ Checkpoint* RetentionPlanner::reported(HistoryId client, Version version, TierIn
 // Drops what newer versions make up for. True: something was dropped.
 bool RetentionPlanner::retire(History& h, TierIndex tier, Durability::When when) {
   bool any = false;
-  for (const auto& [slot, goes] : durability_.superseded(h, tier, when)) {
-    if (goes) {
-      any |= let_go(slot, tier);
+  for (const Durability::Superseded& one : durability_.superseded(h, tier, when)) {
+    if (one.goes) {
+      any |= let_go(one, tier);
     } else {
-      table_[slot].filed[tier].exempt = true;
-      durability_.count(slot);
+      table_[one.slot].filed[tier].exempt = true;
+      durability_.count(one.slot);
     }
   }
   return any;
@@ -160,8 +160,10 @@ bool RetentionPlanner::retire(History& h, TierIndex tier, Durability::When when)
 
 // The tier's file no longer keeps the version. While another does, that copy alone goes; what has yet to become durable
 // below stays until then. So does what is durable in a lower file alone, until newer versions make up for it by the
-// retention of the fastest as well: a kill would take what that has. True: something was dropped.
-bool RetentionPlanner::let_go(Slot slot, TierIndex tier) {
+// retention of the fastest as well: a kill would take what that has. Then all of it goes: what is above may never
+// become durable. True: something was dropped.
+bool RetentionPlanner::let_go(const Durability::Superseded& superseded, TierIndex tier) {
+  const Slot slot = superseded.slot;
   Checkpoint& c = table_[slot];
   if (c.at[tier].leaving || table_.awaited_below(c, tier)) return false;
   bool elsewhere = false, safe = false;
@@ -170,8 +172,10 @@ bool RetentionPlanner::let_go(Slot slot, TierIndex tier) {
     elsewhere |= table_.belongs(c, t);
     safe |= good(c.at[t]) && durable(c.filed[t].state);
   }
-  if (context_.lower(tier) && !safe && (durable(c.filed[tier].state) || !elsewhere) && !durability_.made_up_for(c))
-    return false;
+  if (context_.lower(tier) && !safe && (durable(c.filed[tier].state) || !elsewhere)) {
+    if (!superseded.made_up_for) return false;
+    elsewhere = false;
+  }
   if (!elsewhere) {
     context_.out->retired.push_back({c.history, c.version});
     outcomes_.drop(slot);
@@ -216,14 +220,15 @@ bool RetentionPlanner::waive_superseded(TierIndex tier) {
   bool any = false;
   if (!context_.several_keep()) return any;
   for (History& h : table_.histories())
-    for (const auto& [slot, goes] : durability_.superseded(h, tier, Durability::When::now)) {
+    for (const Durability::Superseded& one : durability_.superseded(h, tier, Durability::When::now)) {
+      const Slot slot = one.slot;
       Checkpoint& c = table_[slot];
-      if (!goes || c.flush_to > tier) continue;
+      if (!one.goes || c.flush_to > tier) continue;
       bool waived = false;
       for (TierIndex t = context_.below(tier); t != kNoTier; t = context_.below(t))
         if (c.at[t].state == ReplicaState::gone && !c.filed[t].waived) waived = c.filed[t].waived = true;
       if (waived) replicas_.refresh(slot);
-      any |= let_go(slot, tier);
+      any |= let_go(one, tier);
     }
   return any;
 }

@@ -28,7 +28,7 @@ class RetentionPlanner : Decider {
   Slot recover(HistoryId client, const event::Recovered& e);
   bool retire(History& history, TierIndex tier, Durability::When when);
   void retire(History& history);
-  bool let_go(Slot slot, TierIndex tier);
+  bool let_go(const Durability::Superseded& superseded, TierIndex tier);
   void leave(Slot slot, TierIndex tier);
   bool evict(TierIndex tier, Bytes needed);
   bool waive_superseded(TierIndex tier);

@@ -499,6 +499,42 @@ TEST(FileTiers, WhatOnlyTheLowerFileHasStaysAsLongAsTheFastestWouldKeepIt) {
   for (const Version v : {3, 4, 5}) EXPECT_TRUE(d.on(v, kLocal)) << v;
 }
 
+// What it had below was durable: the copy above, which is not, stays for nobody.
+TEST(FileTiers, WhatOnlyTheLowerFileHasDurableGoesFromBothOnceItIsMadeUpFor) {
+  for (const std::uint64_t keep_last_shared : {1, 2, 4})
+    for (const bool fails : {true, false})     // to become durable above, or never does
+      for (const bool late : {true, false}) {  // after newer ones were
+        Machine m = two_files(20, 256, {.keep_last = 2});
+        m.tiers[kShared].retention = Retention{.keep_last = keep_last_shared};
+        Files d(m);
+        const auto fail = [&] { d.tell(event::NotDurable{3, kLocal}); };
+        ASSERT_EQ(d.write(3, 4), Reason::ok);
+        d.settle();
+        d.durable(3, kShared);
+        if (fails && !late) fail();
+        const auto newer = static_cast<Version>(std::max<std::uint64_t>(keep_last_shared, 2));
+        for (Version v = 4; v < 4 + newer; ++v) {
+          EXPECT_TRUE(d.on(3, kShared)) << v;
+          d.keep(v);
+        }
+        if (fails && late) fail();
+        EXPECT_FALSE(d.planner.find(0, 3)) << keep_last_shared << fails << late;
+        EXPECT_EQ(d.planner.use(kLocal).used, 2 * 4 * kMiB) << "its room has come back";
+      }
+}
+
+TEST(FileTiers, MultiplesThatStayMakeUpForWhatOnlyTheLowerFileHas) {
+  Machine m = two_files(8, 256, {.keep_last = 3, .keep_every = 2});
+  m.tiers[kShared].retention = Retention{.keep_last = 1, .keep_every = 2};
+  Files d(m);
+  d.adopt_on(1, 4, kShared);
+  for (const Version v : {2, 4, 6, 8, 10}) {
+    d.keep(v);
+    EXPECT_EQ(d.on(1, kShared), v < 6) << v << ": three newer ones are durable then";
+  }
+  for (const Version v : {2, 4, 6, 8, 10}) EXPECT_TRUE(d.on(v, kShared)) << v;
+}
+
 TEST(FileTiers, NothingMoreIsSentToALowerFileBeforeItAnswers) {
   Files d(two_files(64, 256));
   d.adopt_on(1, 16, kLocal);
