@@ -107,7 +107,7 @@ class Simulation {
   Simulation& operator=(const Simulation&) = delete;
 
   // Carries out what comes next: one event, or one operation of a client. False when every program and transfer has
-  // ended.
+  // ended, and the files have given back the room of what left them.
   bool step();
   Time now() const;
   // Gives client `index` one more operation, also after it ended: for tests that generate a program while it

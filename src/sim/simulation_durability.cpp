@@ -74,7 +74,7 @@ void Syncing::commit_requested(int rank, std::uint32_t tiers, Time now) {
 }
 
 bool Syncing::idle() const {
-  return std::ranges::all_of(files_, [](const File& f) { return f.undurable.empty(); });
+  return std::ranges::all_of(files_, [](const File& f) { return f.undurable.empty() && f.unreleased.empty(); });
 }
 
 Time Syncing::next(Time now) const {

@@ -495,6 +495,24 @@ void share_granules(RandomCase& c, std::uint64_t seed) {
         o.bytes = random.below(least);
 }
 
+void keep_more_above(RandomCase& c, std::uint64_t seed) {
+  Random random(seed ^ 0x4ee9);
+  planner::Machine& m = c.machine.planner;
+  const auto first = static_cast<std::size_t>(planner::first_keeping(m));
+  m.tiers[first].retention = {random.between(2, 3), 2};
+  m.tiers.back().retention = {1, 2};
+  m.tiers.back().every = 0;
+  for (Program& p : c.programs) {
+    Version next = 40;
+    for (Op& o : p.ops)
+      if (o.kind == Op::Kind::checkpoint) {
+        o.version = next;
+        next += random.chance(0.3) ? 1 : 2;
+        o.bytes = m.tiers[first].capacity / random.between(2, 4);
+      }
+  }
+}
+
 std::string describe(const RandomCase& c) {
   std::string out;
   for (const planner::TierSpec& t : c.machine.planner.tiers)

@@ -81,7 +81,7 @@ TEST(RandomLevels, KeepEveryPromise) {
   const std::uint64_t most = long_form() ? 1'000'000 : kEvents;
   std::uint64_t events = 0;
   for (std::uint64_t seed = 600'001; events < most && !HasFatalFailure(); ++seed)
-    if (random_case(seed).levels) check_seed(seed, events);
+    if (random_case(seed).levels) check_seed(seed, events, false, nullptr, seed % 4 == 0 ? keep_more_above : nullptr);
 }
 
 // Programs whose own memory is the replica of some of what they write.
@@ -137,6 +137,9 @@ TEST(RandomProgramsOnce, FailedAndDoNoMore) {
                                       199'941'547'017,
                                       866'260'303'009,
                                       997'953'644'039,
+                                      957'679'643'017,
+                                      2'255'805'196'017,
+                                      2'566'745'771'003,
                                       1000021,
                                       1001952,
                                       1002892,
@@ -148,6 +151,7 @@ TEST(RandomProgramsOnce, FailedAndDoNoMore) {
                                       1022881,
                                       1056304};
   for (const std::uint64_t seed : kSeeds) check_seed(seed, events);
+  check_seed(601'452, events, false, nullptr, keep_more_above);
   for (const std::uint64_t seed : {91'000'017, 98'000'169, 141'000'021})
     check_seed(seed, events, true, nullptr, split_often);
 }

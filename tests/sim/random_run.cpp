@@ -23,6 +23,8 @@ struct Fate {
   bool dropping = false;  // it was dropped at some time
   Bytes bytes = 0;
   planner::RequestId reservation = 0;  // the newest
+  std::uint64_t stored = 0;            // its turn among all
+  bool recovered = false;              // an earlier process wrote it
 };
 
 class Judge {
@@ -60,7 +62,7 @@ class Judge {
     if (const auto* end = std::get_if<Release>(&e.what); end && !end->keep && ephemeral)
       of(end->request).touched = true;
     if (const auto* end = std::get_if<Commit>(&e.what))  // another one's version was dropped meanwhile
-      if (Fate& f = of(end->request); f.reservation == end->request) f.written = true;
+      if (Fate& f = of(end->request); f.reservation == end->request) stored(f);
     if (const auto* end = std::get_if<Abandon>(&e.what)) of(end->request).touched = true;
     if (const auto* drop = std::get_if<Drop>(&e.what)) {
       for (auto& [tier, durable] : durable_) durable[h].erase(drop->version);
@@ -74,7 +76,8 @@ class Judge {
     }
     if (const auto* found = std::get_if<Recovered>(&e.what)) {
       Fate& f = fate(h, found->version);
-      f.ever = f.written = true;
+      stored(f);
+      f.ever = f.recovered = true;
       f.touched = false;
       f.bytes = std::max(f.bytes, found->bytes);
       durable_[found->tier][h].insert(found->version);
@@ -99,7 +102,7 @@ class Judge {
     if (c.reason == Reason::ok) {
       if (write && certain) wrong(c, "overwrote an existing version");
       if (c.kind == Op::Kind::checkpoint) {
-        f.written = true;
+        stored(f);
         f.touched = false;
         // Calls that began while it was being written may still remove it.
         for (const auto& [id, open] : open_)
@@ -192,11 +195,37 @@ class Judge {
     return is_superseded(version, first_, durable);
   }
   bool is_superseded(Version version, TierIndex tier, const std::set<Version>& durable) const {
-    const planner::TierSpec& spec = tiers_[static_cast<std::size_t>(tier)];
-    const planner::Retention how = spec.retention.value_or(case_.machine.planner.retention);
+    const planner::Retention how = retention(tier);
     const auto newer = static_cast<std::uint64_t>(std::distance(durable.upper_bound(version), durable.end()));
     const bool multiple = how.keep_every && version % static_cast<Version>(how.keep_every) == 0;
     return how.keep_last > 0 && newer >= how.keep_last && !multiple;
+  }
+
+  planner::Retention retention(TierIndex tier) const {
+    return tiers_[static_cast<std::size_t>(tier)].retention.value_or(case_.machine.planner.retention);
+  }
+
+  // Whether enough newer ones, written after it, are durable on the tier without multiples, and in any file for the
+  // fastest.
+  bool overstays(HistoryId history, Version version, TierIndex tier) const {
+    const auto durable_on = [&](TierIndex t) -> const std::set<Version>& {
+      static const std::set<Version> kNone;
+      const auto on = durable_.find(t);
+      if (on == durable_.end()) return kNone;
+      const auto of = on->second.find(history);
+      return of == on->second.end() ? kNone : of->second;
+    };
+    std::set<Version> here, any;
+    for (TierIndex t = first_; t < static_cast<TierIndex>(tiers_.size()); ++t)
+      for (const Version newer : durable_on(t)) {
+        const Fate& other = fates_.at({history, newer});
+        if (other.recovered || other.stored < fates_.at({history, version}).stored) continue;
+        any.insert(newer);
+        const auto every = static_cast<Version>(retention(tier).keep_every);
+        if (t == tier && (every == 0 || newer % every != 0)) here.insert(newer);
+      }
+    return durable_on(tier).contains(version) && is_superseded(version, tier, here) &&
+           is_superseded(version, first_, any);
   }
 
   // At the end, when no transfer is in flight.
@@ -209,6 +238,8 @@ class Judge {
       const std::string what = "version " + std::to_string(name.second) + " of history " + std::to_string(name.first);
       const auto found = planner.find(name.first, name.second);
       if (!found) throw std::logic_error(what + " is gone, but was not dropped");
+      if (several && planner.complete_on(*found, last) && overstays(name.first, name.second, last))
+        throw std::logic_error(what + " stays in the lowest file, though newer ones make up for it");
       if (planner.lowest_complete(*found) == last || late_.contains(name) || case_.faulty) continue;
       if (planner.lowest_complete(*found) < first_ &&
           planner.use(first_).largest_gap >= padded(static_cast<std::size_t>(first_), planner.bytes_of(*found)))
@@ -243,6 +274,7 @@ class Judge {
   }
 
   Fate& fate(HistoryId h, Version v) { return fates_[{h, v}]; }
+  void stored(Fate& f) { f.written = true, f.recovered = false, f.stored = ++stored_; }
   Fate& of(planner::RequestId call) { return fates_[called_.at(call)]; }
 
   void begun(planner::RequestId call, HistoryId h, Version v) {
@@ -347,7 +379,7 @@ class Judge {
         return;
       case Reason::no_space:
         if (case_.faulty) return;
-        if (retains() && !room(c, written_to(false) - 1, first_only)) return;
+        if ((retains() || case_.levels) && !room(c, written_to(false) - 1, first_only)) return;
         for (std::size_t t = 0; t < written_to(first_only); ++t)
           if (room(c, t, first_only)) wrong(c, "there would be room on " + tiers_[t].name);
         return;
@@ -378,7 +410,8 @@ class Judge {
   bool room(const Call& c, std::size_t t, bool) const {
     Bytes live = 0, count = 0;
     for (const auto& [name, f] : fates_) {
-      if (!f.ever || (name.first == c.history && name.second == c.version)) continue;
+      const bool itself = name.first == c.history && name.second == c.version;
+      if (!f.ever || (itself && !f.touched)) continue;  // what had the name before may be lent out still
       live += padded(t, f.bytes);
       ++count;
     }
@@ -397,6 +430,7 @@ class Judge {
   const RandomCase& case_;
   const TierIndex first_;     // the first file that keeps
   bool not_durable_ = false;  // the event says that something is not
+  std::uint64_t stored_ = 0;
   std::map<std::uint64_t, std::pair<HistoryId, Version>> names_;
   std::map<planner::CommandId, planner::CheckpointRef> commands_;
   std::set<std::uint64_t> spared_;                      // by a loss of memory: another tier has all of it

@@ -30,6 +30,8 @@ void adopt_some(RandomCase& c, std::uint64_t seed);
 void share_granules(RandomCase& c, std::uint64_t seed);
 /// Has peers: most of what leaves the device goes in parts to the peers and to the host.
 void split_often(RandomCase& c, std::uint64_t seed);
+/// Has levels: the fastest file would keep more versions than the lowest, and most are multiples that stay.
+void keep_more_above(RandomCase& c, std::uint64_t seed);
 std::string describe(const RandomCase& c);
 
 struct Outcome {
