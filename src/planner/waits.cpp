@@ -23,9 +23,10 @@ void Waits::on(HistoryId client, const event::WaitAll& e) {
   add({.id = e.request, .history = client, .tier = e.tier, .open = {}}, all);
 }
 
-// How far down to `tier` the checkpoint goes. A copy that is given up on its way there may take until its commands end.
+// How far down to `tier` the checkpoint goes. A copy that is given up on its way there may take until its commands end,
+// and one that could not be read until its last reader has ended.
 TierIndex Waits::goal(const Checkpoint& c, TierIndex tier) const {
-  while (context_.lower(tier) && !complete(c.at[tier].state) && !table_.sent_to(c, tier)) --tier;
+  while (context_.lower(tier) && !good(c.at[tier]) && !table_.sent_to(c, tier)) --tier;
   return tier;
 }
 

@@ -469,6 +469,32 @@ TEST(FileTiers, AWaitEndsForACopyThatNewerVersionsMakeUpForOnItsWay) {
   }
 }
 
+// Its last reader still has it, and it is not sent down again.
+TEST(FileTiers, AWaitDoesNotWaitForACopyBelowThatCannotBeReadAndIsMadeUpFor) {
+  Machine m = two_files(64, 256, {.keep_last = 6});
+  m.tiers[kShared].retention = Retention{.keep_last = 1};
+  Files d(m);
+  d.adopt_on(1, 4, kShared);
+  const RequestId one = d.restore(1, true), other = d.restore(1, true);
+  ASSERT_EQ(d.under_way.size(), 2u);
+  d.adopt_on(1, 4, kLocal);
+  d.checkpoint(2, 4);
+  const auto newer = d.planner.find(0, 2);
+  for (auto at = d.under_way.begin(); at != d.under_way.end();) {
+    at = std::ranges::find_if(d.under_way, [&](const Command& c) { return c.checkpoint == newer; });
+    if (at != d.under_way.end()) d.finish(static_cast<std::size_t>(at - d.under_way.begin()));
+  }
+  d.durable(2, kLocal);
+  d.durable(2, kShared);
+  ASSERT_TRUE(d.on(1, kShared)) << "it is being read";
+  d.finish(0, true, false, true);
+  const RequestId wait = d.wait_all(kShared);
+  EXPECT_TRUE(d.answered(wait));
+  EXPECT_FALSE(d.answered(one) || d.answered(other)) << "the test needs readers";
+  d.run();
+  for (const RequestId call : {one, other, wait}) EXPECT_EQ(d.reason(call), Reason::ok) << d.answers.at(call).detail;
+}
+
 // A kill would take it: what is complete in the other file is not durable there yet.
 TEST(FileTiers, ACopyBelowStaysUntilAnotherIsDurable) {
   Machine m = two_files(64, 256, {.keep_last = 3});
