@@ -47,7 +47,8 @@ double direct_time(const RandomCase& c, double bytes) {
 
 // The longest time of a call that succeeded, in units of what it may take:
 //   2 x sum of the direct times of the calls that were open with it + what each link already holds (`depth` chunks,
-//   which nothing overtakes) + its own timeout (until then it may wait for another thread to make room),
+//   which nothing overtakes) + its own timeout (until then it may wait for another thread to make room), and that of
+//   the calls for the same version, whose write it waits for,
 // where a call's direct time is that of its bytes over the slowest link of any route that they, or what makes room for
 // them, may have to take: application to and from each tier, and each tier to the one below; at that link's share of
 // its group, with the latency of each chunk.
@@ -63,8 +64,11 @@ double worst_delay(const RandomCase& c, const Result& result) {
     if (call.reason != Reason::ok || (call.kind != Op::Kind::checkpoint && call.kind != Op::Kind::restore)) continue;
     double allowed = chunks + static_cast<double>(call.timeout) * 1e-9;
     for (const Call& other : result.calls)
-      if (other.begun <= call.ended && other.ended >= call.begun)
+      if (other.begun <= call.ended && other.ended >= call.begun) {
         allowed += 2 * direct_time(c, static_cast<double>(other.bytes));
+        if (other.history == call.history && other.version == call.version && &other != &call)
+          allowed += static_cast<double>(other.timeout) * 1e-9;
+      }
     const double took = static_cast<double>(call.ended - call.begun) * 1e-9;
     worst = std::max(worst, took / allowed);
   }
