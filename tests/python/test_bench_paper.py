@@ -174,7 +174,7 @@ def test_unified_memory_is_a_peer_where_there_is_a_gpu(tmp_path):
 
 def test_what_is_no_shot_has_no_peers(disk):
     refused = bench(disk, "sc22:19", "--peer", "double", code=2)
-    assert "no peers, places or device" in " ".join(refused.replace("│", " ").split())
+    assert "no peers or places" in " ".join(refused.replace("│", " ").split())
 
 
 def test_a_peer_that_fails_says_so_in_its_row_and_the_others_go_on(tiny, disk, monkeypatch):

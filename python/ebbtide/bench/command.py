@@ -476,10 +476,10 @@ def paper_figure(
             raise wrong("--only", f"no place has all of {', '.join(only or [])}")
         for cell in cells:
             _check_room(cell.config)
-    elif peer or only or device != "cpu":
-        raise wrong(
-            "FIGURE", f"{name} is no shot: it has no peers, places or device; give no --peer, --only or --device"
-        )
+    elif peer or only:
+        raise wrong("FIGURE", f"{name} is no shot: it has no peers or places; give no --peer or --only")
+    elif device != "cpu" and not (isinstance(figure, paper.Values) and figure.on_gpu):
+        raise wrong("--device", f"{name} is not measured on a GPU; leave it out")
     drawing = plot and _plots.can_draw(lambda text: log.print(text, markup=False))
     document = run.document(name, figure, scale, select(device).model)
     if json and json.exists():

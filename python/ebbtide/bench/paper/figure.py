@@ -77,6 +77,7 @@ class Values(Figure):
     y: str  # what they are, with their unit
     values: Callable[[Scale, Place, Callable[[str], None]], Iterable[tuple[Labels, float]]] = field(repr=False)
     computed: bool = False  # from a model: the same on any machine
+    on_gpu: bool = False  # of a GPU too, where one is named
 
 
 def shot_of(

@@ -170,6 +170,7 @@ FIGURES = {
         "bytes of a copy",
         "GB/s",
         _by_size,
+        on_gpu=True,
     ),
     "10": Values(
         "time lost to snapshots, without what the device does",
