@@ -11,11 +11,12 @@ ORDERS = ("sequential", "reverse", "irregular")
 HINTS = ("none", "one", "all")
 BLIND = ("pageable", "pinned", "adios2")  # peers that make nothing of hints
 SEEING = ("double",)
+ON_GPU = ("uvm", "kvikio")  # peers of a GPU's memory alone, that see hints
 DIFFERS = "one process in place of eight GPUs; unified memory is a peer on a GPU alone"
 
 
 def _peers(hints: str, place: Place) -> tuple[str, ...]:
-    seeing = SEEING if place.device == "cpu" else ("uvm", *SEEING)
+    seeing = SEEING if place.device == "cpu" else ON_GPU + SEEING
     return seeing + BLIND if hints == "none" else seeing
 
 

@@ -94,6 +94,9 @@ PEERS: dict[str, About] = {
         "the store, all cache memory allocated and pinned as it opens", f"{__name__}.store",
         (("tuning", {"device_arena": "direct", "host_arena": "direct"}),),
     ),
+    "kvikio": About(
+        "KvikIO: futures between the GPU's memory and files, read ahead along the hints", f"{__name__}.kvikio", on_gpu=True
+    ),
     "uvm": About("CUDA's managed memory as hpdc23 sec. 5.2.2 uses it, files for the rest", f"{__name__}.uvm", on_gpu=True),
     "uvm_in_memory": About(
         "the same with as much of it as the whole history, and no files", f"{__name__}.uvm", (("in_memory", True),),
