@@ -116,7 +116,7 @@ TRIALS = (
         " plays cases again, as far as the moments agree.",
         veloc.MUST,
         ours=veloc.trial,
-        least={"": veloc.LEAST * len(veloc.KINDS)} | {kind: veloc.LEAST for kind in veloc.KINDS},
+        least={"": veloc.MOMENTS * len(veloc.KINDS)} | {kind: veloc.MOMENTS for kind in veloc.KINDS},
     ),
     Trial(
         "lending",

@@ -38,7 +38,7 @@ KINDS = ("a rank killed", "all ranks killed", "MPI_Abort", "all killed, scratch 
          "a file flipped", "ENOSPC", "EIO", *WITH_BACKEND[:3], *AGAIN)  # fmt: skip
 NEEDS_FILES = (*KINDS[3:7], AGAIN[2])  # every version goes to persistent
 ABORTED = 7
-MOMENTS, LEAST, SHORT = 200, 20, 1  # of each kind
+MOMENTS, SHORT = 200, 1  # of each kind
 TEN, AT_ONCE = 10, 3  # moments in one directory; directories at a time: a job mostly waits
 DRAWS = 5  # for one moment, at most, on average
 MPI = {
