@@ -4,7 +4,7 @@ import json
 
 import pytest
 from ebbtide._traces import SNAPSHOTS
-from ebbtide.bench import paper, snapshots
+from ebbtide.bench import contest, paper, snapshots
 from ebbtide.bench.command import app
 from ebbtide.bench.paper import FIGURES, FULL, QUICK, Place, Scale, Shots, Values, hipc22, hpdc23, show
 from ebbtide.bench.peers import PEERS, About
@@ -109,6 +109,20 @@ def test_rows_have_their_place_and_runs_add_up(tiny, disk, tmp_path):
         assert "2 to 74 times UVM" in text
     refused = bench(disk, "hpdc23:6a", "--json", str(found), code=2)
     assert "another figure" in " ".join(refused.replace("│", " ").split())
+
+
+def test_a_run_that_is_stopped_keeps_the_rows_that_it_has_measured(tiny, disk, tmp_path, monkeypatch):
+    found, real = tmp_path / "5a.json", contest._in_a_process
+
+    def stopped(config, about, *rest):
+        if not about.ours:
+            raise KeyboardInterrupt
+        return real(config, about, *rest)
+
+    monkeypatch.setattr(contest, "_in_a_process", stopped)
+    CliRunner().invoke(app, ["paper", "hpdc23:5a", "--peer", "double", "--json", str(found), "--dir", str(disk)])
+    (row,) = json.loads(found.read_text())["rows"]
+    assert (row["peer"], row["failed"], len(row["turns"])) == ("score", None, 1)
 
 
 @pytest.mark.parametrize("key", ["hpdc23:7", "hpdc23:9"])

@@ -486,10 +486,13 @@ def paper_figure(
         document = run.earlier(json_text.loads(json.read_text(encoding="utf-8")), document)
     if document is None:
         raise wrong("--json", f"{json} has another figure, scale or GPU; name another file")
-    for row in run.measure(figure, scale, place, peer, labels, limit, lambda text: log.print(f"[dim]{text}[/dim]")):
+
+    def measured(row: dict[str, Any]) -> None:
         run.add(document, row)
         if json:
             json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+    run.measure(figure, scale, place, peer, labels, limit, lambda text: log.print(f"[dim]{text}[/dim]"), measured)
     console.print(show.table(document))
     if drawing:
         show.plot(document, plot)

@@ -34,13 +34,14 @@ def run(
     cold: bool = True,
     repeats: int = 1,
     say: Callable[[str], None] = lambda text: None,
+    measured: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
     """A document with a row for each of `keys`, keys of PEERS, in that order.
 
     config: of one rank. limit: seconds for a turn of a row, after which its process is killed. cold: files are read from
     the disk; otherwise whatever memory is free may hold them. repeats: turns, in each of which all rows have one. A row
     that could not be measured says why in `failed`; the others are run all the same. Bare rates are taken before and
-    after each turn of a row, and its `bound_s` is computed from their mean.
+    after each turn of a row, and its `bound_s` is computed from their mean; then `measured` gets the row.
     """
     say("measuring the bare machine")
     before = first = rates.measure(config)
@@ -60,6 +61,7 @@ def run(
                 else:
                     row["turns"].append(_turn(config, said, rates.mean(before, after)))
                 before = after
+                measured(row)
     return {
         "config": config.as_json() | {"cold": cold, "limit_s": limit, "repeats": repeats},
         "machine": {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..._machine.device import aligned
@@ -64,14 +65,15 @@ def measure(
     only: Labels,
     limit: float,
     say: Callable[[str], None],
-) -> Iterator[dict[str, Any]]:
-    """One row after another, each of one turn. peers: these alone, beside the store. only: the places that have these
-    labels. limit: seconds for one turn."""
+    measured: Callable[[dict[str, Any]], None],
+) -> None:
+    """`measured` gets one row after another, each of one turn. peers: these alone, beside the store. only: the places that
+    have these labels. limit: seconds for one turn."""
     if isinstance(figure, Values):
         for labels, value in figure.values(scale, place, say):
-            yield {"labels": labels, "values": [value]}
+            measured({"labels": labels, "values": [value]})
     elif isinstance(figure, Shots):
-        yield from _shots(figure, scale, place, peers, only, limit, say)
+        _shots(figure, scale, place, peers, only, limit, say, measured)
 
 
 def _shots(
@@ -82,7 +84,8 @@ def _shots(
     only: Labels,
     limit: float,
     say: Callable[[str], None],
-) -> Iterator[dict[str, Any]]:
+    measured: Callable[[dict[str, Any]], None],
+) -> None:
     cells = chosen(figure, scale, place, only)
     if figure.opening:
         touch(2 * max(cell.config.ranks * cell.config.host_cache for cell in cells))
@@ -93,14 +96,21 @@ def _shots(
         row = {"labels": dict(cell.labels), "bytes": sum(map(sum, cell.config.sizes)) // cell.config.ranks}
         if cell.config.ranks > 1 or figure.by_iteration:
             for key in (OURS, *beside):
-                yield row | _together(cell.config, key, figure)
+                measured(row | _together(cell.config, key, figure))
             continue
-        found = contest.run(cell.config, [OURS, *beside], limit, say=lambda text, words=words: say(f"{words}: {text}"))
-        for one in found["rows"]:
+
+        def in_its_place(one: dict[str, Any], row: dict[str, Any] = row) -> None:
             for turn in one["turns"] if figure.opening else ():
                 turn["checkpoint_s"] += turn["open_s"]
                 turn["blocked_s"] += turn["open_s"]
-            yield row | {name: one[name] for name in ("peer", "ours", "failed", "turns")}
+            measured(row | {name: one[name] for name in ("peer", "ours", "failed", "turns")})
+
+        tell = partial(_tell, say, words)
+        contest.run(cell.config, [OURS, *beside], limit, say=tell, measured=in_its_place)
+
+
+def _tell(say: Callable[[str], None], words: str, text: str) -> None:
+    say(f"{words}: {text}")
 
 
 def touch(size: int) -> None:
