@@ -6,11 +6,8 @@
 #include <limits>
 #include <span>
 #include <sstream>
-#include <thread>
 #include <utility>
 
-#include "ebbtide/machine.hpp"
-#include "ebbtide/mpi.hpp"
 #include "veloc/say.hpp"
 
 ::veloc::client_t::~client_t() = default;
@@ -19,11 +16,9 @@ namespace ebb::veloc {
 
 namespace {
 
-constexpr std::size_t kLongestName = 127;  // of VELOC's commands
-constexpr std::uint64_t kReaderCache = 64 << 20;
-constexpr int kOthers = 60;      // seconds that opening waits for what others write in `persistent`
-constexpr Seconds kSends(3600);  // that opening waits for what the node's backend sends
-constexpr Seconds kRoom(60);     // that a checkpoint waits for what other ranks are to agree on
+constexpr std::size_t kLongestName = 127;         // of VELOC's commands
+constexpr std::uint64_t kReaderCache = 64 << 20;  // where each version is read once
+constexpr Seconds kRoom(60);                      // that a checkpoint waits for what other ranks are to agree on
 
 Error no_phase(const std::string& begin) { return {Errc::invalid_argument, "call " + begin + " first"}; }
 
@@ -44,41 +39,6 @@ Result<void> check(const std::string& name, int version) {
   return {};
 }
 
-int ranks_of_this_node(MPI_Comm comm) {
-  MPI_Comm here = MPI_COMM_NULL;
-  int count = 1;
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-  MPI_Comm_size(here, &count);
-  MPI_Comm_free(&here);
-  return count;
-}
-
-// The same for all ranks of a node, and for the jobs that follow each other there.
-std::uint64_t pool_bytes(const Config& config, int ranks) {
-  constexpr std::uint64_t kPart = 4, kRound = 1 << 20;  // of the memory that files in it may take
-  if (config.options.host_cache) return *config.options.host_cache * static_cast<std::uint64_t>(ranks);
-  std::error_code failed;
-  const auto space = std::filesystem::space("/dev/shm", failed);
-  return failed ? kReaderCache * static_cast<std::uint64_t>(ranks) : space.capacity / kPart / kRound * kRound;
-}
-
-// The rank's caches are in the pool of its node from here on.
-Result<Relay> enter(Config& config, const Peers& peers, int ranks_here) {
-  auto relay = Relay::open(config.relay);
-  if (!relay) return relay;
-  if (auto same = relay->check_count(peers.count()); !same) return same.error();
-  auto entered = relay->enter(peers.rank(), Seconds(0));
-  if (!entered && entered.error().code == Errc::in_use) {
-    say("Init", entered.error().message + ", and sends what an earlier job left here: this one waits for that");
-    entered = relay->enter(peers.rank(), kSends);
-  }
-  if (!entered && entered.error().code == Errc::in_use)
-    return Error{Errc::in_use, entered.error().message + " after an hour still: see its log, or end it"};
-  if (!entered) return entered.error();
-  config.options = pooled(config, pool_bytes(config, ranks_here));
-  return relay;
-}
-
 /// Whether it has ended, in whichever way.
 bool has_ended(const Future& future, const std::string& level) {
   try {
@@ -89,66 +49,6 @@ bool has_ended(const Future& future, const std::string& level) {
 }
 
 }  // namespace
-
-Result<std::unique_ptr<Client>> Client::open(MPI_Comm comm, const std::string& file) {
-  int begun = 0, over = 0;
-  MPI_Initialized(&begun);
-  MPI_Finalized(&over);
-  if (!begun || over)
-    return Error{Errc::invalid_argument, over ? "MPI_Finalize came before it" : "MPI_Init comes first"};
-  if (comm == MPI_COMM_NULL) return Error{Errc::invalid_argument, "the communicator is MPI_COMM_NULL"};
-  auto config = read_config(file);
-  Peers peers(collective(comm));
-  if (auto read = peers.all(config ? Result<void>() : config.error(), "reading the configuration"); !read)
-    return read.error();
-  std::error_code ignored;
-  const bool here = config->options.shared && std::filesystem::exists(config->relay, ignored);
-  const auto nowhere = peers.least(here ? 0 : 1);
-  if (!nowhere) return nowhere.error();
-  std::optional<Relay> relay;
-  if (*nowhere == 0) {
-    auto entered = enter(*config, peers, ranks_of_this_node(comm));
-    if (entered) relay.emplace(std::move(*entered));
-    if (auto all = peers.all(entered ? Result<void>() : entered.error(), "meeting the backend"); !all)
-      return all.error();
-  }
-  return open(std::move(*config), [comm] { return collective(comm); }, std::move(peers), true, std::move(relay));
-}
-
-Result<std::unique_ptr<Client>> Client::open(unsigned id, const std::string& file) {
-  if (id > static_cast<unsigned>(std::numeric_limits<int>::max()))
-    return Error{Errc::invalid_argument, "the id " + std::to_string(id) + " is not valid: give one below 2^31"};
-  auto config = read_config(file);
-  if (!config) return config.error();
-  const auto single = [id] { return alone(static_cast<int>(id)); };
-  return open(std::move(*config), single, Peers(single()), false, {});
-}
-
-Result<std::unique_ptr<Client>> Client::open(Config config, const std::function<std::unique_ptr<Collective>()>& ranks,
-                                             Peers peers, bool over_mpi, std::optional<Relay> relay) {
-  auto group = ranks();
-  const bool first = group->rank() == 0 || group->count() == 1;
-  Options& options = config.options;
-  if (options.shared) options.veloc_rank = static_cast<std::uint64_t>(group->rank());
-  if (!options.device_cache && machine::gpus().empty())
-    options.device_cache = 0;  // host memory need not be there twice
-  auto opened = Group::open(std::move(group), options);
-  for (int waited = 0; relay && waited < kOthers; ++waited) {  // another node's backend may have a rank's files
-    enum : std::int64_t { failed, in_use, done };
-    const Errc mine = opened ? Errc::dropped : opened.error().code;  // dropped: another rank's failed
-    const auto least = peers.least(mine == Errc::dropped ? done : mine == Errc::in_use ? in_use : failed);
-    if (!least) return least.error();
-    if (*least != in_use) break;
-    if (!opened && waited == 0) say("Init", opened.error().message + "; it is tried again");
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    opened = Group::open(ranks(), options);
-  }
-  if (!opened) return opened.error();
-  if (first)
-    for (const std::string& note : config.notes) say("Init", note);
-  return std::unique_ptr<Client>(
-      new Client(std::move(config), std::move(*opened), std::move(peers), over_mpi, std::move(relay)));
-}
 
 Client::~Client() {
   close(false);
@@ -297,13 +197,12 @@ Result<void> Client::begin_writing(const std::string& name, int version) {
   if (!found) return found.error();
   const auto next = (*found)->begin(version, *sent, peers_);
   if (!next) return next.error();
-  if (next->replaces_up_to && (peers_.rank() == 0 || group_->count() == 1)) {
+  if (next->replaces_up_to && peers_.leads()) {
     say("Checkpoint_begin", text_of(name, version) + " is written, so what an earlier job left of it and up to " +
                                 text_of(name, *next->replaces_up_to) + " is dropped once every rank has it");
   }
   if (next->newer)
-    if (auto hinted = hint_again(name, (*found)->history().mine(), version, edition_of(next->stored)); !hinted)
-      return hinted;
+    if (auto hinted = ahead_.begin(group_->store(), name, version, edition_of(next->stored)); !hinted) return hinted;
   unwaited_.insert(name);
   writing_.emplace(Writing{.name = name, .version = version, .stored = next->stored, .sent = *sent});
   return {};
@@ -329,9 +228,12 @@ Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
   const Selection chosen{mode, ids};
   if (auto valid = chosen.check(regions, "protected"); !valid) return valid;
   std::vector<Source> sources;
-  std::map<int, std::string> serialized;
+  sources.reserve(regions.size());
+  std::deque<std::string> serialized;
+  std::vector<std::pair<void (*)(void*), void*>> releases;  // which may protect and unprotect regions
   for (const auto& [id, region] : regions) {
     if (!chosen.has(id)) continue;
+    if (region.release) releases.emplace_back(region.release, region.data);
     if (!region.write) {
       sources.push_back({static_cast<std::uint32_t>(id), region.data, region.bytes});
       continue;
@@ -339,14 +241,11 @@ Result<void> Client::write_regions(int mode, const std::set<int>& ids) {
     std::ostringstream out(std::ios::binary);
     region.write(out);
     if (!out) return Error{Errc::invalid_argument, "region " + std::to_string(id) + " cannot be serialized"};
-    const std::string& text = serialized[id] = std::move(out).str();
+    const std::string& text = serialized.emplace_back(std::move(out).str());
     sources.push_back({static_cast<std::uint32_t>(id), text.data(), text.size()});
   }
   if (sources.empty()) return Error{Errc::invalid_argument, "no region is protected and selected"};
   if (auto written = write(sources); !written) return written;
-  std::vector<std::pair<void (*)(void*), void*>> releases;  // which may protect and unprotect regions
-  for (const auto& [id, region] : regions)
-    if (region.release && chosen.has(id)) releases.emplace_back(region.release, region.data);
   for (const auto& [release, data] : releases) release(data);
   return {};
 }
@@ -360,7 +259,7 @@ Result<void> Client::write(const std::vector<Source>& sources) {
   auto written = history.checkpoint(writing_->stored, sources, {.timeout = kRoom, .to_shared = writing_->sent});
   if (!written) return written.error();
   writing_->written = true;
-  editions_[writing_->name].written(writing_->stored);
+  ahead_.written(writing_->name, writing_->stored);
   look();
   unfinished_.push_back(
       {text_of(writing_->name, writing_->version), *written, writing_->sent ? config_.level : "storage"});
@@ -410,7 +309,7 @@ Result<void> Client::end_writing(bool success) {
   }
   // Void: what this rank does not have, no rank keeps.
   if (one.written || !one.tried) {
-    editions_[one.name].forget();
+    ahead_.given_up(one.name);
     if (auto dropped = names_.at(one.name).history().withdraw(one.stored); !dropped) return dropped;
   }
   if (!one.failure) {
@@ -480,7 +379,7 @@ bool Client::cleanup(const std::string& name) {
     if (!config_.keeps_in_scratch) return {};
     const auto found = find(name);
     if (!found) return found.error();
-    editions_.erase(name);
+    ahead_.dropped(name);
     return (*found)->drop();
   });
 }
@@ -550,7 +449,7 @@ Result<CheckpointInfo> Client::found(Reading& reading, int target_rank) {
     if (reading.alone) return newest(mine, counts);
     const auto series = find(reading.name);
     if (!series) return series.error();
-    const auto own = here(reading.name, version);
+    const auto own = ahead_.stored(group_->store(), reading.name, version);
     return own ? (*series)->find(counts, *own) : own.error();
   }();
   if (!stored) return stored.error();
@@ -559,9 +458,7 @@ Result<CheckpointInfo> Client::found(Reading& reading, int target_rank) {
                  text_of(reading.name, version) + " is not complete" + (reading.alone ? "" : " on every rank")};
   }
   reading.stored = **stored;
-  if (const auto hinted = enqueued_.find(reading.name); hinted != enqueued_.end())
-    if (const auto one = std::ranges::find(hinted->second, version); one != hinted->second.end())
-      hinted->second.erase(one);
+  ahead_.read(reading.name, version);
   return store_of(reading).history(reading.name).info(reading.stored);
 }
 
@@ -692,47 +589,14 @@ Result<std::string> Client::route(const std::filesystem::path& original) {
 bool Client::prefetch_enqueue(const std::string& name, int version) {
   return guarded("Prefetch_enqueue", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
-    History history = group_->store().history(name);
     const auto series = names_.find(name);
-    const auto ahead = series == names_.end() ? std::nullopt : series->second.ahead(version);
-    const auto stored = ahead ? Result<Version>(*ahead) : here(name, version);
-    if (!stored) return stored.error();
-    if (auto hinted = history.hint({*stored}); !hinted) return hinted;
-    const auto [of, first] = enqueued_.try_emplace(name);
-    of->second.push_back(version);
-    return first && prefetching_ ? history.start_prefetch() : Result<void>();
+    return ahead_.enqueue(group_->store(), name, version,
+                          series == names_.end() ? std::nullopt : series->second.ahead(version));
   });
 }
 
-Result<Version> Client::here(const std::string& name, int version) {
-  History history = group_->store().history(name);
-  const auto stored = editions_[name].newest_of(history, version);
-  if (!stored || history.info(*stored)) return stored;
-  editions_[name].forget();  // another rank may have given one up
-  return editions_[name].newest_of(history, version);
-}
-
-// What is enqueued from here on, and not written yet, is of the new edition.
-Result<void> Client::hint_again(const std::string& name, History& history, int version, Version edition) {
-  const auto enqueued = enqueued_.find(name);
-  if (enqueued == enqueued_.end() || enqueued->second.empty()) return {};
-  std::vector<Version> order;
-  for (const int each : enqueued->second) {
-    const auto stored = each < version ? here(name, each) : Result<Version>(stored_as(edition, each));
-    if (!stored) return stored.error();
-    order.push_back(*stored);
-  }
-  return history.hint(order, true);
-}
-
-// What is enqueued later under another name is fetched too.
 bool Client::prefetch_start() {
-  return guarded("Prefetch_start", [&]() -> Result<void> {
-    prefetching_ = true;
-    for (const auto& [name, versions] : enqueued_)
-      if (auto started = group_->store().history(name).start_prefetch(); !started) return started;
-    return {};
-  });
+  return guarded("Prefetch_start", [&] { return ahead_.start(group_->store()); });
 }
 
 bool Client::prefetched(const std::string& name, int version, int id) {
@@ -740,7 +604,7 @@ bool Client::prefetched(const std::string& name, int version, int id) {
   guarded("Next_prefetched", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
     const History history = group_->store().history(name);
-    const auto stored = here(name, version);
+    const auto stored = ahead_.stored(group_->store(), name, version);
     if (!stored) return stored.error();
     const auto tier = history.tier_of(*stored);
     if (!tier) return tier.error();
@@ -779,7 +643,7 @@ std::size_t Client::saved_size(const std::string& name, int version, int id) {
   std::size_t size = kNoSize;
   guarded("Recover_ckpt_size", [&]() -> Result<void> {
     if (auto valid = check(name, version); !valid) return valid;
-    const auto stored = here(name, version);
+    const auto stored = ahead_.stored(group_->store(), name, version);
     if (!stored) return stored.error();
     const auto info = group_->store().history(name).info(*stored);
     if (!info) return info.error();

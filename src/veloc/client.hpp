@@ -13,11 +13,9 @@
 #include <veloc.hpp>
 
 #include "ebbtide/group.hpp"
-#include "veloc/config.hpp"
-#include "veloc/editions.hpp"
-#include "veloc/peers.hpp"
+#include "veloc/ahead.hpp"
+#include "veloc/job.hpp"
 #include "veloc/regions.hpp"
-#include "veloc/relay.hpp"
 #include "veloc/routed_file.hpp"
 #include "veloc/series.hpp"
 
@@ -31,9 +29,12 @@ inline constexpr std::size_t kNoSize = static_cast<std::size_t>(-1);
 /// on stderr.
 class Client final : public ::veloc::client_t {
  public:
-  /// Errors: those of the configuration and of Group::open. Collective.
-  static Result<std::unique_ptr<Client>> open(MPI_Comm comm, const std::string& file);
-  static Result<std::unique_ptr<Client>> open(unsigned id, const std::string& file);
+  explicit Client(Job job)
+      : config_(std::move(job.config)),
+        group_(std::move(job.group)),
+        peers_(std::move(job.peers)),
+        over_mpi_(job.over_mpi),
+        relay_(std::move(job.relay)) {}
   ~Client() override;
 
   bool mem_protect(int id, void* ptr, std::size_t count, std::size_t base_size, const std::string& name) override;
@@ -105,20 +106,8 @@ class Client final : public ::veloc::client_t {
     std::string level;  // at which it is durable
   };
 
-  Client(Config config, Group group, Peers peers, bool over_mpi, std::optional<Relay> relay)
-      : config_(std::move(config)),
-        group_(std::move(group)),
-        peers_(std::move(peers)),
-        over_mpi_(over_mpi),
-        relay_(std::move(relay)) {}
-  static Result<std::unique_ptr<Client>> open(Config config, const std::function<std::unique_ptr<Collective>()>& ranks,
-                                              Peers peers, bool over_mpi, std::optional<Relay> relay);
-
   Result<Series*> find(const std::string& name);
   Result<void> begin_writing(const std::string& name, int version);
-  Result<void> hint_again(const std::string& name, History& history, int version, Version edition);
-  /// As which version of the store this rank has one, or would have it.
-  Result<Version> here(const std::string& name, int version);
   /// The ranks, once all are here. Collective.
   Peers& met();
   /// Whether a version that is begun now goes to `persistent`; fails on all if it does not begin on one. Collective.
@@ -150,9 +139,7 @@ class Client final : public ::veloc::client_t {
   Protected regions_;
   std::map<int, observer_t> observers_;
   std::map<std::string, Series> names_;
-  std::map<std::string, Editions> editions_;
-  std::map<std::string, std::vector<int>> enqueued_;  // to prefetch, by name
-  bool prefetching_ = false;
+  Ahead ahead_;
   std::set<std::string> unwaited_;  // names with checkpoints since the last wait, the same on all ranks
   std::deque<Unfinished> unfinished_;
   std::vector<Unnamed> unnamed_;

@@ -21,7 +21,7 @@ std::unique_ptr<Collective> alone(int id) {
 }
 
 Result<std::int64_t> Peers::first(std::int64_t mine) {
-  return least(rank() == 0 || count() == 1 ? mine : std::numeric_limits<std::int64_t>::max());
+  return least(leads() ? mine : std::numeric_limits<std::int64_t>::max());
 }
 
 Result<std::int64_t> Peers::least(std::int64_t mine) {

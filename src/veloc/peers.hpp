@@ -16,7 +16,9 @@ class Peers {
   explicit Peers(std::unique_ptr<Collective> collective) : collective_(std::move(collective)) {}
   int rank() const { return collective_->rank(); }
   int count() const { return collective_->count(); }
-  /// What rank 0 gives, on all. Collective.
+  /// Whether this rank speaks and decides for all.
+  bool leads() const { return rank() == 0 || count() == 1; }
+  /// What the one that leads gives, on all. Collective.
   Result<std::int64_t> first(std::int64_t mine);
   /// The least of what the ranks give. Collective.
   Result<std::int64_t> least(std::int64_t mine);

@@ -23,9 +23,9 @@ Result<void> open(Who who, const char* file) {
     say("Init", "it is open already, so this call has no effect");
     return {};
   }
-  auto opened = Client::open(who, file);
-  if (!opened) return opened.error();
-  the_client = opened->release();
+  auto job = open_job(who, file);
+  if (!job) return job.error();
+  the_client = new Client(std::move(*job));
   return {};
 }
 
