@@ -5,11 +5,11 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
+#include "base/start_thread.hpp"
 #include "device/copy_bytes.hpp"
 #include "device/device.hpp"
 #include "os/files.hpp"
@@ -61,12 +61,12 @@ class HostDevice final : public Device {
     std::lock_guard lock(mutex_);
     const StreamId id = next_stream_++;
     auto& stream = *streams_.emplace(id, std::make_unique<Stream>()).first->second;
-    try {
-      stream.thread = std::thread([this, &stream] { work(stream); });
-    } catch (const std::system_error& error) {
+    auto thread = base::start_thread([this, &stream] { work(stream); });
+    if (!thread) {
       streams_.erase(id);
-      return Error{Errc::out_of_memory, std::string("a thread cannot be started: ") + error.what()};
+      return thread.error();
     }
+    stream.thread = std::move(*thread);
     return id;
   }
 

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <string>
 
+#include "base/start_thread.hpp"
 #include "snapshots/device_copies.hpp"
 
 namespace ebb::snapshots {
 
 void Archiver::start() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = base::thread([this] { run(); });
 }
 
 void Archiver::join() {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/start_thread.hpp"
 #include "os/files.hpp"
 #include "snapshots/memory_read.hpp"
 
@@ -31,8 +32,8 @@ Result<void> CutDriver::start() {
   auto buffer = OwnMemory::make(std::size_t{kSlots} * setup_.slot_zones * setup_.zone_bytes);
   if (!buffer) return buffer.error();
   buffer_ = std::move(*buffer);
-  copier_ = std::thread([this] { run_copies(); });
-  drainer_ = std::thread([this] { run_drains(); });
+  copier_ = base::thread([this] { run_copies(); });
+  drainer_ = base::thread([this] { run_drains(); });
   return {};
 }
 

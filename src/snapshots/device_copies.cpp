@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/start_thread.hpp"
 #include "snapshots/archive.hpp"
 #include "storage/format/snapshot_names.hpp"
 
@@ -90,7 +91,9 @@ Result<std::shared_ptr<DeviceCopier>> DeviceCopier::make(const std::shared_ptr<s
   if (!failed) failed = take(device->create_event(), made->gathers_);
   if (!failed) failed = take(device->create_event(), made->summed_);
   if (failed) return *failed;
-  made->thread_ = std::thread([copier = made.get()] { copier->run(); });
+  auto thread = base::start_thread([copier = made.get()] { copier->run(); });
+  if (!thread) return thread.error();
+  made->thread_ = std::move(*thread);
   return made;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/start_thread.hpp"
 #include "os/automatic_track.hpp"
 #include "snapshots/memory_read.hpp"
 
@@ -113,8 +114,12 @@ Result<std::shared_ptr<WatchThread>> HostTracking::watch_for(Track track) {
   auto opened = watches_->open(track == Track::faults ? WatchForm::userfaultfd_sync : WatchForm::userfaultfd_async);
   if (!opened && track == Track::faults) opened = watches_->open(WatchForm::mprotect);
   if (!opened) return opened.error();
-  mine = std::make_shared<WatchThread>(
-      std::move(*opened), [this](const auto& event) { driver_.told(event); }, [this] { driver_.confirmed(); });
+  try {
+    mine = std::make_shared<WatchThread>(
+        std::move(*opened), [this](const auto& event) { driver_.told(event); }, [this] { driver_.confirmed(); });
+  } catch (const base::ThreadRefused& refused) {
+    return base::no_thread(refused);
+  }
   return mine;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <filesystem>
 #include <random>
 #include <set>
 #include <unistd.h>
@@ -72,10 +71,8 @@ Result<std::shared_ptr<Snapshotter>> Snapshotter::make_for(const std::shared_ptr
     const auto kept = engine->attach(made);
     if (!kept) return kept.error();
     return same(std::dynamic_pointer_cast<Snapshotter>(*kept), zone, modes);
-  } catch (const std::filesystem::filesystem_error&) {
-    throw;
-  } catch (const std::system_error& error) {
-    return base::no_thread(error);
+  } catch (const base::ThreadRefused& refused) {
+    return base::no_thread(refused);
   }
 }
 

@@ -1,12 +1,14 @@
 #include "snapshots/watch_thread.hpp"
 
+#include "base/start_thread.hpp"
+
 namespace ebb::snapshots {
 
 using os::WatchEvent;
 
 WatchThread::WatchThread(std::unique_ptr<os::WriteWatch> watch, Told told, std::function<void()> confirmed)
     : watch_(std::move(watch)), told_(std::move(told)), on_confirmed_(std::move(confirmed)) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = base::thread([this] { run(); });
 }
 
 WatchThread::~WatchThread() {

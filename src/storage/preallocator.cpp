@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/start_thread.hpp"
+
 namespace ebb::storage {
 
 Preallocator::Preallocator(os::Files& files, const os::File& file, std::uint64_t capacity, std::uint64_t step)
     : files_(files), file_(file), capacity_(capacity), step_(step) {
   std::unique_lock lock(mutex_);
   if (capacity_) allocate_step(lock);
-  if (allocated_ < capacity_ && !refusal_) thread_ = std::thread([this] { work(); });
+  if (allocated_ < capacity_ && !refusal_) thread_ = base::thread([this] { work(); });
 }
 
 Preallocator::~Preallocator() {

@@ -2,6 +2,7 @@
 // The thread that makes the copies of restore_async.
 #include <thread>
 
+#include "base/start_thread.hpp"
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
 
@@ -16,7 +17,7 @@ class BackgroundWorker {
                    CallTable& calls, Verifier& verifier)
       : port_(port), lifetime_(lifetime), queues_(queues), copies_(copies), calls_(calls), verifier_(verifier) {}
   void start() {
-    thread_ = std::thread([this] { run(); });
+    thread_ = base::thread([this] { run(); });
   }
   /// Called once the store is closed.
   void join();

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "base/start_thread.hpp"
 #include "planner/lease_ledger.hpp"
 
 namespace ebb::store {
 void Borrower::start() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = base::thread([this] { run(); });
   source_.borrow([news = news_](std::uint32_t lease, bool lent) {
     const std::lock_guard lock(news->mutex);
     news->told.emplace_back(lease, lent);

@@ -1,6 +1,5 @@
 // How a store is opened and closed.
 #include <algorithm>
-#include <filesystem>
 
 #include "base/own_process.hpp"
 #include "base/start_thread.hpp"
@@ -28,17 +27,22 @@ Result<std::shared_ptr<Engine>> Engine::open(options::Seams seams, options::Engi
   }
   const bool files = std::ranges::count(setup.machine.tiers, planner::Medium::file, &planner::TierSpec::medium) > 0;
   setup.machine.releases_later = !setup.machine.ephemeral && files && !setup.readonly && !setup.pool;
-  std::shared_ptr<Engine> engine(new Engine(std::move(seams), std::move(setup)), base::InOwnProcess{});
-  try {
-    if (auto started = engine->start(); !started) {
-      const Locked locked = engine->parts_.port.lock();
-      if (!engine->parts_.lifetime.opened(locked)) engine->parts_.files.tiers().unmake(locked);
-      return started.error();
+  std::shared_ptr<Engine> engine;
+  const auto start = [&]() -> Result<void> {
+    try {
+      engine.reset(new Engine(std::move(seams), std::move(setup)), base::InOwnProcess{});
+      return engine->start();
+    } catch (const base::ThreadRefused& refused) {
+      return base::no_thread(refused);
+    } catch (const std::system_error& error) {
+      return Error{Errc::io_error, std::string("the store could not be opened: ") + error.what()};
     }
-  } catch (const std::filesystem::filesystem_error&) {
-    throw;
-  } catch (const std::system_error& error) {
-    return base::no_thread(error);
+  };
+  if (auto started = start(); !started) {
+    if (!engine) return started.error();
+    const Locked locked = engine->parts_.port.lock();
+    if (!engine->parts_.lifetime.opened(locked)) engine->parts_.files.tiers().unmake(locked);
+    return started.error();
   }
   return engine;
 }

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <thread>
 
+#include "base/start_thread.hpp"
 #include "ebbtide/store.hpp"
 #include "store/parts.hpp"
 #include "store/planner_port.hpp"
@@ -21,7 +22,7 @@ class PumpThread {
   PumpThread(PlannerPort& port, const Lifetime& lifetime, LinkQueues& queues, Persistence& files, Timers& timers)
       : port_(port), lifetime_(lifetime), queues_(queues), files_(files), timers_(timers) {}
   void start() {
-    thread_ = std::thread([this] { run(); });
+    thread_ = base::thread([this] { run(); });
   }
   /// Called once the store is closed.
   void join();

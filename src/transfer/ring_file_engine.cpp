@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/start_thread.hpp"
 #include "transfer/file_engines.hpp"
 #include "transfer/file_request.hpp"
 
@@ -27,7 +28,7 @@ class RingFileEngine final : public FileEngine {
   RingFileEngine(std::unique_ptr<os::Ring> ring, std::size_t request_bytes, Done done)
       : ring_(std::move(ring)), request_bytes_(request_bytes), done_(std::move(done)), slots_(ring_->entries()) {
     for (std::size_t slot = slots_.size(); slot-- > 0;) free_slots_.push_back(slot);
-    thread_ = std::thread([this] { work(); });
+    thread_ = base::thread([this] { work(); });
   }
   ~RingFileEngine() override { RingFileEngine::stop(); }
 

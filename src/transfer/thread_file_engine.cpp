@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/start_thread.hpp"
 #include "transfer/file_engines.hpp"
 #include "transfer/file_request.hpp"
 
@@ -24,7 +25,7 @@ class ThreadFileEngine final : public FileEngine {
   ThreadFileEngine(os::Files& files, unsigned threads, std::size_t request_bytes, Done done)
       : files_(files), request_bytes_(request_bytes), done_(std::move(done)) {
     try {
-      for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+      for (unsigned i = 0; i < threads; ++i) threads_.push_back(base::thread([this] { work(); }));
     } catch (...) {  // the threads that were started end before the engine does
       ThreadFileEngine::stop();
       throw;

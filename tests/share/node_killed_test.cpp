@@ -3,12 +3,14 @@
 #include <chrono>
 #include <deque>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <memory>
 #include <signal.h>
 #include <thread>
 
 #include "tests/doubles/faulty_files.hpp"
 #include "tests/doubles/forward_files.hpp"
+#include "tests/os/few_threads.hpp"
 #include "tests/share/rank.hpp"
 
 namespace ebb::share {
@@ -242,6 +244,29 @@ TEST(NodeStorageKilled, an_agent_that_is_killed_is_replaced_and_nothing_is_lost)
   Rank again(place, 0, 2, 32 * kMiB);
   ASSERT_EQ(again.storage().found().size(), 1u);
   EXPECT_TRUE(again.read(again.storage().found().front().object, "first", 1, 2 * kMiB));
+}
+
+// The system may have threads for it later.
+TEST(NodeStorageKilled, an_agent_that_is_killed_is_replaced_once_there_are_threads_for_the_next_one) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own for each thread";
+#endif
+  ::mallopt(M_ARENA_MAX, 1);  // an arena for each thread would want addresses too
+  for (const std::size_t threads : {0, 1, 2, 3}) {
+    const Place place;
+    const pid_t agent = agent_without_syncs(place);
+    Rank rank(place, 1, 2, 32 * kMiB);
+    ASSERT_FALSE(rank.error()) << rank.error()->message;
+    const ObjectId object = rank.write("second", 1, kMiB);
+    {
+      const FewThreads few(threads);
+      ::kill(agent, SIGKILL);
+      EXPECT_TRUE(WIFSIGNALED(status_of(agent)));
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it asks for an agent, or does so later
+    }
+    rank.await_persisted(object);
+    EXPECT_TRUE(rank.read(object, "second", 1, kMiB)) << threads;
+  }
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // Snapshots of arrays on a GPU: a double of one, and a real one.
 #include <condition_variable>
+#include <malloc.h>
 #include <random>
 
 #include "tests/doubles/forward_device.hpp"
+#include "tests/os/few_threads.hpp"
 #include "tests/snapshots/support.hpp"
 
 namespace ebb::snapshots {
@@ -455,6 +457,35 @@ TEST(GpuSnapshotFailures, LeaveNoWrongVersion) {
       EXPECT_TRUE(got_pages == expected[version].second) << version << ", nth " << nth;
     }
   }
+}
+
+// Whichever of its threads it is that the system refuses.
+TEST(SnapshotsWithoutThreads, AProtectionIsRefusedByNameAndChangesNothing) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own for each thread";
+#endif
+  ::mallopt(M_ARENA_MAX, 1);  // an arena for each thread would want addresses too
+  OnDevice on(Backend::gpu);
+  const std::vector<std::byte> bytes = bytes_of(1, 8 * kZone);
+  Pages pages(8 * kZone);
+  const Target both[] = {{0, on.array(bytes), bytes.size()}, {1, pages.data(), pages.bytes()}};
+  const auto engine = on.rig().engine().shared_from_this();
+  int refused = 0;
+  for (std::size_t threads = 0; threads < 20; ++threads) {
+    const auto done = [&]() -> Result<void> {
+      const FewThreads few(threads);
+      const auto made = Snapshotter::make_for(engine, kZone, {});
+      if (!made) return made.error();
+      return Result<std::shared_ptr<Snapshotter>>(made).value()->protect(both, {});
+    }();
+    if (done) break;
+    ++refused;
+    EXPECT_EQ(done.error().code, Errc::out_of_memory) << done.error().message;
+  }
+  EXPECT_GT(refused, 3) << "as many as it has threads";
+  on.take(1).wait("ephemeral").value();
+  EXPECT_EQ(stored(on.store(), 1, 0), bytes);
+  EXPECT_EQ(stored(on.store(), 1, 1), pages.copy());
 }
 
 }  // namespace

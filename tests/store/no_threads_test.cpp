@@ -1,6 +1,7 @@
 // Opening where the system has no more threads to give.
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <system_error>
 
 #include "kept_rig.hpp"
 #include "tests/os/few_threads.hpp"
@@ -37,6 +38,18 @@ TEST(NoThreads, OpeningIsRefusedByNameAndLeavesNothingBehind) {
     EXPECT_GT(refused, 5) << "as many as it has threads";
     expect_restored(rig.open(), 1, kSize);
   }
+}
+
+TEST(NoThreads, AnotherCauseIsNotTakenForThat) {
+  KeptRig rig(Backend::threads);
+  for (planner::TierIndex tier = 0; tier < 3; ++tier)
+    rig.rig().seams().storages[tier] = [](auto&&...) -> std::unique_ptr<storage::PersistentStorage> {
+      throw std::system_error(EMFILE, std::generic_category(), "a pipe");
+    };
+  const auto engine = Engine::open(rig.rig().seams(), rig.setup());
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, Errc::io_error);
+  EXPECT_NE(engine.error().message.find("a pipe: Too many open files"), std::string::npos) << engine.error().message;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <iostream>
+#include <malloc.h>
 #include <signal.h>
 #include <thread>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "kept_rig.hpp"
 #include "os/pin_queue.hpp"
 #include "share/node_storage.hpp"
+#include "tests/os/few_threads.hpp"
 
 namespace ebb::store {
 namespace {
@@ -68,6 +70,29 @@ class StoreInAPool : public ::testing::Test {
   OwnDirectory directory_;
   std::shared_ptr<os::Files> files_ = std::make_shared<os::PosixFiles>();
 };
+
+// Those of its agent too, which is a thread of this process.
+TEST_F(StoreInAPool, IsRefusedByNameWhereTheSystemHasNoThreadsForIt) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own for each thread";
+#endif
+  ::mallopt(M_ARENA_MAX, 1);  // an arena for each thread would want addresses too
+  int refused = 0;
+  bool opened = false;
+  for (std::size_t threads = 0; threads < 40 && !opened; ++threads) {
+    const auto store = [&] {
+      const FewThreads few(threads);
+      return open();
+    }();
+    opened = static_cast<bool>(store);
+    if (opened) continue;
+    ++refused;
+    EXPECT_EQ(store.error().code, Errc::out_of_memory) << store.error().message;
+    EXPECT_NE(store.error().message.find("a thread cannot be started"), std::string::npos) << store.error().message;
+  }
+  EXPECT_TRUE(opened);
+  EXPECT_GT(refused, 5) << "as many as it has threads, and those of its agent";
+}
 
 TEST_F(StoreInAPool, a_history_goes_through_the_pool_to_the_store_and_back) {
   constexpr Version kLast = 60;

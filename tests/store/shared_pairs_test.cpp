@@ -1,11 +1,13 @@
 // Which directories make one store, and which of two records of a version is the newer one.
 #include <fstream>
+#include <malloc.h>
 #include <map>
 #include <random>
 #include <thread>
 
 #include "ebbtide/admin.hpp"
 #include "shared_rig.hpp"
+#include "tests/os/few_threads.hpp"
 
 namespace ebb::store {
 namespace {
@@ -117,6 +119,28 @@ TEST(SharedPairs, ARefusedOpeningLeavesNothingBehind) {
   rig.setup().directory = local;
   rig.setup().shared->directory = shared;
   expect_restored(rig.open(), 1, kSize);  // the shared directory is still that one's
+}
+
+// Also where a thread is refused after both directories were made.
+TEST(SharedPairsWithoutThreads, ARefusedOpeningLeavesNothingBehind) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own for each thread";
+#endif
+  ::mallopt(M_ARENA_MAX, 1);  // an arena for each thread would want addresses too
+  int refused = 0;
+  for (std::size_t threads = 0; threads < 40; ++threads) {
+    SharedRig rig;
+    const auto opened = [&] {
+      const FewThreads few(threads);
+      return rig.try_open();
+    }();
+    if (opened) break;
+    ++refused;
+    EXPECT_EQ(opened.error().code, Errc::out_of_memory) << opened.error().message;
+    EXPECT_EQ(tree(rig.setup().directory), std::set<fs::path>{}) << threads << " threads";
+    EXPECT_EQ(tree(rig.shared().path()), std::set<fs::path>{}) << threads << " threads";
+  }
+  EXPECT_GT(refused, 5) << "as many as it has threads";
 }
 
 TEST(SharedPairs, AnOpeningThatFailsTakesTheSharedDirectoryFromNobody) {

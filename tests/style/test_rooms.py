@@ -13,11 +13,11 @@ SOURCES = {".hpp", ".cpp", ".h", ".c", ".cu", ".cuh"}
 BELOW = {
     "base": set(),
     "os": {"base"},
-    "device": {"os"},
+    "device": {"base", "os"},
     "planner": set(),
     "cache": {"os", "device", "planner"},
     "transfer": {"base", "os", "device"},
-    "storage": {"os", "transfer", "planner"},
+    "storage": {"base", "os", "transfer", "planner"},
     "trace": {"os", "planner"},
     "options": {"base", "os", "device", "planner", "storage"},
     "share": {"base", "os", "device", "planner", "storage", "options"},

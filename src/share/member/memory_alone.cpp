@@ -4,11 +4,13 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/start_thread.hpp"
+
 namespace ebb::share {
 
 MemoryAlone::MemoryAlone(std::shared_ptr<PoolMember> member)
     : PoolMemory(member), member_(std::move(member)), bell_([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = base::thread([this] { run(); });
 }
 
 MemoryAlone::~MemoryAlone() {
@@ -32,7 +34,7 @@ void MemoryAlone::run() {
     const auto message = member_->receive();
     if (!message) {
       auto joined = member_->rejoin();
-      while (!joined && joined.error().code == Errc::timed_out && !stopping()) joined = member_->rejoin();
+      while (!joined && may_pass(joined.error()) && !stopping()) joined = member_->rejoin();
       if (!joined)
         return close({joined.error().code, "the node's pool cannot be used any more: " + joined.error().message});
       ask_again();

@@ -70,7 +70,9 @@ Result<void> PoolMember::rejoin() {
     auto joined = join_once();
     if (joined) return joined;
     const std::int64_t since = clock_.now() - begun;
-    if (seems_elsewhere_ ? since > kEndLimit : joined.error().code != Errc::closed) return joined;
+    const Errc why = joined.error().code;
+    const bool passing = why == Errc::closed || (why == Errc::out_of_memory && agents_ > 0);  // no thread for an agent
+    if (seems_elsewhere_ ? since > kEndLimit : !passing) return joined;
     if (agents >= kMostAgents && since > kAgentsLimit) return joined;
     std::this_thread::sleep_for(kAgentPause * (agents - 1));
   }

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/start_thread.hpp"
 #include "share/pool/description_text.hpp"
 
 namespace ebb::share {
@@ -31,7 +32,9 @@ PooledStorage::PooledStorage(std::shared_ptr<PoolMember> member, std::unique_ptr
 
 Result<void> PooledStorage::start() {
   if (!bell_) return Error{Errc::io_error, "an eventfd cannot be opened"};
-  thread_ = std::thread([this] { run(); });
+  auto thread = base::start_thread([this] { run(); });
+  if (!thread) return thread.error();
+  thread_ = std::move(*thread);
   return {};
 }
 
@@ -341,7 +344,7 @@ void PooledStorage::reconnect() {
     sent = pieces_.lose_agent();
   }
   auto joined = member_->rejoin();
-  while (!joined && joined.error().code == Errc::timed_out && !stopping()) joined = member_->rejoin();
+  while (!joined && may_pass(joined.error()) && !stopping()) joined = member_->rejoin();
   struct Unknown {
     RecordKey key;
     std::optional<std::uint64_t> after;  // its record, if it has one, has a higher sequence than this

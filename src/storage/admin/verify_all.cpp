@@ -57,7 +57,10 @@ std::vector<Verified> verify_all(os::Files& files, const std::filesystem::path& 
       }
     };
     std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < std::min<std::size_t>(threads, records.size()); ++i) others.emplace_back(work);
+    try {
+      for (std::size_t i = 1; i < std::min<std::size_t>(threads, records.size()); ++i) others.emplace_back(work);
+    } catch (const std::system_error&) {  // no more threads: those that started do the work
+    }
     work();
   }
   if (thrown) std::rethrow_exception(thrown);

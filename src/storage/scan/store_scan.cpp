@@ -67,7 +67,10 @@ std::vector<ScanOne> scan_all(Files& files, const Path& directory, const Uuid& s
       }
     };
     std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min<std::size_t>(kThreads, segments.size()); ++i) threads.emplace_back(work);
+    try {
+      for (std::size_t i = 1; i < std::min<std::size_t>(kThreads, segments.size()); ++i) threads.emplace_back(work);
+    } catch (const std::system_error&) {  // no more threads: those that started do the work
+    }
     work();
   }
   if (thrown) std::rethrow_exception(thrown);

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 
+#include "base/start_thread.hpp"
 #include "os/processors.hpp"
 
 namespace ebb::storage {
 
 unsigned ChecksumWorkers::usual_threads() { return std::clamp(os::usable_processors() / 4, 1u, 4u); }
 
-ChecksumWorkers::ChecksumWorkers(unsigned threads) {
+void ChecksumWorkers::start(unsigned threads) {
   try {
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    for (unsigned i = 0; i < threads; ++i) threads_.push_back(base::thread([this] { work(); }));
   } catch (...) {  // those that were started end before this does
     stop();
     throw;

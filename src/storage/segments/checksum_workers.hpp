@@ -17,7 +17,9 @@ namespace ebb::storage {
 /// 2. Every job posted before stop() returns is run.
 class ChecksumWorkers {
  public:
-  explicit ChecksumWorkers(unsigned threads);
+  /// Both may throw base::ThreadRefused.
+  explicit ChecksumWorkers(unsigned threads = 0) { start(threads); }
+  void start(unsigned threads);
   /// One thread hashes 10 GB/s; with few cores, a second would only slow the transfers down.
   static unsigned usual_threads();
   ~ChecksumWorkers() { stop(); }

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/start_thread.hpp"
 #include "planner/sync_rule.hpp"
 #include "storage/segments/segment_presence.hpp"
 
@@ -14,7 +15,7 @@ namespace ebb::storage {
 using os::kBlock;
 
 void Committer::start() {
-  thread_ = std::thread([this] { work(); });
+  thread_ = base::thread([this] { work(); });
 }
 
 bool Committer::stop() {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/start_thread.hpp"
 #include "storage/scan/unreadable.hpp"
 #include "storage/segments/crash_repair.hpp"
 
@@ -66,6 +67,7 @@ Result<void> SegmentStore::start() {
   damages_ = opened->scanned.damages;
   found_ = without_prefix(std::move(opened->found));
   if (context_.options.paired) gone_ = gone_of(opened->scanned);
+  context_.workers.start(ChecksumWorkers::usual_threads());
   if (auto started = context_.transfers.start(context_.files, context_.options.engine); !started) return started;
   if (context_.options.readonly) return {};
   RecordRemover& remover = committer_.remover();
@@ -164,7 +166,14 @@ Result<std::unique_ptr<PersistentStorage>> open_persistent_storage(os::Files& fi
   auto store =
       std::make_unique<SegmentStore>(files, clock, options, std::move(*directory), std::move(where), std::move(done),
                                      std::move(persisted), std::move(bytes_read), std::move(released));
-  if (auto started = store->start(); !started) {
+  const auto start = [&]() -> Result<void> {
+    try {
+      return store->start();
+    } catch (const base::ThreadRefused& refused) {
+      return base::no_thread(refused);
+    }
+  };
+  if (auto started = start(); !started) {
     store->unmake();
     return started.error();
   }

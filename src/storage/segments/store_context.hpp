@@ -26,7 +26,7 @@ struct StoreContext {
   const DropsReleased released;
   SegmentFiles segment_files{files, directory, options.direct, options.readonly};
   FileTransfers transfers{};
-  ChecksumWorkers workers{ChecksumWorkers::usual_threads()};
+  ChecksumWorkers workers{};  // from the start of the store on
 
   /// Of heads that are written before a sync; zeros: there are none.
   const Uuid boot = options.early_heads && options.synced ? os::boot_id(files) : Uuid{};
