@@ -1,6 +1,7 @@
 #include "store/catalog.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -25,7 +26,7 @@ bool is_alike(const CheckpointInfo& a, const CheckpointInfo& b) {
 
 Catalog::Catalog(PlannerPort& port, bool persistent) : port_(port), persistent_(persistent) {
   histories_.push_back({});
-  history_numbers_.emplace("", 0);
+  histories_[0].name = &history_numbers_.emplace("", 0).first->first;
 }
 
 // --- histories -----------------------------------------------------------------------------------------------------
@@ -60,21 +61,22 @@ planner::HistoryId Catalog::number_of(const Locked& locked, const std::string& n
     histories_.emplace_back();
   }
   const planner::HistoryId id = free_histories_.back();
-  history_numbers_.emplace(name, id);
+  const std::string& kept = history_numbers_.emplace(name, id).first->first;
   free_histories_.pop_back();
-  histories_[id].name = name;
+  histories_[id].name = &kept;
   return id;
 }
 
 // False: it has something that must not be forgotten, or somebody has a handle of it.
 bool Catalog::forget_history(const Locked& locked, planner::HistoryId number) {
   History& history = histories_[number];
-  if (number == 0 || !history.blank || history.in_hand.use_count() > 1 || !history.written.empty() ||
-      !history.lost.empty() || !port_.planner(locked).idle(number)) {
+  const auto [first, last] = lost_of(number);
+  if (number == 0 || !history.blank || history.in_hand.use_count() > 1 || !history.written.empty() || first != last ||
+      !port_.planner(locked).idle(number)) {
     return false;
   }
   port_.submit(locked, number, planner::event::Forget{});
-  history_numbers_.erase(history.name);
+  history_numbers_.erase(history_numbers_.find(*history.name));
   free_histories_.push_back(number);
   history = {};
   return true;
@@ -122,7 +124,7 @@ Record& Catalog::add(const Locked& locked, planner::HistoryId history, Version v
   const auto checkpoint = port_.planner(locked).find(history, version);
   if (!checkpoint) throw std::logic_error("the planner does not know a checkpoint that it took");
   if (checkpoint->slot >= records_.size()) records_.resize(checkpoint->slot + 1);
-  histories_[history].lost.erase(version);
+  lost_.erase({history, version});
   Record& record = records_[checkpoint->slot] = {};
   record.used = true;
   record.order = next_order_++;
@@ -179,7 +181,7 @@ void Catalog::take_failure(const Locked& locked, const planner::Failure& failure
     error = *record->trouble;  // dropped by the process that writes
   if (failure.lost) {
     mark_lost(locked, record->history, record->version, error);
-    if (record->written_to) histories_[record->history].lost[record->version].overwritten = true;
+    if (record->written_to) lost_[{record->history, record->version}].overwritten = true;
   } else if (persistent_) {
     const std::size_t file = port_.file_number(std::max(failure.tier, port_.first_file()));
     record->files[file].not_durable = std::make_unique<const Error>(error);
@@ -189,24 +191,20 @@ void Catalog::take_failure(const Locked& locked, const planner::Failure& failure
 }
 
 void Catalog::mark_lost(const Locked& /*locked*/, planner::HistoryId history, Version version, const Error& why) {
-  histories_[history].lost[version].why = why;
+  lost_[{history, version}].why = why;
 }
 
 const Error* Catalog::lost(const Locked& /*locked*/, planner::HistoryId history, Version version) const {
-  const auto found = histories_[history].lost.find(version);
-  return found == histories_[history].lost.end() ? nullptr : &found->second.why;
+  const auto found = lost_.find({history, version});
+  return found == lost_.end() ? nullptr : &found->second.why;
 }
 
 std::optional<Error> Catalog::overwritten(const Locked& /*locked*/, planner::HistoryId history,
                                           std::optional<Version> only) const {
-  const Lost* first = nullptr;
-  Version of_first = 0;
-  for (const auto& [version, lost] : histories_[history].lost) {
-    if (!lost.overwritten || (only && version != *only) || (first != nullptr && of_first < version)) continue;
-    first = &lost;
-    of_first = version;
-  }
-  return first == nullptr ? std::nullopt : std::optional(first->why);
+  const auto [first, last] = lost_of(history);
+  for (const auto& [key, lost] : std::ranges::subrange(first, last))
+    if (lost.overwritten && (!only || key.second == *only)) return lost.why;
+  return {};
 }
 
 void Catalog::forget_if_gone(const Locked& locked, planner::HistoryId history, Version version) {
@@ -217,11 +215,12 @@ void Catalog::forget(const Locked& /*locked*/, planner::HistoryId number, std::o
   History& history = histories_[number];
   if (version) {
     history.written.erase(*version);
-    history.lost.erase(*version);
+    lost_.erase({number, *version});
     return;
   }
   history.written.clear();
-  history.lost.clear();
+  const auto [first, last] = lost_of(number);
+  lost_.erase(first, last);
   history.blank = true;
 }
 

@@ -2,12 +2,13 @@
 // What a store knows of its histories and of their checkpoints.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "planner/recycled.hpp"
@@ -123,7 +124,7 @@ class Catalog {
   void set_order(const Locked& locked, planner::HistoryId number, Order order);
   std::size_t histories(const Locked& /*locked*/) const { return histories_.size(); }
   const std::string& name_of(const Locked& /*locked*/, planner::HistoryId history) const {
-    return histories_[history].name;
+    return *histories_[history].name;
   }
   const InHandPtr& in_hand(const Locked& /*locked*/, planner::HistoryId history) const {
     return histories_[history].in_hand;
@@ -179,14 +180,17 @@ class Catalog {
     bool overwritten = false;  // its memory was written to after it had been committed
   };
   struct History {
-    std::string name;
+    const std::string* name = nullptr;  // in history_numbers_
     Order order = Order::none;
     bool blank = true;  // since it was made, or dropped, nothing was written or hinted
     InHandPtr in_hand = std::make_shared<const InHand>();
     std::shared_ptr<const CheckpointInfo> last_info;                    // of the last record that was described
     planner::RecycledHashMap<Version, planner::CheckpointRef> written;  // some may be gone
-    std::unordered_map<Version, Lost> lost;                             // what there was of them is gone or damaged
   };
+  using LostMap = std::map<std::pair<planner::HistoryId, Version>, Lost>;
+  std::pair<LostMap::const_iterator, LostMap::const_iterator> lost_of(planner::HistoryId history) const {
+    return {lost_.lower_bound({history, INT64_MIN}), lost_.upper_bound({history, INT64_MAX})};
+  }
   bool forget_history(const Locked& locked, planner::HistoryId history);
   void forget_histories(const Locked& locked);
 
@@ -196,6 +200,7 @@ class Catalog {
   std::deque<Record> records_;  // by slot
   std::uint64_t next_order_ = 1;
   std::vector<History> histories_;  // by number
+  LostMap lost_;                    // what there was of a version is gone or damaged
   std::map<std::string, planner::HistoryId, std::less<>> history_numbers_;
   std::vector<planner::HistoryId> free_histories_;  // numbers that no history has
   std::size_t look_for_dropped_at_ = 16;            // so many names: the next new one looks which can go
