@@ -106,8 +106,8 @@ struct Options {
   /// which then is a cache of it. With an empty `directory`, on any node, the store continues from what is there. Both
   /// directories are this store's alone. Makes `durability` "shared" unless that is given. docs/durability.md.
   std::optional<std::filesystem::path> shared = {};
-  /// With `shared`: of each history there (default: `keep_last`; 0: all), and which versions go there: multiples of
-  /// this (default, 0: all), or kOnRequest.
+  /// With `shared`: of each history there (default: `keep_last`; 0: all; what is durable there alone stays until
+  /// `keep_last` newer ones are), and which versions go there: multiples of this (default, 0: all), or kOnRequest.
   std::optional<std::uint64_t> keep_last_shared = {}, shared_every = {};
   std::optional<std::uint64_t> limit_shared = {};  ///< bytes per second to `shared`, at most; default, 0: no limit
   /// `shared` has VELOC's files of this rank, `<history>-<rank>-<version>.dat`, in place of this library's own: what
