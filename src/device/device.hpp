@@ -26,6 +26,13 @@ inline constexpr StreamId kInlineStream = 0;
 /// of the device's own, after the legacy stream's earlier work and before its later work.
 inline constexpr StreamId kLegacyStream = 1;
 
+/// One of several copies.
+struct Part {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+
 enum class EventState : std::uint8_t { pending, done, failed };
 
 /// Thread safety: every method may be called from any thread, except that work for one stream and records of one event
@@ -86,6 +93,13 @@ class Device {
   /// Enqueues a copy between any two places in device or host memory that do not overlap. Error invalid_argument, on
   /// kInlineStream: one of them cannot be read or written (try_touch()); part of it may have been copied.
   virtual Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) = 0;
+  /// Enqueues copies of which none overlaps another. On a GPU many short ones within its memory cost the host little
+  /// more than one. The error is the first that copy() has; others may have been enqueued.
+  virtual Result<void> copy_all(StreamId stream, std::span<const Part> parts) {
+    for (const Part& one : parts)
+      if (auto result = copy(stream, one.to, one.from, one.bytes); !result) return result;
+    return {};
+  }
   /// Enqueues the digest of device memory, aligned to 16; the digest is computed where the memory is. `parts` are
   /// kDigestParts in memory of allocate_host(); once an event recorded after it is done, they add up to the digest
   /// (sum_of()). As a copy does, it reads the memory when the stream gets there. Error unsupported: a GPU, in a build

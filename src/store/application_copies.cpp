@@ -1,7 +1,10 @@
 #include "store/application_copies.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "store/cache_memory.hpp"
 #include "store/call_table.hpp"
@@ -11,6 +14,37 @@
 #include "store/verifier.hpp"
 
 namespace ebb::store {
+
+namespace {
+
+// Copies on one stream, of which the device gets many at a time.
+class Gathered {
+ public:
+  Gathered(device::Device& device, device::StreamId stream) : device_(device), stream_(stream) {}
+  void add(const device::Part& part) {
+    parts_[count_++] = part;
+    if (count_ == parts_.size()) send();
+  }
+  /// The first error.
+  Result<void> end() {
+    send();
+    return std::move(result_);
+  }
+
+ private:
+  void send() {
+    const auto parts = std::span(parts_).first(std::exchange(count_, 0));
+    if (result_) result_ = device_.copy_all(stream_, parts);
+  }
+
+  device::Device& device_;
+  const device::StreamId stream_;
+  std::array<device::Part, 128> parts_;
+  std::size_t count_ = 0;
+  Result<void> result_;
+};
+
+}  // namespace
 
 void ApplicationCopies::copy_next(Locked& locked, CallRow& request) {
   const planner::Command command = request.commands[request.next++];
@@ -89,18 +123,27 @@ Result<void> ApplicationCopies::enqueue_parts(const CallRow& request, const plan
   const bool writes = command.from.at.kind == planner::Endpoint::application;
   const Tiers& tiers = memory_.tiers();
   std::byte* const cache = tiers.at(writes ? command.to : command.from);
-  Result<void> result;
-  tiers.for_each_part(command.from, command.to, command.length, [&](std::uint64_t begin, std::uint64_t length) {
-    const auto enqueue = [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
+  const auto for_each = [&](auto&& copy) {
+    tiers.for_each_part(command.from, command.to, command.length, [&](std::uint64_t begin, std::uint64_t length) {
+      for_each_part(request.pieces, command.offset + begin, length,
+                    [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
+                      std::byte* const cached = cache + begin + offset;
+                      copy(writes ? device::Part{cached, memory, bytes} : device::Part{memory, cached, bytes}, memory);
+                    });
+    });
+  };
+  if (stream == device::kInlineStream) {
+    Result<void> result;
+    for_each([&](const device::Part& part, const std::byte* memory) {
       if (!result) return;
-      std::byte* const cached = cache + begin + offset;
-      result = writes ? tiers.device().copy(stream, cached, memory, bytes)
-                      : tiers.device().copy(stream, memory, cached, bytes);
-      if (!result && stream == device::kInlineStream) refused = memory;
-    };
-    for_each_part(request.pieces, command.offset + begin, length, enqueue);
-  });
-  return result;
+      result = tiers.device().copy(stream, part.to, part.from, part.bytes);
+      if (!result) refused = memory;
+    });
+    return result;
+  }
+  Gathered gathered(tiers.device(), stream);
+  for_each([&](const device::Part& part, const std::byte*) { gathered.add(part); });
+  return gathered.end();
 }
 
 // Returns when the bytes are there.

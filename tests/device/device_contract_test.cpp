@@ -227,6 +227,48 @@ TEST_P(DeviceContract, empty_copies_are_copies) {
   EXPECT_TRUE(device_->wait(event));
 }
 
+TEST_P(DeviceContract, copies_of_one_call_are_all_made_whatever_their_lengths_and_places) {
+  constexpr std::size_t kAll = 24 << 20;
+  std::byte *from = memory(kAll), *to = memory(kAll);
+  const std::vector<std::byte> bytes = scrambled(kAll, 11);
+  const StreamId on = stream();
+  const EventId event = this->event();
+  std::mt19937 random(11);
+  for (const std::size_t count : {0, 1, 3, 4, 7, 128, 129, 1000}) {
+    upload(from, bytes);
+    upload(to, std::vector<std::byte>(kAll));
+    std::vector<std::byte> host = scrambled(1 << 20, 12), expected(kAll), back(1 << 20), back_expected(1 << 20);
+    std::vector<Part> parts;
+    std::size_t at_from = 0, at_to = 0, at_host = 0, at_back = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t align = std::size_t{1} << random() % 6;
+      const std::size_t most = count < 8 ? 3 << 20 : i % 50 == 0 ? 65536 : 4096;
+      const std::size_t length = i % 9 == 8 ? 0 : random() % most;
+      at_from = (at_from + random() % 40) / align * align, at_to = (at_to + random() % 99 + align - 1) / align * align;
+      if (i % 5 == 3 && at_host + length <= host.size() && at_back + length <= back.size()) {  // with host memory
+        parts.push_back({to + at_to, host.data() + at_host, length});
+        std::copy_n(host.begin() + static_cast<std::ptrdiff_t>(at_host), length,
+                    expected.begin() + static_cast<std::ptrdiff_t>(at_to));
+        parts.push_back({back.data() + at_back, from + at_from, length});
+        std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at_from), length,
+                    back_expected.begin() + static_cast<std::ptrdiff_t>(at_back));
+        at_host += length, at_back += length;
+      } else {
+        parts.push_back({to + at_to, from + at_from, length});
+        std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at_from), length,
+                    expected.begin() + static_cast<std::ptrdiff_t>(at_to));
+      }
+      at_from += length, at_to += length;
+      ASSERT_TRUE(at_from <= kAll && at_to <= kAll);
+    }
+    device_->copy_all(on, parts).value();
+    device_->record(event, on).value();
+    device_->wait(event).value();
+    EXPECT_TRUE(download(to, kAll) == expected) << count;
+    EXPECT_TRUE(back == back_expected) << count;
+  }
+}
+
 TEST_P(DeviceContract, wait_any_returns_for_the_first_and_when_interrupted) {
   const StreamId on = stream();
   const EventId event = this->event();

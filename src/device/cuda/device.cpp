@@ -7,6 +7,7 @@
 #include "device/cuda/digest.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/memory.hpp"
+#include "device/cuda/parts.hpp"
 #include "device/cuda/ranges.hpp"
 #include "device/cuda/waiting.hpp"
 #include "device/cuda/zones.hpp"
@@ -147,6 +148,24 @@ class CudaDevice final : public Device {
     return copied(id == kLegacyStream ? beside_legacy(enqueue) : enqueue(stream), bytes);
   }
 
+  Result<void> copy_all(StreamId id, std::span<const Part> parts) override {
+    constexpr std::size_t kFew = 4;  // the driver's own calls are as quick
+    if (parts.size() < kFew) return Device::copy_all(id, parts);
+    const cuda::Current current(context_);
+    cuda::PartList within;
+    for (const Part& one : parts) {
+      if (one.bytes <= cuda::kShortPart && owns(one.to, one.bytes) && owns(one.from, one.bytes)) {
+        within.parts[within.count++] = one;
+        if (within.count < within.kMost) continue;
+        if (auto result = copy_within(id, within); !result) return result;
+        within.count = 0;
+      } else if (auto result = copy(id, one.to, one.from, one.bytes); !result) {
+        return result;
+      }
+    }
+    return copy_within(id, within);
+  }
+
   Result<void> digest(StreamId id, const void* memory, std::size_t bytes, Digest* parts) override {
     const cudaStream_t stream = stream_of(id);
     const cuda::Current current(context_);
@@ -249,6 +268,17 @@ class CudaDevice final : public Device {
     if (error == cudaSuccess || cuda::gone(error)) return {};
     return refused(what, error);
   }
+  Result<void> copy_within(StreamId id, const cuda::PartList& list) {
+    const cudaStream_t stream = stream_of(id);
+    const auto enqueue = [&](cudaStream_t on) { return cuda::enqueue_parts(on, list); };
+    const cudaError_t error = id == kLegacyStream ? beside_legacy(enqueue) : enqueue(stream);
+    const std::span parts(list.parts, list.count);
+    if (error == cudaErrorNotSupported) return Device::copy_all(id, parts);
+    std::size_t bytes = 0;
+    for (const Part& one : parts) bytes += one.bytes;
+    return copied(error, bytes);
+  }
+
   Result<void> copied(cudaError_t error, std::size_t bytes) const {
     if (error == cudaSuccess || cuda::gone(error)) return {};
     return refused("copy " + std::to_string(bytes) + " bytes", error);
