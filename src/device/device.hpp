@@ -27,7 +27,7 @@ inline constexpr StreamId kInlineStream = 0;
 inline constexpr StreamId kLegacyStream = 1;
 
 /// One of several copies.
-struct Part {
+struct BareCopy {
   void* to;
   const void* from;
   std::size_t bytes;
@@ -95,8 +95,8 @@ class Device {
   virtual Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) = 0;
   /// Enqueues copies of which none overlaps another. On a GPU many short ones within its memory cost the host little
   /// more than one. The error is the first that copy() has; others may have been enqueued.
-  virtual Result<void> copy_all(StreamId stream, std::span<const Part> parts) {
-    for (const Part& one : parts)
+  virtual Result<void> copy_all(StreamId stream, std::span<const BareCopy> parts) {
+    for (const BareCopy& one : parts)
       if (auto result = copy(stream, one.to, one.from, one.bytes); !result) return result;
     return {};
   }

@@ -21,7 +21,7 @@ namespace {
 class Gathered {
  public:
   Gathered(device::Device& device, device::StreamId stream) : device_(device), stream_(stream) {}
-  void add(const device::Part& part) {
+  void add(const device::BareCopy& part) {
     parts_[count_++] = part;
     if (count_ == parts_.size()) send();
   }
@@ -39,7 +39,7 @@ class Gathered {
 
   device::Device& device_;
   const device::StreamId stream_;
-  std::array<device::Part, 128> parts_;
+  std::array<device::BareCopy, 128> parts_;
   std::size_t count_ = 0;
   Result<void> result_;
 };
@@ -128,13 +128,14 @@ Result<void> ApplicationCopies::enqueue_parts(const CallRow& request, const plan
       for_each_part(request.pieces, command.offset + begin, length,
                     [&](std::byte* memory, std::uint64_t offset, std::size_t bytes) {
                       std::byte* const cached = cache + begin + offset;
-                      copy(writes ? device::Part{cached, memory, bytes} : device::Part{memory, cached, bytes}, memory);
+                      copy(writes ? device::BareCopy{cached, memory, bytes} : device::BareCopy{memory, cached, bytes},
+                           memory);
                     });
     });
   };
   if (stream == device::kInlineStream) {
     Result<void> result;
-    for_each([&](const device::Part& part, const std::byte* memory) {
+    for_each([&](const device::BareCopy& part, const std::byte* memory) {
       if (!result) return;
       result = tiers.device().copy(stream, part.to, part.from, part.bytes);
       if (!result) refused = memory;
@@ -142,7 +143,7 @@ Result<void> ApplicationCopies::enqueue_parts(const CallRow& request, const plan
     return result;
   }
   Gathered gathered(tiers.device(), stream);
-  for_each([&](const device::Part& part, const std::byte*) { gathered.add(part); });
+  for_each([&](const device::BareCopy& part, const std::byte*) { gathered.add(part); });
   return gathered.end();
 }
 

@@ -238,7 +238,7 @@ TEST_P(DeviceContract, copies_of_one_call_are_all_made_whatever_their_lengths_an
     upload(from, bytes);
     upload(to, std::vector<std::byte>(kAll));
     std::vector<std::byte> host = scrambled(1 << 20, 12), expected(kAll), back(1 << 20), back_expected(1 << 20);
-    std::vector<Part> parts;
+    std::vector<BareCopy> parts;
     std::size_t at_from = 0, at_to = 0, at_host = 0, at_back = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t align = std::size_t{1} << random() % 6;

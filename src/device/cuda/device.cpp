@@ -148,12 +148,12 @@ class CudaDevice final : public Device {
     return copied(id == kLegacyStream ? beside_legacy(enqueue) : enqueue(stream), bytes);
   }
 
-  Result<void> copy_all(StreamId id, std::span<const Part> parts) override {
+  Result<void> copy_all(StreamId id, std::span<const BareCopy> parts) override {
     constexpr std::size_t kFew = 4;  // the driver's own calls are as quick
     if (parts.size() < kFew) return Device::copy_all(id, parts);
     const cuda::Current current(context_);
     cuda::PartList within;
-    for (const Part& one : parts) {
+    for (const BareCopy& one : parts) {
       if (one.bytes <= cuda::kShortPart && owns(one.to, one.bytes) && owns(one.from, one.bytes)) {
         within.parts[within.count++] = one;
         if (within.count < within.kMost) continue;
@@ -275,7 +275,7 @@ class CudaDevice final : public Device {
     const std::span parts(list.parts, list.count);
     if (error == cudaErrorNotSupported) return Device::copy_all(id, parts);
     std::size_t bytes = 0;
-    for (const Part& one : parts) bytes += one.bytes;
+    for (const BareCopy& one : parts) bytes += one.bytes;
     return copied(error, bytes);
   }
 

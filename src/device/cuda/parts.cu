@@ -30,7 +30,7 @@ __device__ void copy_words(unsigned char* to, const unsigned char* from, std::si
 
 // A row of blocks to a part. Its words are as long as both places allow.
 __global__ void __launch_bounds__(kThreads) copy_parts(const __grid_constant__ PartList list) {
-  const Part& part = list.parts[blockIdx.y];
+  const BareCopy& part = list.parts[blockIdx.y];
   auto* const to = static_cast<unsigned char*>(part.to);
   const auto* const from = static_cast<const unsigned char*>(part.from);
   const std::uintptr_t places = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);

@@ -12,7 +12,7 @@ inline constexpr std::size_t kShortPart = 1 << 20;
 /// Parts within one GPU's memory, of which none overlaps another; they go to the GPU as a kernel's parameters.
 struct PartList {
   static constexpr unsigned kMost = 128;  // within the 4 KiB that all GPUs take
-  Part parts[kMost];
+  BareCopy parts[kMost];
   unsigned count = 0;
 };
 
