@@ -133,18 +133,17 @@ Result<void> ApplicationCopies::enqueue_parts(const CallRow& request, const plan
                     });
     });
   };
-  if (stream == device::kInlineStream) {
-    Result<void> result;
-    for_each([&](const device::BareCopy& part, const std::byte* memory) {
-      if (!result) return;
-      result = tiers.device().copy(stream, part.to, part.from, part.bytes);
-      if (!result) refused = memory;
-    });
-    return result;
-  }
   Gathered gathered(tiers.device(), stream);
   for_each([&](const device::BareCopy& part, const std::byte*) { gathered.add(part); });
-  return gathered.end();
+  Result<void> result = gathered.end();
+  if (result || stream != device::kInlineStream) return result;
+  result = {};  // each by itself says whose memory it was
+  for_each([&](const device::BareCopy& part, const std::byte* memory) {
+    if (!result) return;
+    result = tiers.device().copy(stream, part.to, part.from, part.bytes);
+    if (!result) refused = memory;
+  });
+  return result;
 }
 
 // Returns when the bytes are there.

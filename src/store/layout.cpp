@@ -1,6 +1,7 @@
 #include "store/layout.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 namespace ebb::store {
@@ -12,9 +13,11 @@ std::string region_text(std::uint32_t id, std::size_t bytes) {
   return "region " + std::to_string(id) + " (" + std::to_string(bytes) + " bytes)";
 }
 
-// The first id that comes twice in something with `id` members; few are compared one by one, many are sorted.
+// The first id that comes twice in something with `id` members. Where they ascend there is none; else few are compared
+// one by one, and many are sorted.
 template <class T>
 std::optional<std::uint32_t> twice(std::span<const T> items) {
+  if (std::ranges::adjacent_find(items, std::greater_equal{}, &T::id) == items.end()) return {};
   if (items.size() <= 16) {
     for (std::size_t i = 1; i < items.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
