@@ -6,7 +6,6 @@ import hashlib
 import os
 import pathlib
 import random
-import shutil
 import signal
 import struct
 import subprocess
@@ -113,72 +112,6 @@ def test_what_veloc_wrote_over_a_version_counts(disk):
     (disk / "pfs" / "heat-0-2.dat").write_bytes(file_of({0: b"anew"}))
     with open_pair(disk) as store:
         assert bytes(store.history("heat").restore(2, keep=True)) == b"anew" and is_right(store.history("heat"), 1)
-
-
-EDITION = 2**31
-
-
-@pytest.mark.parametrize("form", ["another", "over", "link"])
-@pytest.mark.parametrize("local", ["local", "elsewhere"])
-def test_what_veloc_writes_while_an_edition_waits_is_the_newest(disk, local, form):
-    with open_pair(disk) as store:
-        write(store, 2, 3)
-        write(store, EDITION + 2)
-    name = disk / "pfs" / f"heat-0-{3 if form == 'over' else 4}.dat"
-    (disk / "out").write_bytes(b"VELOC's")
-    os.utime(disk / "out", ns=(10**18, 10**18))  # a link's own time counts
-    if form == "link":
-        name.symlink_to(disk / "out")
-    else:
-        name.write_bytes(file_of({0: b"VELOC's"}))
-    expected = [2, 3] if form == "over" else [2, 3, 4]
-    with open_pair(disk, local=local, readonly=True) as store:
-        assert store.history("heat").versions() == expected
-    for _ in range(2):
-        with open_pair(disk, local=local) as store:
-            history = store.history("heat")
-            assert history.versions() == expected and is_right(history, 2)
-            assert bytes(history.restore(expected[-1], keep=True)) == b"VELOC's"
-    assert not list((disk / "pfs" / ".ebbtide" / "rank-0").glob("*.next"))
-    with open_pair(disk, local=local) as store:
-        write(store, EDITION + 2)
-        store.history("heat").drop(2)
-    with open_pair(disk, local=local) as store:
-        assert store.history("heat").versions()[-1] == EDITION + 2 and is_right(store.history("heat"), EDITION + 2)
-
-
-def test_an_edition_waits_on_in_a_copy_and_beside_what_was_there_before(disk):
-    (disk / "pfs").mkdir()
-    (disk / "pfs" / "heat-0-4.dat").write_bytes(file_of({0: b"VELOC's"}))
-    with open_pair(disk) as store:
-        write(store, 2)
-        write(store, EDITION + 2)
-    (disk / "pfs" / "heat-0-4.dat").chmod(0o600)
-    (disk / "pfs" / "heat-0-1.dat").write_bytes(file_of({0: b"VELOC's"}))
-    for _ in range(2):
-        with open_pair(disk, local="elsewhere") as store:
-            assert store.history("heat").versions() == [1, 2, 4, EDITION + 2]
-            assert is_right(store.history("heat"), EDITION + 2)
-        (disk / "pfs").rename(disk / "before")
-        shutil.copytree(disk / "before", disk / "pfs", copy_function=shutil.copyfile)
-        shutil.rmtree(disk / "before")
-        shutil.rmtree(disk / "elsewhere-0")
-
-
-def test_the_edition_of_velocs_file_outlives_what_tells_it(disk):
-    with open_pair(disk) as store:
-        write(store, EDITION + 2)
-    (disk / "pfs" / "heat-0-3.dat").write_bytes(file_of({0: b"VELOC's"}))
-    with open_pair(disk) as store:
-        assert store.history("heat").versions() == [EDITION + 2, EDITION + 3]
-        store.history("heat").drop(EDITION + 2)
-    for local in ("local", "elsewhere"):
-        with open_pair(disk, local=local) as store:
-            assert store.history("heat").versions() == [EDITION + 3]
-            assert bytes(store.history("heat").restore(EDITION + 3, keep=True)) == b"VELOC's"
-    (disk / "pfs" / "heat-0-3.dat").unlink()
-    with open_pair(disk) as store:
-        assert store.history("heat").versions() == []
 
 
 def test_damage_is_found_and_the_version_before_counts(disk):

@@ -92,13 +92,12 @@ Path VelocFolders::pending_of(const VelocName& name, ObjectId object) const {
 }
 
 os::SysResult VelocFolders::find(const VelocName& name, FileAt& place, os::FileStatus& status) const {
-  place = {path_of(name)};
+  place = {path_of(name), false};
   auto asked = files_.status(place.path, status);
-  place.changed_ns = status.changed_ns;
   if (!asked || status.kind != os::FileStatus::Kind::link) return asked;
   Path target;
   if (asked = files_.read_link(place.path, target); !asked) return asked;
-  place = {target.is_absolute() ? target : directory_ / target, true, place.changed_ns};
+  place = {target.is_absolute() ? target : directory_ / target, true};
   os::FileStatus there;
   asked = files_.status(place.path, there);
   if (asked) status = there;
@@ -126,16 +125,6 @@ Result<VelocMarkBegin> VelocFolders::read_mark_begin(const Path& path) const {
   auto begin = parse_veloc_mark_begin(bytes);
   if (!begin) return Error{begin.error().code, path.string() + ": " + begin.error().message};
   return begin;
-}
-
-Result<void> VelocFolders::write_mark(const Path& path, const VelocMarkOf& mark) const {
-  const auto bytes = encode_veloc_mark(mark);
-  const auto opened = files_.open_write(path);
-  if (!opened) return file_error(path, "making it", opened.error);
-  const os::File file(files_, static_cast<int>(opened.value), path.string(), false);
-  if (const auto put = write_whole(files_, file.fd(), bytes, 0); !put) return file_error(path, "writing it", put.error);
-  if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
-  return {};
 }
 
 VelocFolders::Times VelocFolders::times() const {

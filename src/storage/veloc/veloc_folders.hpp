@@ -61,15 +61,12 @@ class VelocFolders {
   struct FileAt {
     Path path;
     bool linked = false;
-    std::int64_t changed_ns = 0;  // of what has VELOC's name: the file or the link
   };
   os::SysResult find(const VelocName& name, FileAt& place, os::FileStatus& status) const;
   /// A rename whose reply was lost has happened.
   Result<void> rename(const Path& from, const Path& to) const;
   Result<void> sync(const Path& directory) const;
   Result<VelocMarkBegin> read_mark_begin(const Path& path) const;
-  /// Whole and synced, at a name that counts for nothing yet.
-  Result<void> write_mark(const Path& path, const VelocMarkOf& mark) const;
   /// When the directories changed last; zeros: they may change again without this changing.
   struct Times {
     std::int64_t directory = 0, own = 0;

@@ -97,10 +97,16 @@ void VelocNamer::name_waiting() {
 }
 
 Result<void> VelocNamer::write_mark(const Path& path, const VelocObject& object) {
-  return folders_.write_mark(
-      path, {*object.description, object.file, object.blocks.empty() ? 0 : block_bytes_, object.sequence,
-             std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(), object.blocks,
-             object.raw, object.small, folders_.prefix()});
+  const auto bytes =
+      encode_veloc_mark({*object.description, object.file, object.blocks.empty() ? 0 : block_bytes_, object.sequence,
+                         std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(),
+                         object.blocks, object.raw, object.small, folders_.prefix()});
+  const auto opened = files_.open_write(path);
+  if (!opened) return file_error(path, "making it", opened.error);
+  const os::File file(files_, static_cast<int>(opened.value), path.string(), false);
+  if (const auto put = write_whole(files_, file.fd(), bytes, 0); !put) return file_error(path, "writing it", put.error);
+  if (const auto synced = files_.sync(file.fd()); !synced) return file_error(path, "syncing it", synced.error);
+  return {};
 }
 
 // --- removing --------------------------------------------------------------------------------------------------------

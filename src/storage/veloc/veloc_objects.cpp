@@ -36,10 +36,8 @@ std::map<std::string, VelocObjects::File> VelocObjects::files() const {
   const Lock held = lock();
   std::map<std::string, File> files;
   const auto add = [&](std::string name, ObjectId id) {
-    const auto one = objects_.find(id);
-    if (one == objects_.end() || one->second->missed) return;
-    const VelocObject& object = *one->second;
-    files.emplace(std::move(name), File{object.file, object.name.version, id <= last_found_ && object.mark.empty()});
+    if (const auto one = objects_.find(id); one != objects_.end() && !one->second->missed)
+      files.emplace(std::move(name), File{one->second->file, one->second->name.version});
   };
   for (const auto& [name, id] : named_) add(name, id);
   for (const auto& [name, editions] : waiting_)

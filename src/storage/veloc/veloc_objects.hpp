@@ -17,9 +17,8 @@ namespace ebb::storage {
 /// A file that no object had when it was looked at.
 struct VelocSeen {
   SharedVelocObject object;
-  Checksum body{};              // as Found::body
-  bool marked = false;          // by a mark that fits it
-  std::int64_t changed_ns = 0;  // by the file server's clock; 0: it is a copy, or unknown
+  Checksum body{};      // as Found::body
+  bool marked = false;  // by a mark that fits it
 };
 
 /// Thread safety: every method from any thread. mutex_ guards all of it and what the objects consist of, and is held
@@ -37,7 +36,6 @@ class VelocObjects {
   struct File {
     VelocFileState state;
     Version version = 0;
-    bool foreign = false;  // it was found, and has no mark
   };
   std::map<std::string, File> files() const;
   /// `there`: files of objects that are still as they were; those of all others are missed from now on. `looked`: the

@@ -77,12 +77,12 @@ class Editions {
     return all;
   }
   /// Of a file that has no mark: that in whose place it is or, of another version, that which this library wrote last
-  /// before it. All times are the file server's.
-  Version of_others(const VelocName& name, std::int64_t changed_ns) {
+  /// before it.
+  Version of_others(const VelocName& name, std::int64_t touched_ns) {
     if (const auto own = of(name); !own.empty()) return own.front();
     Version edition = 0;
     for (const auto& [written_ns, newer] : newer_of(name.name))
-      if (written_ns <= changed_ns) edition = std::max(edition, newer);
+      if (written_ns <= touched_ns) edition = std::max(edition, newer);
     return edition * kVelocEdition + name.version;
   }
 
@@ -94,9 +94,8 @@ class Editions {
     for (const auto& [mark, files] : own_.marks) {
       const auto parsed = parse_mark(mark, folders_.rank());
       if (!parsed || parsed->name != name || parsed->version < kVelocEdition || own_.waiting.contains(mark)) continue;
-      const auto begin = folders_.read_mark_begin(folders_.own() / files.front());
-      if (begin && begin->file.changed_ns > 0)
-        found->second.emplace_back(begin->file.changed_ns, parsed->version / kVelocEdition);
+      if (const auto begin = folders_.read_mark_begin(folders_.own() / files.front()))
+        found->second.emplace_back(begin->head.written_ns, parsed->version / kVelocEdition);
     }
     return found->second;
   }
@@ -131,7 +130,7 @@ Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name
           auto object =
               marked_object(*begin, folders.own() / mark, {name.name, name.rank, version}, status, place.path);
           object->named = true;
-          return VelocSeen{std::move(object), begin->body, true, place.changed_ns};
+          return VelocSeen{std::move(object), begin->body, true};
         }
         if (!begin && !unreadable) unreadable = begin.error();
       }
@@ -142,7 +141,7 @@ Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name
                                        ": without it nothing tells whether this file is as it was "
                                        "written; remove it to believe the file"};
   auto object = std::make_shared<VelocObject>();
-  object->name = {name.name, name.rank, editions.of_others(name, place.changed_ns)};
+  object->name = {name.name, name.rank, editions.of_others(name, status.touched_ns)};
   object->path = place.path;
   object->linked = place.linked;
   object->file = state_of(status);
@@ -158,7 +157,7 @@ Result<VelocSeen> find_object(const VelocFolders& folders, const VelocName& name
   object->sequence = static_cast<std::uint64_t>(std::max<std::int64_t>(status.touched_ns, 1));
   object->description =
       std::make_shared<const Description>(Description{name.name, object->name.version, std::move(*info), 0});
-  return VelocSeen{std::move(object), {}, false, place.changed_ns};
+  return VelocSeen{std::move(object), {}, false};
 }
 
 // Nobody else writes in the own folder: a copy of it has other times, and the same files.
@@ -179,29 +178,11 @@ Result<std::optional<VelocSeen>> find_waiting(const VelocFolders& folders, const
       auto object = marked_object(*begin, folders.own() / mark, *parsed, status, path);
       object->waits = true;
       object->sum_checked = true;  // a checksum file is of what has the name
-      const std::int64_t changed_ns = begin->file == state_of(status) ? status.changed_ns : 0;
-      return std::optional(VelocSeen{std::move(object), begin->body, true, changed_ns});
+      return std::optional(VelocSeen{std::move(object), begin->body, true});
     }
     if (!begin) unreadable = begin.error();
   }
   return unreadable.value_or(Error{Errc::damaged, "it is cut, or not the file that its mark is of"});
-}
-
-// A checkpoint that somebody else has written.
-struct Foreign {
-  std::string name;
-  Version version = 0;
-  std::int64_t changed_ns = 0;
-};
-
-// Whether somebody else has gone on from an older edition while one waits for its name. An earlier number takes no
-// place from it.
-bool is_passed(const VelocSeen& waiting, const std::vector<Foreign>& foreign) {
-  const VelocName& name = waiting.object->name;
-  return waiting.changed_ns > 0 && std::ranges::any_of(foreign, [&](const Foreign& one) {
-           return one.name == name.name && one.version < name.version && one.changed_ns >= waiting.changed_ns &&
-                  veloc_number(one.version) >= veloc_number(name.version);
-         });
 }
 
 }  // namespace
@@ -293,7 +274,6 @@ Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects,
     return file_error(folders.directory(), "listing it", listed.error);
   const auto known = objects.files();
   Editions editions(folders, own);
-  std::vector<Foreign> foreign;
   std::ranges::sort(names);
   for (const std::string& name : names) {
     const auto parsed = parse_file_name(name);
@@ -319,7 +299,6 @@ Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects,
     }
     if (const auto same = known.find(name); same != known.end() && same->second.state == state_of(status)) {
       has_mark(same->second.version);
-      if (same->second.foreign) foreign.push_back({parsed->name, same->second.version, place.changed_ns});
       look.there.insert(name);
       continue;
     }
@@ -330,7 +309,6 @@ Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects,
       continue;
     }
     has_mark(one->object->name.version);
-    if (!one->marked) foreign.push_back({parsed->name, one->object->name.version, place.changed_ns});
     // It waited for its name when it was found.
     const std::string waited = folders.waiting_of(one->object->name).filename().string();
     if (const auto same = known.find(waited); same != known.end() && same->second.state == state_of(status))
@@ -340,38 +318,18 @@ Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects,
   }
   for (const std::string& mark : own.waiting) {
     const std::string name = mark + std::string(kVelocWaiting);
-    const bool is_known = known.contains(name);
-    auto one = is_known ? std::optional<VelocSeen>() : find_waiting(folders, mark, own);
-    if (one && *one && is_passed(**one, foreign)) continue;  // it counts as deleted
     look.marks.insert(mark);
-    if (is_known)
+    if (known.contains(name)) {
       look.there.insert(name);
-    else if (!one)
+      continue;
+    }
+    auto one = find_waiting(folders, mark, own);
+    if (!one)
       look.damages.push_back({folders.own() / name, 0, one.error().message, one.error().code != Errc::damaged});
     else if (*one)
       look.seen.push_back(std::move(**one));
   }
   return look;
-}
-
-// A mark that fits no file says in whose place the file is. Aggregated files have none. On a full disk the next opening
-// makes it.
-void keep_editions(const VelocFolders& folders, const VelocLook& look, const VelocOwnFiles& own) {
-  bool changed = false;
-  for (const VelocSeen& one : look.seen) {
-    const VelocObject& object = *one.object;
-    const VelocName& name = object.name;
-    if (one.marked || name.rank == kAllRanks || name.version < kVelocEdition) continue;
-    if (own.marks.contains(veloc_mark_name(name.name, name.version))) continue;
-    const Path pending = folders.pending_of(name, 0);
-    const Description nothing{name.name, name.version, {}, 0};
-    const VelocMarkOf mark{nothing, {}, 0, object.sequence, one.changed_ns, {}, {}, {}, folders.prefix()};
-    if (folders.write_mark(pending, mark) && folders.rename(pending, folders.mark_of(name)))
-      changed = true;
-    else
-      static_cast<void>(folders.files().remove(pending));
-  }
-  if (changed) static_cast<void>(static_cast<bool>(folders.sync(folders.own())));
 }
 
 std::vector<VelocDeleted> find_deleted(const VelocFolders& folders, const VelocOwnFiles& own,

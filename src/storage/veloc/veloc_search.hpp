@@ -33,11 +33,7 @@ struct VelocLook {
 /// The files of the rank: in VELOC's directory, and those that wait for a name there.
 Result<VelocLook> look(const VelocFolders& folders, const VelocObjects& objects, const VelocOwnFiles& own);
 
-/// Of which edition a file is that has no mark stays so when the marks that tell it are gone.
-void keep_editions(const VelocFolders& folders, const VelocLook& look, const VelocOwnFiles& own);
-
-/// A mark without its file, which somebody deleted, or with one that waits for its name and was passed: copies
-/// elsewhere go too.
+/// A mark without its file: somebody deleted that, so copies elsewhere go too.
 struct VelocDeleted {
   Gone gone;
   std::filesystem::path mark;

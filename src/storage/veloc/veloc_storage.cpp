@@ -34,7 +34,6 @@ Result<void> VelocStorage::start() {
   if (!own) return own.error();
   auto seen = look(folders_, objects_, *own);
   if (!seen) return seen.error();
-  if (!options_.readonly) keep_editions(folders_, *seen, *own);
   damages_ = std::move(seen->damages);
   for (VelocDeleted& one : find_deleted(folders_, *own, seen->marks)) {
     objects_.skip_sequences(one.gone.sequence + 1);
@@ -49,9 +48,8 @@ Result<void> VelocStorage::start() {
 Result<void> VelocStorage::forget_gone() {
   if (orphans_.empty()) return {};
   for (const auto& orphan : orphans_)
-    for (const std::string& file : {orphan.string() + std::string(kVelocWaiting), orphan.string()})
-      if (const auto removed = files_.remove(file); !removed && removed.error != ENOENT)
-        return file_error(file, "removing it", removed.error);
+    if (const auto removed = files_.remove(orphan); !removed && removed.error != ENOENT)
+      return file_error(orphan, "removing it", removed.error);
   if (auto synced = folders_.sync(folders_.own()); !synced) return synced;
   orphans_.clear();
   return {};

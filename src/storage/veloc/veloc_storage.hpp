@@ -82,7 +82,7 @@ class VelocStorage final : public PersistentStorage {
   VelocWriter writer_;
   VelocReader reader_;
   VelocNamer namer_;
-  std::vector<std::filesystem::path> orphans_;  // marks of files that somebody deleted or passed
+  std::vector<std::filesystem::path> orphans_;  // marks of files that somebody deleted
   std::vector<Found> found_;
   std::vector<Gone> gone_;
   std::vector<Damage> damages_;
