@@ -33,7 +33,8 @@ struct Source {
   std::size_t bytes = 0;
 };
 
-/// Where a region is read to; `bytes` must equal what was written under `id`.
+/// Where a region is read to; `bytes` must equal what was written under `id`. Targets of one call do not overlap: which
+/// bytes are there afterwards is not defined.
 struct Target {
   std::uint32_t id = 0;
   void* data = nullptr;

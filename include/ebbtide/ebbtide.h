@@ -217,7 +217,8 @@ typedef struct ebb_source {
   size_t bytes;
 } ebb_source;
 
-/* Where a region is read to; `bytes` must equal what was written under `id`. */
+/* Where a region is read to; `bytes` must equal what was written under `id`. Targets of one call do not overlap: which
+   bytes are there afterwards is not defined. */
 typedef struct ebb_target {
   uint32_t id;
   void* data;

@@ -93,8 +93,8 @@ class Device {
   /// Enqueues a copy between any two places in device or host memory that do not overlap. Error invalid_argument, on
   /// kInlineStream: one of them cannot be read or written (try_touch()); part of it may have been copied.
   virtual Result<void> copy(StreamId stream, void* to, const void* from, std::size_t bytes) = 0;
-  /// Enqueues copies of which none overlaps another. On a GPU many short ones within its memory cost the host little
-  /// more than one. The error is the first that copy() has; others may have been enqueued.
+  /// Enqueues copies of which none overlaps another. On a GPU many short ones within its memory cost the host far
+  /// less than as many calls of copy(). The error is the first that copy() has; others may have been enqueued.
   virtual Result<void> copy_all(StreamId stream, std::span<const BareCopy> parts) {
     for (const BareCopy& one : parts)
       if (auto result = copy(stream, one.to, one.from, one.bytes); !result) return result;

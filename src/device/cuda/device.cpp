@@ -64,6 +64,7 @@ class CudaDevice final : public Device {
     }
     if (error != cudaSuccess) return refused("make a stream", error);
     cuda::enable_peers(context_);
+    copies_parts_ = cuda::forget(cuda::load_parts()) == cudaSuccess;
     return {};
   }
 
@@ -150,7 +151,7 @@ class CudaDevice final : public Device {
 
   Result<void> copy_all(StreamId id, std::span<const BareCopy> parts) override {
     constexpr std::size_t kFew = 4;  // the driver's own calls are as quick
-    if (parts.size() < kFew) return Device::copy_all(id, parts);
+    if (parts.size() < kFew || !copies_parts_) return Device::copy_all(id, parts);
     const cuda::Current current(context_);
     cuda::PartList within;
     for (const BareCopy& one : parts) {
@@ -272,11 +273,9 @@ class CudaDevice final : public Device {
     const cudaStream_t stream = stream_of(id);
     const auto enqueue = [&](cudaStream_t on) { return cuda::enqueue_parts(on, list); };
     const cudaError_t error = id == kLegacyStream ? beside_legacy(enqueue) : enqueue(stream);
-    const std::span parts(list.parts, list.count);
-    if (error == cudaErrorNotSupported) return Device::copy_all(id, parts);
-    std::size_t bytes = 0;
-    for (const BareCopy& one : parts) bytes += one.bytes;
-    return copied(error, bytes);
+    if (error == cudaSuccess || cuda::gone(error)) return {};
+    cuda::forget(error);  // the driver's own copies need no kernel, or fail with their own reason
+    return Device::copy_all(id, std::span(list.parts, list.count));
   }
 
   Result<void> copied(cudaError_t error, std::size_t bytes) const {
@@ -301,6 +300,7 @@ class CudaDevice final : public Device {
   const cuda::Context context_;
   const std::string name_;
   const bool plain_;
+  bool copies_parts_ = false;  // there is a kernel for this GPU
   cuda::Ranges ranges_;
   std::mutex bridge_mutex_;
   cudaStream_t bridge_ = nullptr;

@@ -46,13 +46,20 @@ __global__ void __launch_bounds__(kThreads) copy_parts(const __grid_constant__ P
 
 }  // namespace
 
+cudaError_t load_parts() {
+  cudaFuncAttributes found{};
+  return cudaFuncGetAttributes(&found, copy_parts);
+}
+
 cudaError_t enqueue_parts(cudaStream_t stream, const PartList& list) {
   std::size_t longest = 0;
   for (unsigned i = 0; i < list.count; ++i) longest = std::max(longest, list.parts[i].bytes);
   if (longest == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>(std::min<std::size_t>(kMostBlocks, (longest - 1) / kOfABlock + 1));
-  copy_parts<<<dim3(blocks, list.count), kThreads, 0, stream>>>(list);
-  return cudaGetLastError();
+  // Not <<<>>>: cudaGetLastError() may have an earlier error of the program's.
+  void* arguments[] = {const_cast<PartList*>(&list)};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(copy_parts), dim3(blocks, list.count), dim3(kThreads),
+                          arguments, 0, stream);
 }
 
 }  // namespace ebb::device::cuda

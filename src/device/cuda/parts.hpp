@@ -16,7 +16,10 @@ struct PartList {
   unsigned count = 0;
 };
 
-/// Enqueues one copy of them all; the host does not wait. cudaErrorNotSupported: built without nvcc.
+/// Loads what enqueue_parts() starts, which may wait for all work on the GPU. Any error: there is none for this GPU, or
+/// this build was made without nvcc.
+cudaError_t load_parts();
+/// Enqueues one copy of them all; the host does not wait. After an error nothing was enqueued.
 cudaError_t enqueue_parts(cudaStream_t stream, const PartList& list);
 
 }  // namespace ebb::device::cuda

@@ -3,6 +3,7 @@
 
 namespace ebb::device::cuda {
 
+cudaError_t load_parts() { return cudaErrorNotSupported; }
 cudaError_t enqueue_parts(cudaStream_t, const PartList&) { return cudaErrorNotSupported; }
 
 }  // namespace ebb::device::cuda
