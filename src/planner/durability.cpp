@@ -101,7 +101,7 @@ std::vector<Durability::Superseded> Durability::superseded(const History& h, Tie
   for (auto at = row.rbegin(); at != row.rend(); ++at) {
     const Checkpoint& c = table_[at->second];
     const Filed& filed = c.filed[tier];
-    if (filed.state == FileState::failed) continue;
+    if (filed.state == FileState::failed || c.at[tier].failed) continue;  // nothing can be read of it
     const bool safe = all || durable(filed.state), recovered = of_earlier_process(filed.state);
     const std::uint64_t order = c.stored() ? c.stored_at : UINT64_MAX / 2 + c.written;
     const bool stays = recovered ? when == When::now && !ours : last_write <= order;
@@ -139,6 +139,7 @@ Version Durability::oldest_to_make_up(const History& h) const {
       std::uint64_t left = keep_last;
       for (auto at = row->rbegin(); at != row->rend() && left > 0; ++at) {
         const FileState state = state_of(at, t);
+        if (table_[at->second].at[t].failed) continue;
         if (at->first > agreed || !durable(state) || (state == FileState::recovered && at->first >= ours)) continue;
         newest.push_back(at->first);
         --left;
