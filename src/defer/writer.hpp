@@ -14,6 +14,7 @@
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -65,8 +66,15 @@ class Writer {
         if (fd >= 0) ::close(fd);
       }
     };
-    std::array<std::thread, kAtATime> threads;
-    for (std::thread& one : threads) one = std::thread(sync_each);
+    std::vector<std::thread> threads;
+    while (threads.size() < kAtATime) {
+      try {
+        threads.emplace_back(sync_each);
+      } catch (const std::system_error&) {  // the system has none left: this one does it all
+        break;
+      }
+    }
+    if (threads.empty()) sync_each();
     const int whole = ::syncfs(directory_) == 0 ? 0 : errno;
     if (memory_.everything) ::sync();
     for (std::thread& one : threads) one.join();
