@@ -85,8 +85,15 @@ class Program:
     processes: int
 
 
+def _private() -> int:
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon:"))
+
+
 class Writer(ABC):
-    """One process's files, a version for each checkpoint."""
+    """One process's files, a version for each checkpoint. most: private bytes while one was written."""
+
+    most = 0
 
     @abstractmethod
     def write(self, version: int, pieces: Sequence[memoryview]) -> None:
@@ -121,6 +128,7 @@ class Plain(Writer):
         with open(self._path(version), "wb", buffering=self._way.gather) as file:
             for piece in pieces:
                 file.write(piece)
+            self.most = max(self.most, _private())
             if self._way.sync:
                 file.flush()
                 os.fsync(file.fileno())
@@ -150,6 +158,7 @@ class Shared(Writer):
             for piece in pieces:
                 file.write(piece)
         self._store.wait("node")
+        self.most = max(self.most, _private())
 
     def settle(self) -> None:
         self._store.wait("storage")
@@ -189,11 +198,6 @@ class Times:
     memory: int
 
 
-def _private() -> int:
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon:"))
-
-
 def _pieces(mix: Mix, rank: int) -> list[memoryview]:
     """What each write of that process has."""
     image = memoryview(random.Random(rank).randbytes(MIB) * (CLASSES[-1][-1] // MIB))
@@ -204,7 +208,7 @@ def _checkpoints(program: Program, rounds: int, compute: float, rank: int, meet:
     pieces = _pieces(program.mix, rank)
     before = _private()
     writer = _writer(program, rank)
-    begins, ends, durable, private, beside = [], [], [], 0, 0
+    begins, ends, durable, beside = [], [], [], 0
     try:
         for version in range(rounds):
             time.sleep(compute)
@@ -212,14 +216,14 @@ def _checkpoints(program: Program, rounds: int, compute: float, rank: int, meet:
             begins.append(time.monotonic())
             writer.write(version, [memoryview(version.to_bytes(8, "little")), *pieces])
             ends.append(time.monotonic())
-            private, beside = max(private, _private() - before), max(beside, writer.beside())
+            beside = max(beside, writer.beside())
             if not compute:
                 writer.settle()
             durable.append(time.monotonic())
             meet()
     finally:
         writer.close()
-    return _Process(begins, ends, durable, private, beside)
+    return _Process(begins, ends, durable, max(0, writer.most - before), beside)
 
 
 def checkpoints(
