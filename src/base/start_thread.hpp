@@ -9,12 +9,12 @@
 
 namespace ebb::base {
 
-/// What thread() throws.
+/// The system gives no more threads.
 struct ThreadRefused : std::system_error {
   using std::system_error::system_error;
 };
 
-/// What a caller is told of it.
+/// The error that a caller gets for it.
 inline Error no_thread(const ThreadRefused& refused) {
   return {Errc::out_of_memory, std::string("a thread cannot be started: ") + refused.what()};
 }

@@ -525,7 +525,7 @@ TEST(FileTiers, WhatOnlyTheLowerFileHasStaysAsLongAsTheFastestWouldKeepIt) {
   for (const Version v : {3, 4, 5}) EXPECT_TRUE(d.on(v, kLocal)) << v;
 }
 
-// What it had below was durable: the copy above, which is not, stays for nobody.
+// The copy above never became durable, and the durable one below is made up for: neither stays.
 TEST(FileTiers, WhatOnlyTheLowerFileHasDurableGoesFromBothOnceItIsMadeUpFor) {
   for (const std::uint64_t keep_last_shared : {1, 2, 4})
     for (const bool fails : {true, false})     // to become durable above, or never does
