@@ -18,7 +18,7 @@ test-sanitized:  ## C++ under the address and undefined-behaviour sanitizers
 	tools/bootstrap
 	.venv/bin/python tools/run_tests.py sanitized --jobs $(JOBS)
 
-test-frameworks: build  ## the helpers for PyTorch, JAX and seismic codes, in an environment of their own; ten minutes
+test-frameworks: build  ## the helpers for PyTorch, JAX, adjoints and seismic codes, in an environment of their own; ten minutes
 	.venv/bin/python tools/run_tests.py frameworks --jobs $(JOBS)
 
 test-races:      ## the thread sanitizer over the rooms that have threads

@@ -34,6 +34,7 @@ def test_mypy_finds_nothing() -> None:
         "_open.py",
         "_training",
         "_trees.py",
+        "adjoint",
         "cli.py",
         "commands",
         "errors.py",

@@ -31,6 +31,7 @@ BELOW = {
     "torch": {ROOT, "_arrays", "_core", "_training", "_trees", "errors"},
     "jax": {ROOT, "_training", "errors"},
     "seismic": {ROOT, "_training", "errors"},
+    "adjoint": {ROOT, "_training", "errors"},
     "models.zones": {"_options", "errors", "sim"},
     "models.efficiency": {"_options", "_units", "errors", "models.zones", "sim"},
     "models.preemption": {"_options", "_units", "errors"},
