@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 # _core asks for _arrays and _trees: a program that has no descriptor left cannot import them at its first checkpoint.
 from ebbtide import _arrays, _trees, errors, types  # noqa: F401
-from ebbtide._core import DeviceArray, Future, History, Loan, Reservation, Store, version
+from ebbtide._core import DeviceArray, History, Loan, Reservation, Store, version
 from ebbtide._files import File
 from ebbtide._open import open
 from ebbtide.errors import (
@@ -50,6 +50,7 @@ from ebbtide.errors import (
 
 if TYPE_CHECKING:
     from ebbtide import sim
+    from ebbtide._futures import Future
     from ebbtide.sim import Estimate, estimate
 
 __version__: str = version()
@@ -94,7 +95,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The simulator, which is imported when it is first asked for."""
+    """The simulator and Future, which are imported when they are first asked for, or (Future) by the first ``open``."""
+    if name == "Future":
+        from ebbtide._futures import Future
+
+        return Future
     if name not in ("Estimate", "estimate", "sim"):
         raise AttributeError(f"module 'ebbtide' has no attribute {name!r}")
     from importlib import import_module

@@ -5,25 +5,26 @@ import os
 from typing import Any, Literal, Self
 
 import ebbtide._files
+import ebbtide._futures
 import ebbtide.types
 
 
 def version() -> str:
     """The package's version."""
 
-class Future:
-    """
-    An operation in progress.
+class Endings:
+    """The futures of a store that are watched, as they end."""
 
-    ``checkpoint`` returns one that is done at once (the source may be overwritten) and shows which tier the bytes have
-    reached, and in a persistent store how durable they are; ``restore_async`` returns one that keeps its arrays alive until
-    they are filled.
+    def next(self) -> ebbtide._futures.Future | None:
+        """
+        The next one that has ended; waits for it. None: the store is closed, and all were given.
+        """
 
-    >>> future = store.checkpoint(step, state)
-    >>> future.done("storage")             # never waits
-    False
-    >>> future.wait("storage", timeout=60) # from here on it survives a power loss
-    """
+    def close(self) -> None:
+        """All that are watched count as ended."""
+
+class Operation:
+    """What the store knows of a Future. Use :class:`ebbtide.Future`."""
 
     def done(self, level: str | None = None) -> bool:
         """
@@ -224,7 +225,7 @@ class History:
     def name(self) -> str:
         """Its name; the store itself is ``""``."""
 
-    def checkpoint(self, version: int, arrays: ebbtide.types.Tree, timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, adopt: bool = False, check: bool = False) -> Future:
+    def checkpoint(self, version: int, arrays: ebbtide.types.Tree, timeout: float | None = 0.0, stream: ebbtide.types.Stream | None = None, adopt: bool = False, check: bool = False) -> ebbtide._futures.Future:
         """
         Write ``arrays`` as ``version`` and return once they may be overwritten.
 
@@ -307,7 +308,7 @@ class History:
         >>> store.restore(6, out={"p": pressure, "v": velocity})
         """
 
-    def restore_async(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False) -> Future:
+    def restore_async(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False) -> ebbtide._futures.Future:
         """
         Like :meth:`restore`, in the background: ``result()`` of the future returns the arrays.
 
@@ -648,7 +649,7 @@ class Store(History):
         >>> store.touch(field[lo:hi])
         """
 
-    def snapshot(self, version: int, *, full: bool = False, dedup: bool = False, stream: ebbtide.types.Stream | None = None, fenced: bool = False) -> Future:
+    def snapshot(self, version: int, *, full: bool = False, dedup: bool = False, stream: ebbtide.types.Stream | None = None, fenced: bool = False) -> ebbtide._futures.Future:
         """
         Take a cut of all protected arrays and return: ``version`` is what they are now, whatever is written afterwards.
 

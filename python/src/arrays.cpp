@@ -10,8 +10,6 @@
 namespace ebb::python {
 namespace {
 
-nb::module_ helper() { return nb::module_::import_("ebbtide._arrays"); }
-
 nb::handle numpy() {
   // The interpreter keeps sys.modules alive; looking it up costs a dictionary access.
   PyObject* module = PyImport_GetModule(nb::str("numpy").ptr());
@@ -76,6 +74,8 @@ Memory memory_of(nb::handle object, const Reach& reach) {
 }
 
 }  // namespace
+
+nb::module_ helper() { return nb::module_::import_("ebbtide._arrays"); }
 
 Leaf describe_numpy(nb::handle object, const std::string& where) {
   Leaf leaf;

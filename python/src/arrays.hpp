@@ -74,6 +74,9 @@ struct Leaf {
 /// Needs the GIL.
 Leaf describe(nb::handle object, const std::string& where, Use use, const Reach& reach);
 
+/// ebbtide/_arrays.py.
+nb::module_ helper();
+
 /// An array of NumPy's.
 Leaf describe_numpy(nb::handle object, const std::string& where);
 

@@ -1,4 +1,6 @@
 
+#include <new>
+
 #include "errors.hpp"
 #include "objects.hpp"
 
@@ -64,17 +66,30 @@ nb::object FutureObject::result(std::optional<double> timeout) {
   return held_->arrays;
 }
 
+bool FutureObject::tell_of_end(nb::handle self) {
+  state_->check();
+  const auto* const background = std::get_if<ebb::Future>(&pending_);
+  if (background == nullptr) return false;  // a snapshot has ended when its cut is taken
+  auto end = state_->endings().watch(self);
+  if (!end) return false;
+  background->keep_until_ended(std::move(end));
+  return true;
+}
+
+nb::object new_future(const std::shared_ptr<StoreState>& state, FutureObject::Pending pending,
+                      std::shared_ptr<Held> held) {
+  nb::object made = nb::inst_alloc(state->future_type());
+  new (nb::inst_ptr<FutureObject>(made)) FutureObject(state, std::move(pending), std::move(held));
+  nb::inst_mark_ready(made);
+  return made;
+}
+
 void bind_future(nb::module_& module) {
-  nb::class_<FutureObject>(module, "Future", R"(An operation in progress.
-
-``checkpoint`` returns one that is done at once (the source may be overwritten) and shows which tier the bytes have
-reached, and in a persistent store how durable they are; ``restore_async`` returns one that keeps its arrays alive until
-they are filled.
-
->>> future = store.checkpoint(step, state)
->>> future.done("storage")             # never waits
-False
->>> future.wait("storage", timeout=60) # from here on it survives a power loss)")
+  nb::class_<Endings>(module, "Endings", "The futures of a store that are watched, as they end.")
+      .def("next", &Endings::next, nb::sig("def next(self) -> ebbtide._futures.Future | None"),
+           "The next one that has ended; waits for it. None: the store is closed, and all were given.")
+      .def("close", &Endings::close, "All that are watched count as ended.");
+  nb::class_<FutureObject>(module, "Operation", "What the store knows of a Future. Use :class:`ebbtide.Future`.")
       .def("done", &FutureObject::done, nb::arg("level") = nb::none(),
            nb::sig("def done(self, level: str | None = None) -> bool"),
            R"(True once it has ended, successfully or not; never waits.
@@ -93,6 +108,9 @@ Raises :class:`ebbtide.TimedOut` when the time passes first (the operation conti
 tier or a durability that the store does not have, :class:`ebbtide.InvalidArgument` for any other word, or the
 operation's own error: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` when it could not be stored.
 ``KeyboardInterrupt`` ends the wait, not the operation.)")
+      .def(
+          "_tell_of_end", [](nb::handle self) { return nb::cast<FutureObject&>(self).tell_of_end(self); },
+          nb::sig("def _tell_of_end(self) -> bool"))
       .def_prop_ro("error", &FutureObject::error, nb::sig("def error(self) -> BaseException | None"),
                    "Its failure as an exception, which is not raised; None if it has not failed.")
       .def("result", &FutureObject::result, nb::arg("timeout") = nb::none(),

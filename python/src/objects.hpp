@@ -29,6 +29,8 @@ class FutureObject {
   nb::object error();
   nb::object result(std::optional<double> timeout);
   void before_write(nb::handle array, nb::handle stream);
+  /// Its end is told to the store's Endings, as that of `self`. False: it has ended already, and is not.
+  bool tell_of_end(nb::handle self);
 
  private:
   Result<void> wait_for(const std::optional<std::string>& level, std::optional<double> timeout);
@@ -36,6 +38,10 @@ class FutureObject {
   Pending pending_;
   std::shared_ptr<Held> held_;  ///< null but for a restore's future
 };
+
+/// A Future, of ebbtide/_futures.py.
+nb::object new_future(const std::shared_ptr<StoreState>& state, FutureObject::Pending pending,
+                      std::shared_ptr<Held> held = nullptr);
 
 /// Device cache memory that is lent to Python: what Reservation and Loan share. In host memory it exports its bytes as
 /// a buffer and counts the exports, since a NumPy view may outlive the reservation or the loan; on a GPU it hands out

@@ -153,9 +153,7 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
       if (signals.raised() || is_still(self, number, info)) throw;
       continue;
     }
-    if (is_still(self, number, info)) {
-      return nb::cast(new FutureObject(self.state, std::move(*future), std::move(held)), nb::rv_policy::take_ownership);
-    }
+    if (is_still(self, number, info)) return new_future(self.state, std::move(*future), std::move(held));
     waiting(*self.state, signals, [&] {  // it may be writing into the caller's arrays
       static_cast<void>(static_cast<bool>(future->wait()));
       return Result<void>();
@@ -205,7 +203,7 @@ is consumed.
       .def("restore_async", &restore_async, nb::arg("version").none(), nb::arg("out") = nb::none(),
            nb::arg("keep") = false,
            nb::sig("def restore_async(self, version: int, out: ebbtide.types.Tree | None = None, keep: bool = False) "
-                   "-> Future"),
+                   "-> ebbtide._futures.Future"),
            R"(Like :meth:`restore`, in the background: ``result()`` of the future returns the arrays.
 
 ``out`` must not be touched before the future is done; it is kept alive until then.)")

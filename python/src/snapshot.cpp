@@ -115,7 +115,7 @@ nb::object snapshot(StoreObject& self, nb::handle version, bool full, bool dedup
   Signals signals;
   const SnapshotOptions options{encode(held), full, dedup, signals.interrupt(), on, fenced};
   auto taken = waiting(*self.state, signals, [&] { return self.state->store().snapshot(number, options); });
-  return nb::cast(new FutureObject(self.state, std::move(taken), nullptr), nb::rv_policy::take_ownership);
+  return new_future(self.state, std::move(taken));
 }
 
 }  // namespace
@@ -186,7 +186,7 @@ Raises :class:`ebbtide.InvalidArgument` (no part of a protected array), :class:`
           "snapshot", &snapshot, nb::arg("version").none(), nb::kw_only(), nb::arg("full") = false,
           nb::arg("dedup") = false, nb::arg("stream") = nb::none(), nb::arg("fenced") = false,
           nb::sig("def snapshot(self, version: int, *, full: bool = False, dedup: bool = False, "
-                  "stream: ebbtide.types.Stream | None = None, fenced: bool = False) -> Future"),
+                  "stream: ebbtide.types.Stream | None = None, fenced: bool = False) -> ebbtide._futures.Future"),
           R"(Take a cut of all protected arrays and return: ``version`` is what they are now, whatever is written afterwards.
 
 It is stored in the background, as a version like any other: :meth:`restore` reads it, :meth:`wait`, :meth:`drop`,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <mutex>
+#include <nanobind/stl/shared_ptr.h>
 #include <unistd.h>
 
 #include "errors.hpp"
@@ -59,18 +60,27 @@ StoreState::StoreState(ebb::Store store, std::string_view durability)
     : store_(std::make_unique<ebb::Store>(std::move(store))),
       pid_(getpid()),
       gpu_(store_->gpu().value_or(-1)),
-      durability_(durability) {}
+      durability_(durability) {
+  future_type_ = nb::module_::import_("ebbtide._futures").attr("Future");
+}
 
 StoreState::~StoreState() {
   if (foreign()) {
     (void)store_.release();
     (void)protected_.release();
     for (auto& pending : pending_) new Pending(std::move(pending));
+    (void)watcher_.release();
+    new std::shared_ptr<Endings>(std::move(endings_));  // its thread, which does not exist here, waits in it
     return;
   }
   {
     nb::gil_scoped_release unlocked;  // closing waits for transfers in flight
     store_.reset();
+  }
+  try {
+    end_futures();
+  } catch (nb::python_error& error) {
+    error.discard_as_unraisable("the end of a store");
   }
   pending_.clear();
   sweep_lent();
@@ -145,6 +155,20 @@ std::optional<std::uint32_t> StoreState::protected_before(std::uintptr_t address
   return *(after - 1);
 }
 
+Endings& StoreState::endings() {
+  if (!endings_) {
+    auto endings = std::make_shared<Endings>();
+    nb::object watcher = nb::module_::import_("ebbtide._futures").attr("Watcher")(endings);
+    endings_ = std::move(endings);
+    watcher_ = std::move(watcher);
+  }
+  return *endings_;
+}
+
+void StoreState::end_futures() {
+  if (endings_) watcher_.attr("finish")();
+}
+
 void StoreState::close() {
   if (foreign()) return;
   Signals signals;
@@ -153,7 +177,10 @@ void StoreState::close() {
     return store_->close(signals.interrupt());
   }();
   sweep();
-  if (!signals.raised()) protect(nullptr);  // interrupted, the store is open
+  if (!signals.raised()) {  // interrupted, the store is open
+    protect(nullptr);
+    end_futures();
+  }
   signals.rethrow();
   ebb::python::check(closed);
 }

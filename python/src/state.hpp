@@ -8,6 +8,7 @@
 
 #include "blocking.hpp"
 #include "ebbtide/store.hpp"
+#include "endings.hpp"
 #include "layout.hpp"
 
 namespace ebb::python {
@@ -49,6 +50,9 @@ class StoreState {
   std::string_view durability() const { return durability_; }
   bool kept() const { return durability_ != "ephemeral"; }  ///< the store is persistent
   Kinds& kinds() { return kinds_; }                         ///< of the objects that this store was given
+  nb::handle future_type() const { return future_type_; }
+  /// Those of this store's futures; the first call starts the thread that takes them.
+  Endings& endings();
   /// Keeps the arrays of a background restore until it ends, or (`level`) of a checkpoint until that tier has it.
   void keep(ebb::Future future, std::shared_ptr<Held> held, std::optional<const char*> level = {});
   void sweep();  ///< releases what has ended
@@ -68,7 +72,11 @@ class StoreState {
     std::optional<const char*> level;
     bool ended() const;
   };
+  void end_futures();  // of the closed store
   std::unique_ptr<ebb::Store> store_;
+  nb::object future_type_;
+  std::shared_ptr<Endings> endings_;
+  nb::object watcher_;  // their thread
   std::vector<Pending> pending_;
   std::unique_ptr<Bundle> protected_;
   std::vector<std::uint32_t> by_address_;  ///< of the protected arrays, those that have bytes

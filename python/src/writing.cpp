@@ -37,7 +37,7 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
       if (result == nullptr || !*result) return get_past(*self.state, *options.stream);
       self.state->keep(**result, std::move(held), "device");
     });
-    return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
+    return new_future(self.state, std::move(future));
   }
   auto future = waiting(*self.state, signals, call, [&](const Result<Future>* result) {
     if (!begun(result)) return;
@@ -47,7 +47,7 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
     std::erase_if(bundle.leaves, [](const Leaf& leaf) { return !lends(leaf); });
     self.state->keep(**result, std::make_shared<Held>(Held{std::move(bundle), {}}), "device");
   });
-  return nb::cast(new FutureObject(self.state, std::move(future), nullptr), nb::rv_policy::take_ownership);
+  return new_future(self.state, std::move(future));
 }
 
 // For ebbtide.torch, whose tensors need no description: regions of memory that stay theirs until the stream has passed
@@ -107,7 +107,8 @@ void bind_writing(nb::class_<HistoryObject>& history) {
       .def("checkpoint", &checkpoint, nb::arg("version").none(), nb::arg("arrays").none(), nb::arg("timeout") = 0.0,
            nb::arg("stream") = nb::none(), nb::arg("adopt") = false, nb::arg("check") = false,
            nb::sig("def checkpoint(self, version: int, arrays: ebbtide.types.Tree, timeout: float | None = 0.0, "
-                   "stream: ebbtide.types.Stream | None = None, adopt: bool = False, check: bool = False) -> Future"),
+                   "stream: ebbtide.types.Stream | None = None, adopt: bool = False, check: bool = False) -> "
+                   "ebbtide._futures.Future"),
            R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
 
 Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1). Arrays with gaps between

@@ -48,6 +48,11 @@ void CallTable::add_background(const Locked& /*locked*/, std::shared_ptr<CallRow
   background_.emplace(request->id, std::move(request));
 }
 
+void CallTable::end(const Locked& locked, Waitable& waitable) {
+  waitable.ended = true;
+  if (waitable.kept) port_.let_go(locked, std::move(waitable.kept));
+}
+
 void CallTable::end_background(const Locked& locked, CallRow& request) {
   const bool writes = request.waitable && !request.waitable->background;
   if (request.answer.reason != planner::Reason::ok || request.wrong) {
@@ -63,7 +68,7 @@ void CallTable::end_background(const Locked& locked, CallRow& request) {
     statistics_.count_restore(locked, request.answer, request.bytes);
     catalog_.forget_if_gone(locked, request.history, request.version);
   }
-  if (request.waitable) request.waitable->ended = true;
+  if (request.waitable) end(locked, *request.waitable);
   port_.ended().notify_all();
   streams_.put(locked, request.own);
   const planner::RequestId id = request.id;
@@ -76,8 +81,8 @@ void CallTable::end_all(const Locked& locked) {
     streams_.put(locked, request->own);
     requests_.erase(id);
     if (!request->waitable) continue;
-    request->waitable->ended = true;
     request->waitable->error = lifetime_.closed_error();
+    end(locked, *request->waitable);
   }
   background_.clear();
   port_.ended().notify_all();
@@ -145,6 +150,7 @@ void CallTable::wake_everyone(const Locked& /*locked*/) {
 }
 
 std::optional<CallTable::Work> CallTable::next_work(Locked& locked) {
+  locked.let_go();
   EBB_WAIT(worker_sleeps, work_.wait(locked.native(), [&] {
     return lifetime_.closed(locked) || !copies_to_make_.empty() || !checks_.empty();
   }));

@@ -85,6 +85,8 @@ class CallTable {
  private:
   void enter(CallRow& request);
   void leave(CallRow& request);
+  /// Its error is there already.
+  void end(const Locked& locked, Waitable& waitable);
 
   PlannerPort& port_;
   Lifetime& lifetime_;

@@ -27,6 +27,7 @@ struct Waitable {
   bool listed = false;        // in the node's pool
   std::uint32_t durable = 0;  // on these file tiers (bits), whatever became of it since
   std::optional<Error> error;
+  std::shared_ptr<const void> kept;  // the program's, until it has ended
 };
 
 /// A checkpoint's memory in the application's hands. `tiers` keeps it mapped after the store has closed.

@@ -54,6 +54,10 @@ void PlannerPort::Locked::release() {
 
 void PlannerPort::Locked::wake_pump() {
   if (port_.receiver_.pump_wanted(*this)) port_.receiver_.wake_pump();
+  let_go();
+}
+
+void PlannerPort::Locked::let_go() {
   if (port_.let_go_.empty()) return;
   release();
   lock();

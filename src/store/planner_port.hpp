@@ -44,6 +44,8 @@ class PlannerPort {
     void unlock(Wake wake = Wake::pump);
     /// Before a wait: wakes the pump thread if that has work. May release the mutex meanwhile.
     void wake_pump();
+    /// Before a wait of a thread that holds the mutex all along: destroys what was let go of. May release it meanwhile.
+    void let_go();
     /// For waits.
     std::unique_lock<std::mutex>& native() { return lock_; }
 

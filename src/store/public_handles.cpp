@@ -37,6 +37,10 @@ std::optional<Error> Future::error() const {
   return state_->engine->waits().error(*state_);
 }
 
+void Future::keep_until_ended(std::shared_ptr<const void> what) const {
+  if (state_) state_->engine->waits().keep_until_ended(*state_, std::move(what));
+}
+
 Reservation::Reservation(std::unique_ptr<Impl> state) : state_(std::move(state)) {}
 Reservation::Reservation(Reservation&&) noexcept = default;
 Reservation& Reservation::operator=(Reservation&& other) noexcept {

@@ -67,6 +67,7 @@ void PumpThread::run() {
     }
     files_.trouble().write(locked);
     if (port_.log_full(locked)) port_.write_log(locked);
+    locked.let_go();
     if (lifetime_.closed(locked) || queues_.has_ready(locked)) continue;
     armed_ = due(locked);
     const planner::Time time = port_.now();

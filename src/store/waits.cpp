@@ -250,4 +250,11 @@ std::optional<Error> Waits::error(const Waitable& waitable) {
   return waitable.error;
 }
 
+void Waits::keep_until_ended(Waitable& waitable, std::shared_ptr<const void> what) {
+  if (lifetime_.forked()) return;
+  const Locked locked = port_.lock();
+  if (!waitable.ended) waitable.kept.swap(what);
+  if (what) port_.let_go(locked, std::move(what));
+}
+
 }  // namespace ebb::store

@@ -31,6 +31,7 @@ class Waits {
   bool done(const Waitable& waitable, std::optional<std::string_view> level);
   Result<void> wait(const Waitable& waitable, std::optional<std::string_view> level, std::optional<Seconds> timeout);
   std::optional<Error> error(const Waitable& waitable);
+  void keep_until_ended(Waitable& waitable, std::shared_ptr<const void> what);
   /// Waits for all that was written, before a persistent store closes or is suspended. It goes on after a failure.
   /// Error timed_out also if it was interrupted.
   Result<void> drain(Locked& locked, std::string_view level, planner::Time until, const Interrupt& interrupted);

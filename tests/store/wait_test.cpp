@@ -111,6 +111,44 @@ TEST(Wait, DoneRefusesTheLevelsThatWaitRefuses) {
   EXPECT_EQ(code_of_done(future, "process"), Errc::unsupported) << "whatever has become of the version";
 }
 
+// Its end is told by a destructor: once, when a restore has ended, at once if it has, and at the latest by close.
+TEST(Wait, WhatAFutureKeepsIsGoneWhenItHasEnded) {
+  Rig rig(Backend::threads, {.device = 0, .host = 0});
+  Store& store = rig.store();
+  ASSERT_TRUE(write(store, 1, kSize).value().wait("local"));
+  std::vector<std::byte> bytes(kSize);
+  const Target target{0, bytes.data(), kSize};
+  const auto restoring = [&] { return store.restore_async(1, std::span(&target, 1), {.keep = true}).value(); };
+  std::atomic<int> ended = 0;
+  std::promise<void> told;
+  const auto telling = [&](std::promise<void>* whom) {
+    return std::shared_ptr<const void>(&ended, [&ended, whom](const void*) {
+      ++ended;
+      if (whom != nullptr) whom->set_value();
+    });
+  };
+  rig.files().hold(FileCall::read);
+  const Future first = restoring();
+  rig.files().await_held(FileCall::read, 1);
+  first.keep_until_ended(telling(nullptr));
+  EXPECT_EQ(ended, 0);
+  first.keep_until_ended(telling(&told));
+  EXPECT_EQ(ended, 1) << "the first was replaced";
+  EXPECT_FALSE(first.done());
+  rig.files().release(FileCall::read);
+  told.get_future().get();
+  EXPECT_TRUE(first.done());
+  EXPECT_TRUE(bytes == bytes_of(1, kSize));
+  first.keep_until_ended(telling(nullptr));
+  EXPECT_EQ(ended, 3) << "it has ended already";
+
+  std::vector<Future> left;
+  for (int i = 0; i < 8; ++i) left.push_back(restoring());
+  for (const Future& one : left) one.keep_until_ended(telling(nullptr));
+  static_cast<void>(store.close());
+  EXPECT_EQ(ended, 11);
+}
+
 // A writer that sleeps while its version is written, consumed and reserved anew must not take the reservation for its
 // own checkpoint. The Interrupt runs on the writer's thread just between.
 TEST(Wait, AWriterThatWakesLateLeavesTheVersionThatIsThereNowAlone) {

@@ -47,7 +47,9 @@ def entry(name: str, value: Any) -> Iterator[str]:
     yield from described(value)
     if not inspect.isclass(value) or issubclass(value, BaseException):
         return
-    for member, method in vars(value).items():
+    own = [base for base in value.__mro__ if base is value or base.__module__ == "ebbtide._core"]
+    hidden = [base for base in own if base is value or base.__name__ not in ebbtide.__all__]
+    for member, method in {name: one for base in hidden for name, one in vars(base).items()}.items():
         if not member.startswith("_") and (inspect.getdoc(method) or callable(method)):
             yield from (f"#### {name.rpartition('.')[2]}.{member}", "")
             yield from described(method)

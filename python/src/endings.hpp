@@ -1,0 +1,37 @@
+#pragma once
+// The futures whose end somebody wants to be told of.
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <nanobind/nanobind.h>
+#include <unordered_set>
+
+namespace ebb::python {
+
+namespace nb = nanobind;
+
+/// Of one store. ebbtide/_futures.py has the thread that takes them.
+///
+/// Thread safety: every method may be called from any thread, with the GIL; what `watch` returns may be destroyed on
+/// any thread, with it or without. The mutex is held for no call of Python's, and by none that waits for the GIL.
+class Endings : public std::enable_shared_from_this<Endings> {
+ public:
+  /// What tells of the future's end by its own. Null: closed; then all of the store's futures have ended.
+  std::shared_ptr<const void> watch(nb::handle future);
+  /// The next future that has ended; waits for it without the GIL. None: closed, and all were given.
+  nb::object next();
+  /// All that are watched count as ended.
+  void close();
+
+ private:
+  void end(PyObject* future);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unordered_set<PyObject*> watched_;  // both own a reference to each
+  std::deque<PyObject*> ended_;
+  bool closed_ = false;
+};
+
+}  // namespace ebb::python
