@@ -33,6 +33,7 @@ GUARDS: dict[str, list[str]] = {
     "docs/torch.md: torch.distributed.checkpoint": ["python/test_torch_distributed.py"],
     "docs/jax.md: The gradient of many steps": ["python/test_jax_adjoint.py"],
     "docs/adjoint.md: A gradient by a schedule": ["python/test_adjoint.py"],
+    "docs/adjoint.md: Tapes of pyadjoint": ["python/test_adjoint_pyadjoint.py"],
     "docs/jax.md: A run that may be killed": ["python/test_jax_manager.py"],
     "docs/veloc.md: VELOC's aggregated files": ["python/test_veloc_files.py", "fuzz/veloc_fuzz.cpp"],
     "docs/veloc.md: VELOC's checksum files": ["python/test_veloc_files.py", "storage/veloc_storage_test.cpp", "storage/veloc_memory_test.cpp"],

@@ -6,7 +6,10 @@ import contextlib
 import copy
 import io
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -413,6 +416,13 @@ def test_what_is_no_new_schedule_for_these_steps_is_refused(store: ebbtide.Store
             run(schedule, store, steps=3, state=None, forward=never, reverse=never)
     with pytest.raises(ebbtide.InvalidArgument, match="steps=0 is not valid"):
         run(made("Revolve", 3), store, steps=0, state=None, forward=never, reverse=never)
+
+
+def test_a_package_without_the_actions_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint_schedules.py").write_text("class Forward: ...")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import ebbtide.adjoint"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert "ebbtide.adjoint needs checkpoint_schedules 1: pip install" in done.stderr
 
 
 def test_a_history_with_versions_is_refused_and_left_alone(store: ebbtide.Store) -> None:

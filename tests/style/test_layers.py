@@ -33,6 +33,7 @@ BELOW = {
     "jax": {ROOT, "_training", "errors"},
     "seismic": {ROOT, "_training", "errors"},
     "adjoint": {ROOT, "_training", "errors"},
+    "pyadjoint": {ROOT, "_training", "errors"},
     "models.zones": {"_options", "errors", "sim"},
     "models.efficiency": {"_options", "_units", "errors", "models.zones", "sim"},
     "models.preemption": {"_options", "_units", "errors"},

@@ -15,7 +15,7 @@ import ebbtide
 import read_sources
 
 IMPORTED = ("ebbtide", "ebbtide.sim")
-READ = ("torch", "jax", "adjoint", "seismic")  # which import a framework
+READ = ("torch", "jax", "adjoint", "pyadjoint", "seismic")  # which import a framework
 
 
 def page() -> str:
