@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-FRAMEWORKS = ("torch", "jax", "cupy", "deepwave", "devito", "pyrevolve", "matplotlib", "typer", "rich")
+FRAMEWORKS = ("torch", "lightning", "jax", "cupy", "deepwave", "devito", "pyrevolve", "matplotlib", "typer", "rich")
 
 
 def child(program: str) -> dict[str, object]:
@@ -38,7 +38,7 @@ def test_the_simulator_is_imported_when_it_is_asked_for() -> None:
     assert found == {"before": False, "name": "estimate", "sim": "ebbtide.sim"}
 
 
-@pytest.mark.parametrize("name", ["torch", "jax"])
+@pytest.mark.parametrize("name", ["torch", "lightning", "jax"])
 def test_without_a_framework_the_line_that_installs_it_is_named(name: str) -> None:
     program = (
         f"import json, sys\nsys.modules[{name!r}] = None\n"

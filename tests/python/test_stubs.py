@@ -40,6 +40,7 @@ def test_mypy_finds_nothing() -> None:
         "commands",
         "errors.py",
         "jax",
+        "lightning",
         "mpi.py",
         "pyadjoint",
         "seismic",

@@ -30,6 +30,7 @@ BELOW = {
     "_training": {ROOT, "_core", "errors"},
     "mpi": {ROOT, "_core", "errors"},
     "torch": {ROOT, "_arrays", "_core", "_training", "_trees", "errors"},
+    "lightning": {ROOT, "errors", "torch"},
     "jax": {ROOT, "_training", "errors"},
     "seismic": {ROOT, "_training", "errors"},
     "adjoint": {ROOT, "_training", "errors"},
