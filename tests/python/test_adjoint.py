@@ -256,6 +256,27 @@ def test_a_schedule_without_an_adjoint_computes_forward_alone(store: ebbtide.Sto
         run(schedules.NoneCheckpointSchedule(), store, steps=5, state=None, forward=never, reverse=never)
 
 
+def test_numpy_reads_the_cache_itself_and_torch_gets_tensors(store: ebbtide.Store) -> None:
+    torch = pytest.importorskip("torch")
+    writeable = []
+
+    def look(step: int, state: Any, adjoint: Any) -> Any:
+        writeable.append(state.flags.writeable)
+
+    def advance(step: int, state: Any) -> Any:
+        return state + 1
+
+    def same(step: int, state: Any, adjoint: Any) -> Any:
+        assert torch.equal(state, torch.full((1000,), step))
+
+    def schedule() -> Any:
+        return made("MultistageCheckpointSchedule", 30)
+
+    run(schedule(), store.history("n"), steps=30, state=np.zeros(1000), forward=advance, reverse=look)
+    assert not all(writeable)
+    run(schedule(), store.history("t"), steps=30, state=torch.zeros(1000), forward=advance, reverse=same)
+
+
 class Noting:
     """A history that notes what is hinted and what is read."""
 

@@ -12,6 +12,7 @@ from checkpoint_schedules import CheckpointSchedule
 import ebbtide
 from ebbtide import errors
 from ebbtide._training.histories import drop
+from ebbtide.adjoint._lent import Lent
 from ebbtide.adjoint._player import Player, Program
 
 
@@ -33,7 +34,8 @@ def run(
     history: an empty one, which is dropped at the end.
     steps: how many there are; they are counted from 0.
     state: before step 0, anything that :meth:`ebbtide.History.checkpoint` takes.
-    forward: ``forward(step, state)`` returns the state after a step. It must not change the one that it is given.
+    forward: ``forward(step, state)`` returns the state after a step. It must not change the one that it is given, whose arrays
+    of NumPy may be the cache's own memory, read-only.
     reverse: ``reverse(step, state, adjoint)`` gets the state before a step and the adjoint of the state after it, and returns
     the adjoint of the state before it.
     seed: ``seed(state)`` returns the adjoint of the last state; without it, ``reverse`` first gets None.
@@ -95,7 +97,7 @@ class Passes:
         if self._ahead.goes_on():
             self._walk_back()
         self._player = Player(
-            schedule, history, Program(steps, forward, reverse, record), state, repeats=self._ahead.goes_on()
+            schedule, Lent(history), Program(steps, forward, reverse, record), state, repeats=self._ahead.goes_on()
         )
         weakref.finalize(self, drop, history).atexit = False
 

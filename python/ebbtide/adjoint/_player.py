@@ -106,6 +106,7 @@ class Player:
         if self._left:
             self._refuse(f"ends the reverse pass with {self._left} steps left")
         self._left = self._program.steps
+        self._state = self._due = None
         self._records = dict(self._recorded_forward)
         adjoint, self._adjoint = self._adjoint, None
         return adjoint
