@@ -269,5 +269,27 @@ TEST(NodeStorageKilled, an_agent_that_is_killed_is_replaced_once_there_are_threa
   }
 }
 
+struct FastClock final : os::Clock {
+  os::SteadyClock steady;
+  std::int64_t now() const noexcept override { return 100 * steady.now(); }
+};
+
+TEST(NodeStorageKilled, an_agent_that_cannot_be_replaced_for_want_of_threads_is_not_awaited_for_ever) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own for each thread";
+#endif
+  ::mallopt(M_ARENA_MAX, 1);
+  const Place place;
+  FastClock clock;
+  const pid_t agent = agent_without_syncs(place);
+  Rank rank(place, 1, 2, 32 * kMiB, "job-test", nullptr, {}, &clock);
+  ASSERT_FALSE(rank.error()) << rank.error()->message;
+  const ObjectId object = rank.write("second", 1, kMiB);
+  const FewThreads none(0);
+  ::kill(agent, SIGKILL);
+  EXPECT_TRUE(WIFSIGNALED(status_of(agent)));
+  EXPECT_NE(rank.await_delayed(object).find("a thread cannot be started"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ebb::share

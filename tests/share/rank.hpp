@@ -63,13 +63,13 @@ class Place {
 class Rank {
  public:
   Rank(const Place& place, std::uint64_t rank, std::uint64_t ranks, std::uint64_t budget, std::string job = "job-test",
-       os::Files* files = nullptr, std::filesystem::path directory = {}) {
+       os::Files* files = nullptr, std::filesystem::path directory = {}, os::Clock* clock = nullptr) {
     NodeStorageOptions options;
     options.pool = {std::move(job), rank, ranks, budget, kChunk, false};
     options.store.directory = directory.empty() ? place.directory() : directory;
     options.store.capacity = 1024 * kMiB;
     auto opened = open_node_storage(
-        place.seams(), files ? *files : files_, clock_, options,
+        place.seams(), files ? *files : files_, clock ? *clock : clock_, options,
         [this](storage::Token token, const Result<void>& result) {
           tell([&] { done_.insert_or_assign(token, result ? std::string("ok") : result.error().message); });
         },

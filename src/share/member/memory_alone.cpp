@@ -34,7 +34,7 @@ void MemoryAlone::run() {
     const auto message = member_->receive();
     if (!message) {
       auto joined = member_->rejoin();
-      while (!joined && may_pass(joined.error()) && !stopping()) joined = member_->rejoin();
+      while (!joined && joined.error().code == Errc::timed_out && !stopping()) joined = member_->rejoin();
       if (!joined)
         return close({joined.error().code, "the node's pool cannot be used any more: " + joined.error().message});
       ask_again();

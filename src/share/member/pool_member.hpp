@@ -21,9 +21,6 @@
 
 namespace ebb::share {
 
-/// Whether the pool may be met later: its agent does not answer, or there is no thread for the next one.
-inline bool may_pass(const Error& why) { return why.code == Errc::timed_out || why.code == Errc::out_of_memory; }
-
 /// Thread safety: join() and rejoin() from one thread at a time; send() from any; receive() and wait() from one, which
 /// may be another. mutex_ guards the connection and what waits to be sent.
 /// 1. The memory stays mapped until the destructor, which then tells the agent that this process has left.

@@ -344,7 +344,7 @@ void PooledStorage::reconnect() {
     sent = pieces_.lose_agent();
   }
   auto joined = member_->rejoin();
-  while (!joined && may_pass(joined.error()) && !stopping()) joined = member_->rejoin();
+  while (!joined && joined.error().code == Errc::timed_out && !stopping()) joined = member_->rejoin();
   struct Unknown {
     RecordKey key;
     std::optional<std::uint64_t> after;  // its record, if it has one, has a higher sequence than this
