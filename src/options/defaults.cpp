@@ -280,6 +280,7 @@ void tune(const planner::Machine& machine, planner::LinkSpec& link, bool host_me
   const bool of_peers = link.from != planner::kHost && link.to != planner::kHost;
   link.chunk = 16 * kMiB;  // smaller PCIe transfers are slower
   link.bytes_per_s = of_peers ? kPeerRate : kPcieRate;
+  if (of_peers) link.depth = 8;  // a chunk takes 40 us, about as long as the host needs to send the next one
 }
 // What is in a node's pool is handed over with a message: its agent decides when it is written.
 void hand_over(planner::Machine& machine) {

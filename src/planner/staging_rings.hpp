@@ -44,8 +44,8 @@ class StagingRings {
     bool lost = false;         // nor are its bytes what was written there
   };
   void open(NodeIndex node, const Memory& memory);
-  // Whether there is any.
-  bool any_lent() const { return lent_ > 0; }
+  // How many there are.
+  int lent() const { return lent_; }
   // The ring in a segment, if there is one: it may be closed, and in use still.
   const Memory* in(TierIndex tier, SegmentId segment) const;
   // No chunk takes a slot of it any more. Those that have one go on, unless its memory is lost.

@@ -333,14 +333,15 @@ PartyId Transfers::copied_by(const Move& m, Hop at, int chunk) const {
 }
 
 // The most bytes of a chunk. Where others lend staging rings, what goes from memory to memory has several ways, or
-// shares a link with what has: it goes in many pieces, so that no way is left with much when the others end.
+// shares a link with what has: it goes in two pieces for each way, so that none is left with much when the others end.
 Bytes Transfers::piece(const Move& m) const {
-  constexpr Bytes kPieces = 16, kShortest = 4;  // shorter ones than a quarter of a chunk are slower
-  if (!rings_.any_lent() || m.from == kNoTier || m.to == kNoTier) return m.total;
+  constexpr Bytes kShortest = 4;  // shorter ones than a quarter of a chunk are slower
+  const auto ways = static_cast<Bytes>(rings_.lent() + 1);
+  if (ways == 1 || m.from == kNoTier || m.to == kNoTier) return m.total;
   if (!context_.memory(m.reads) || !context_.memory(m.to)) return m.total;
   const Bytes chunk = links_[m.routes.front()[0]].spec.chunk, step = chunk / kShortest;
   if (step == 0 || step % context_.tier(m.reads).granule != 0 || step % context_.tier(m.to).granule != 0) return chunk;
-  return std::clamp((m.total - m.first) / kPieces / step * step, step, chunk);
+  return std::clamp((m.total - m.first) / (2 * ways) / step * step, step, chunk);
 }
 
 int Transfers::next_chunk(const Move& m, Hop at, Bytes& length) const {
