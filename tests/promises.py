@@ -33,6 +33,8 @@ GUARDS: dict[str, list[str]] = {
     "docs/torch.md: torch.distributed.checkpoint": ["python/test_torch_distributed.py"],
     "docs/trainers.md: A run of Lightning's Trainer": ["python/test_lightning.py"],
     "docs/trainers.md: Lightning's own checkpoints": ["python/test_lightning.py"],
+    "docs/trainers.md: A run of Transformers' Trainer": ["python/test_transformers.py"],
+    "docs/trainers.md: A loop with Accelerate": ["python/test_transformers.py"],
     "docs/jax.md: The gradient of many steps": ["python/test_jax_adjoint.py"],
     "docs/adjoint.md: A gradient by a schedule": ["python/test_adjoint.py"],
     "docs/adjoint.md: Tapes of pyadjoint": ["python/test_adjoint_pyadjoint.py"],

@@ -117,11 +117,13 @@ def train(
     strategy: Any = "auto",
     callbacks: list[Any] | None = None,
     checkpoint: str | None = None,
+    quiet: bool = True,
     **options: Any,
 ) -> list[list[float]]:
     """The losses of a run that resumes, with epoch, batch and learning rate."""
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
+    if quiet:
+        warnings.simplefilter("ignore")
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     pl.seed_everything(1, verbose=False)

@@ -8,7 +8,19 @@ import sys
 
 import pytest
 
-FRAMEWORKS = ("torch", "lightning", "jax", "cupy", "deepwave", "devito", "pyrevolve", "matplotlib", "typer", "rich")
+FRAMEWORKS = (
+    "torch",
+    "lightning",
+    "transformers",
+    "jax",
+    "cupy",
+    "deepwave",
+    "devito",
+    "pyrevolve",
+    "matplotlib",
+    "typer",
+    "rich",
+)
 
 
 def child(program: str) -> dict[str, object]:
@@ -38,7 +50,7 @@ def test_the_simulator_is_imported_when_it_is_asked_for() -> None:
     assert found == {"before": False, "name": "estimate", "sim": "ebbtide.sim"}
 
 
-@pytest.mark.parametrize("name", ["torch", "lightning", "jax"])
+@pytest.mark.parametrize("name", ["torch", "lightning", "transformers", "jax"])
 def test_without_a_framework_the_line_that_installs_it_is_named(name: str) -> None:
     program = (
         f"import json, sys\nsys.modules[{name!r}] = None\n"

@@ -162,6 +162,5 @@ def test_what_cannot_be_saved_is_refused_by_name(disk: Path, monkeypatch: pytest
 
 def test_a_metric_that_is_never_logged_is_named(disk: Path) -> None:
     callback = ebbtide.lightning.Checkpoint(disk / "run", every_n_steps=3, best=("accuracy", 1, "max"), **SMALL)
-    trainer = SimpleNamespace(callback_metrics={"loss": torch.tensor(1.0)}, current_epoch=1)
-    with pytest.warns(RuntimeWarning, match="has not logged 'accuracy' so far; it has logged loss"):
-        callback._metric(trainer, "accuracy")
+    with pytest.warns(RuntimeWarning, match="'accuracy' is not logged; what is logged is loss, val_loss"):
+        train(disk, callbacks=[callback], quiet=False)

@@ -15,7 +15,7 @@ import ebbtide
 import read_sources
 
 IMPORTED = ("ebbtide", "ebbtide.sim")
-READ = ("torch", "lightning", "jax", "adjoint", "pyadjoint", "seismic")  # which import a framework
+READ = ("torch", "lightning", "transformers", "jax", "adjoint", "pyadjoint", "seismic")  # which import a framework
 
 
 def page() -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ebbtide import _core
 from ebbtide.errors import InvalidArgument
@@ -47,3 +48,16 @@ def kept(
         rated = sorted((best.rank(metrics[v]), -v) for v in durable if v in metrics)
         keep.update(-negative for _, negative in rated[: best.most])
     return keep
+
+
+def logged(best: Best, values: Mapping[str, Any], *, expected: bool) -> float:
+    """The metric among those that a trainer logged. Until it is there a version is the worst; once it is expected, that is said."""
+    if best.name in values:
+        return float(values[best.name])
+    if expected:
+        warnings.warn(
+            f"best={tuple(best)!r}: {best.name!r} is not logged; what is logged is {', '.join(sorted(values)) or 'nothing'}",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return math.nan

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
-import warnings
 from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Checkpoint as _Checkpoint
 
 from ebbtide import errors
+from ebbtide._training.retention import Best, logged
 from ebbtide.lightning import _shards
 from ebbtide.lightning._replay import Replay
 from ebbtide.torch import Manager, _rng
@@ -55,7 +54,7 @@ class Checkpoint(_Checkpoint):
         if type(every_n_steps) is not int or every_n_steps < 1:
             raise errors.InvalidArgument(f"every_n_steps={every_n_steps!r} is not valid: expected an int of at least 1")
         self._directory, self._every = directory, every_n_steps
-        self._best = best
+        self._best = None if best is None else Best.of(best)
         self._options = {"keep_last": keep_last, "best": best, **options}
         self._manager: Manager | None = None
         self._strategy = ""
@@ -164,10 +163,10 @@ class Checkpoint(_Checkpoint):
                 position["loaders"] = None
         batches["is_last_batch"] = False
         between = _rng.states() if position is None else None
-        logged = dict(trainer.callback_metrics)  # schedulers and callbacks may look at one before it is logged again
-        values = checkpoint | {"position": position, "between": between, "metrics": logged}
+        seen = dict(trainer.callback_metrics)  # schedulers and callbacks may look at one before it is logged again
+        values = checkpoint | {"position": position, "between": between, "metrics": seen}
         if self._best is not None:
-            values[self._best[0]] = self._metric(trainer, self._best[0])
+            values[self._best.name] = logged(self._best, seen, expected=trainer.current_epoch > 0)
         self._open().save(trainer.global_step, **values)
 
     def _dump(self, trainer: pl.Trainer) -> dict[str, Any]:
@@ -178,17 +177,6 @@ class Checkpoint(_Checkpoint):
         else:
             checkpoint = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         return checkpoint
-
-    def _metric(self, trainer: pl.Trainer, name: str) -> float:
-        value = trainer.callback_metrics.get(name)
-        if value is None and trainer.current_epoch > 0:
-            logged = ", ".join(sorted(trainer.callback_metrics)) or "nothing"
-            warnings.warn(
-                f"best={self._best!r}: the model has not logged {name!r} so far; it has logged {logged}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        return math.nan if value is None else float(value)
 
     def _open(self) -> Manager:
         assert self._manager is not None, "setup opens it"
