@@ -13,7 +13,7 @@ GUARDS: dict[str, list[str]] = {
     "README.md: From Python": [
         "python/test_store.py", "python/test_store_machine.py", "python/test_arrays.py", "python/test_stubs.py",
         "python/test_wait.py", "python/test_process.py", "python/test_interrupts.py", "docs/test_examples.py",
-        "python/test_containers.py", "python/test_futures.py", "python/test_kinds.py", "python/test_odd_values.py", "python/test_targets.py",
+        "python/test_containers.py", "python/test_futures.py", "python/test_kinds.py", "python/test_odd_values.py", "python/test_strides.py", "python/test_targets.py",
         "python/test_version_containers.py", "python/test_plots.py",
     ],
     "README.md: On a GPU": [

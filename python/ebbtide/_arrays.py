@@ -10,6 +10,7 @@ import ast
 import contextlib
 import importlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -78,27 +79,6 @@ def from_buffer(source: Any, where: str) -> np.ndarray[Any, Any]:
         return np.asarray(memoryview(source))
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: NumPy cannot lay out the element type
         raise InvalidArgument(f"{where} exports a buffer that is not an array of numbers: {error}") from error
-
-
-def bounds(array: Any) -> tuple[int, int]:
-    """The addresses of an array's first byte, and behind its last."""
-    interface = getattr(array, "__cuda_array_interface__", None)
-    if interface is not None:
-        first, itemsize = interface["data"][0], np.dtype(interface["typestr"]).itemsize
-        shape, strides = interface["shape"], interface.get("strides")
-        if strides is None:
-            return first, first + int(np.prod(shape, dtype=np.int64)) * itemsize
-    else:
-        elements = from_buffer(array, "array") if not hasattr(array, "__array__") else np.asarray(array)
-        first, itemsize = elements.__array_interface__["data"][0], elements.itemsize
-        shape, strides = elements.shape, elements.strides
-    end = first
-    for length, stride in zip(shape, strides):
-        if stride < 0:
-            first += (length - 1) * stride
-        else:
-            end += (length - 1) * stride
-    return first, end + itemsize
 
 
 def from_scalar(scalar: Any, where: str) -> np.ndarray[Any, Any]:
@@ -181,29 +161,135 @@ def has_memory(tensor: Any) -> bool:
     return not tensor._is_zerotensor()
 
 
-def packed(array: Any) -> Any:
-    """A copy of ``array``, of NumPy or PyTorch, in C order."""
-    if isinstance(array, np.ndarray):
-        return np.array(array, order="C", subok=False)
-    return array.contiguous()
-
-
 class _Memory:
-    """Elements of ``item`` bytes from ``address`` on, as NumPy reads them."""
+    """Elements of ``item`` bytes from ``address`` on, as NumPy reads them; ``steps`` in bytes (None: C order)."""
 
-    def __init__(self, address: int, item: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    def __init__(
+        self, address: int, item: int, shape: tuple[int, ...], steps: tuple[int, ...] | None, writable: bool
+    ) -> None:
         self.__array_interface__ = {
-            "data": (address, True),
+            "data": (address, not writable),
             "shape": shape,
-            "strides": strides,
+            "strides": steps,
             "typestr": f"|V{item}",
             "version": 3,
         }
 
 
-def packed_memory(address: int, item: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """A copy in C order, as opaque elements; ``strides`` are in bytes."""
-    return np.array(_Memory(address, item, shape, strides), order="C")
+def memory(
+    address: int, item: int, shape: tuple[int, ...], steps: tuple[int, ...] | None, writable: bool
+) -> np.ndarray[Any, Any]:
+    """Memory as opaque elements of ``item`` bytes; nothing is read, so it may be a GPU's."""
+    return np.asarray(_Memory(address, item, shape, steps, writable))
+
+
+def share_memory(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Whether an element of one is in an element of the other; True also if that takes too long to find out."""
+    work: Any = 1 << 20
+    try:
+        return bool(np.shares_memory(one, other, max_work=work))
+    except RuntimeError:  # NumPy's TooHardError
+        return True
+
+
+def laid_out(run: Any, shape: tuple[int, ...], strides: tuple[int, ...], first: int) -> Any:
+    """A view of ``run``, an array of one axis, whose elements from ``first`` on are ``strides`` apart; none: C order."""
+    if not strides:
+        return run.reshape(shape)
+    if isinstance(run, np.ndarray):
+        steps = tuple(stride * run.itemsize for stride in strides)
+        return np.ndarray(shape, run.dtype, run, first * run.itemsize, steps)
+    if type(run).__module__.partition(".")[0] == "torch":
+        return run.as_strided(shape, strides, first)
+    steps = tuple(stride * run.itemsize for stride in strides)
+    return sys.modules["cupy"].lib.stride_tricks.as_strided(run[first:], shape, steps)
+
+
+def copy(to: Any, array: Any, gpu: int, stream: int | None, stream_gpu: int, wait: bool) -> None:
+    """Copies the elements of ``array`` to ``to``, of the same shape; those that ``to`` has once, once.
+
+    On a GPU in the order of ``stream`` of ``stream_gpu`` (None: of the current one). wait: until it is done there.
+    """
+    if isinstance(to, np.ndarray):
+        once = _once(to.shape, to.strides)
+        np.copyto(to[once], array[once])
+        return
+    module = sys.modules[type(to).__module__.partition(".")[0]]
+    if module.__name__ == "torch":
+        once = _once(to.shape, to.stride())
+        to, array = to.detach()[once], array.detach()[once]
+        if gpu < 0:
+            to.copy_(array)
+            return
+    else:
+        once = _once(to.shape, to.strides)
+        to, array = to[once], array[once]
+    with _in_turn(module, gpu, stream, stream_gpu):
+        if module.__name__ == "torch":
+            to.copy_(array)
+        else:
+            to[...] = array
+        if wait:
+            synchronize(module.__name__, gpu)
+    if stream is not None:
+        in_use_on(to, stream, stream_gpu)
+        in_use_on(array, stream, stream_gpu)
+
+
+def _once(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[slice, ...]:
+    """Each element of an array once: the first along the axes that repeat others."""
+    return tuple(slice(0, 1) if stride == 0 and n > 1 else slice(None) for n, stride in zip(shape, strides))
+
+
+@contextlib.contextmanager
+def _in_turn(module: Any, gpu: int, stream: int | None, stream_gpu: int) -> Iterator[None]:
+    """What this block puts on ``gpu`` comes after what is on the stream, and before what comes there later."""
+    if module.__name__ == "torch":
+        elsewhere = stream is not None and gpu != stream_gpu
+        with _on_torch(module, None if elsewhere else stream, gpu):
+            if not elsewhere:
+                yield
+                return
+            here, there = module.cuda.current_stream(gpu), _torch_stream(module, stream or 0, stream_gpu)
+            here.wait_stream(there)
+            yield
+            there.wait_stream(here)
+        return
+    with module.cuda.Device(gpu), _on_cupy(module, stream if gpu == stream_gpu else None):
+        if stream is None or gpu == stream_gpu:
+            yield
+            return
+        here = module.cuda.get_current_stream(gpu)
+        with module.cuda.Device(stream_gpu):
+            there = _on_cupy(module, stream)
+            here.wait_event(there.record(module.cuda.Event(disable_timing=True)))
+        yield
+        done = here.record(module.cuda.Event(disable_timing=True))
+        with module.cuda.Device(stream_gpu):
+            there.wait_event(done)
+
+
+def packs_with_torch(where: str) -> bool:
+    """Which library packs arrays of a GPU whose own cannot: PyTorch, or (False) CuPy, if the program has it."""
+    torch = sys.modules.get("torch")
+    if "cupy" not in sys.modules and (torch is None or not torch.cuda.is_available()):
+        raise InvalidArgument(
+            f"{where} has gaps between its elements, or another order than C's, and its library has no call that packs it: "
+            "expected a packed array; import torch or cupy, which pack it, or give a copy in C order"
+        )
+    return "cupy" not in sys.modules
+
+
+def known_on_gpu(array: Any, where: str, gpu: int) -> Any:
+    """An array of CuPy or PyTorch over the memory of another library's."""
+    if packs_with_torch(where):
+        torch = sys.modules["torch"]
+        return (
+            torch.from_dlpack(array) if hasattr(array, "__dlpack__") else torch.as_tensor(array, device=f"cuda:{gpu}")
+        )
+    cupy = sys.modules["cupy"]
+    with cupy.cuda.Device(gpu):
+        return cupy.asarray(array) if hasattr(array, "__cuda_array_interface__") else cupy.from_dlpack(array)
 
 
 _JAX_ALIGNMENT = 64  # bytes; JAX takes memory as it is if it is aligned so, and else copies it on another thread
@@ -418,10 +504,16 @@ def array_over(owner: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any
 
 
 def part_of(
-    whole: np.ndarray[Any, Any], offset: int, size: int, dtype: str, shape: tuple[int, ...]
-) -> np.ndarray[Any, Any]:
-    """An array over the ``size`` bytes at ``offset`` of ``whole``, sharing its memory."""
+    whole: np.ndarray[Any, Any],
+    offset: int,
+    size: int,
+    dtype: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    first: int,
+) -> Any:
+    """An array over the ``size`` bytes at ``offset`` of ``whole``, sharing its memory; as :func:`laid_out`."""
     kind = dtype_from(dtype)
     if size == 0:
         return np.empty(shape, kind)
-    return whole[offset : offset + size].view(kind).reshape(shape)
+    return laid_out(whole[offset : offset + size].view(kind), shape, strides, first)

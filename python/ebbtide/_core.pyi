@@ -229,8 +229,12 @@ class History:
         """
         Write ``arrays`` as ``version`` and return once they may be overwritten.
 
-        Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1). Arrays with gaps between
-        their elements are packed into a copy first.
+        Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1).
+
+        An array may be in any order: transposed, sliced, ``channels_last``, backwards, expanded. Each element is stored once. One
+        whose memory is a single run (in Fortran's order, say) is copied as it lies, and comes back with its strides; one with gaps
+        is packed first, on its device and in the order of its stream, and comes back packed, with its axes in the same order. Of
+        PyTorch, conjugated and negated views are resolved.
 
         arrays: one array, one list, tuple or dict of them, or a tree: up to 100 of these in one another, with values beside the
         arrays (see :data:`ebbtide.types.Tree`), which come back with their type.
@@ -251,7 +255,7 @@ class History:
 
         Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
         :class:`ebbtide.InvalidArgument` (what is neither array nor value, by its path; a tree that contains itself; Python
-        objects inside an array; memory that cannot be read; GPU arrays with gaps or on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+        objects inside an array; memory that cannot be read; GPU arrays on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
         GPU, a stream that is being captured into a graph), RuntimeError (the list or dict changed while its arrays were
         read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
         raise.
@@ -283,9 +287,10 @@ class History:
         returned. Of a tree, the values that ``out`` has count for nothing: a new tree with the values that were written and the
         arrays of ``out`` is returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
         say), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy count as writable;
-        those of JAX never are. No two may share memory.
+        those of JAX never are. They may be in any order, with gaps too; where that is not the order that was written, the bytes are
+        copied once more. No two may share memory, nor may one overlap itself.
         Without it, new arrays of the library and on the GPU that they came from (of PyTorch and JAX if that can be imported, else of
-        NumPy; in host memory if that GPU does not exist here).
+        NumPy; in host memory if that GPU does not exist here), with the strides that they had, or would have without gaps.
         keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
         timeout: seconds; None for as long as it takes.
         stream: as in :meth:`checkpoint`: the arrays are overwritten only after what is on the stream already, and later work on
@@ -299,7 +304,7 @@ class History:
 
         Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
         :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``
-        is read-only, or its memory is, a copy, shared, or has gaps), RuntimeError (``out`` changed while its arrays were read),
+        is read-only, or its memory is, a copy, shared, or overlaps itself), RuntimeError (``out`` changed while its arrays were read),
         :class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (bytes from a file do not match their
         checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
         is consumed.
@@ -605,7 +610,7 @@ class Store(History):
         The arrays stay the program's, and are kept alive until :meth:`unprotect`, or until the store is closed. The first snapshot
         stores all of them.
 
-        arrays: in host memory or on the store's GPU, writable, without gaps, no two sharing memory. All of them in one call.
+        arrays: in host memory or on the store's GPU, writable, in any order without gaps, no two sharing memory. All of them in one call.
         zone: bytes that are stored whole if one of them was written: a power of two from 4 KiB to 16 MiB (1 MiB on a GPU).
         track: how writes are found (ics19 sec. 4). ``"faults"``: the first write to a zone is seen as it happens, so a snapshot does
         not stop the program. ``"scan"``: the kernel notes written pages. ``"digest"``: a snapshot reads all of it. ``"declared"``:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,8 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         while (future := self._endings.next()) is not None:
+            with contextlib.suppress(Exception):
+                future.done()  # fills the program's arrays; what that raises is raised by result()
             _end(future, future.error)
             del future
 

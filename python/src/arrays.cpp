@@ -1,5 +1,6 @@
 #include "arrays.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "device_array.hpp"
@@ -27,7 +28,8 @@ Leaf describe_buffer(nb::handle object, const std::string& where, Use use) {
   Leaf leaf = describe_numpy(helper().attr("from_buffer")(object, where), where);
   if (use == Use::source || leaf.bytes == 0) return leaf;
   Buffer own;
-  if (!own.get(object) || own.view().buf != leaf.data) refuse_copy(object, where, "buffer");
+  if (!own.get(object) || own.view().buf != (leaf.strided ? leaf.strided->first : leaf.data))
+    refuse_copy(object, where, "buffer");
   leaf.writable = !own.view().readonly;
   leaf.given = nb::borrow(object);
   return leaf;
@@ -50,27 +52,45 @@ Leaf describe_foreign(nb::handle object, const std::string& where, Use use, cons
 struct Memory {
   void* data = nullptr;
   std::size_t bytes = 0;
-  bool contiguous = false;
+  bool same_order = false;
 };
 
 // Of the arrays that programs have most of, without what else describes them.
-Memory memory_of(nb::handle object, const Reach& reach) {
-  switch (reach.kinds->of(object)) {
-    case Kind::numpy: {
-      Py_buffer view;
-      if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDES) != 0) throw nb::python_error();
-      const Memory memory{view.buf, static_cast<std::size_t>(view.len), PyBuffer_IsContiguous(&view, 'C') != 0};
-      PyBuffer_Release(&view);
-      return memory;
-    }
-    case Kind::torch:
-      return {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object.attr("data_ptr")())),
-              nb::cast<std::size_t>(object.attr("nbytes")), nb::cast<bool>(object.attr("is_contiguous")())};
-    default: {
-      const Leaf leaf = describe(object, "it", Use::source, reach);
-      return {leaf.data, leaf.bytes, leaf.contiguous};
-    }
+Memory memory_of(nb::handle object, const Leaf& before, const Reach& reach) {
+  const Kind kind = before.strided ? Kind::foreign : reach.kinds->of(object);
+  if (kind == Kind::numpy) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDES) != 0) throw nb::python_error();
+    const Memory memory{view.buf, static_cast<std::size_t>(view.len), PyBuffer_IsContiguous(&view, 'C') != 0};
+    PyBuffer_Release(&view);
+    return memory;
   }
+  if (kind == Kind::torch) {
+    return {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object.attr("data_ptr")())),
+            nb::cast<std::size_t>(object.attr("nbytes")), nb::cast<bool>(object.attr("is_contiguous")())};
+  }
+  const Leaf leaf = describe(object, "it", Use::source, reach);
+  const bool same = leaf.shape == before.shape ? same_order(leaf.shape, leaf.order, before.order) : !leaf.strided;
+  return {leaf.data, leaf.bytes, same && !leaf.indirect};
+}
+
+std::int64_t item_of(const Leaf& leaf) {
+  if (leaf.strided) return leaf.strided->item;
+  return static_cast<std::int64_t>(leaf.bytes) / std::max<std::int64_t>(1, elements_of(leaf.shape, {}));
+}
+
+// What ebbtide/_arrays.py copies from and to: the array, or one over its memory if its library can not.
+nb::object copyable(const Leaf& leaf, const std::string& where, bool writable) {
+  if (leaf.gpu >= 0 && !has_streams(leaf.library)) return helper().attr("known_on_gpu")(leaf.array, where, leaf.gpu);
+  if (!leaf.capsule.is_valid()) return leaf.array;
+  void* const first = leaf.strided ? leaf.strided->first : leaf.data;
+  const nb::object steps = leaf.strided ? nb::object(to_tuple(leaf.strided->steps)) : nb::object(nb::none());
+  return helper().attr("memory")(reinterpret_cast<std::uintptr_t>(first), item_of(leaf), to_tuple(leaf.shape), steps,
+                                 writable);
+}
+
+void copy(nb::handle to, nb::handle from, const Leaf& leaf, const Reach& reach, bool wait) {
+  helper().attr("copy")(to, from, leaf.gpu, reach.stream, reach.gpu, wait || !has_streams(leaf.library));
 }
 
 }  // namespace
@@ -86,9 +106,20 @@ Leaf describe_numpy(nb::handle object, const std::string& where) {
   leaf.data = view.buf;
   leaf.bytes = static_cast<std::size_t>(view.len);
   leaf.writable = !view.readonly;
-  leaf.contiguous = PyBuffer_IsContiguous(&view, 'C') != 0;
   leaf.shape.assign(view.shape, view.shape + view.ndim);
+  if (PyBuffer_IsContiguous(&view, 'C') == 0) lay_out(leaf, {view.strides, view.strides + view.ndim}, view.itemsize);
   return leaf;
+}
+
+void lay_out(Leaf& leaf, std::vector<std::int64_t> steps, std::int64_t item) {
+  if (leaf.bytes == 0 || in_c_order(leaf.shape, steps, item)) return;
+  Lie lie = lie_of(leaf.shape, steps, item);
+  leaf.strided = Strided{leaf.data, item, std::move(steps), static_cast<std::size_t>(lie.bytes), lie.overlaps};
+  leaf.indirect = !lie.run || leaf.library == Library::jax;
+  if (leaf.library == Library::jax) return;  // its arrays have no order
+  leaf.data = static_cast<std::byte*>(leaf.data) - lie.before;
+  leaf.bytes = static_cast<std::size_t>(lie.elements * item);
+  leaf.order = std::move(lie.order);
 }
 
 Buffer::~Buffer() {
@@ -220,29 +251,57 @@ Leaf describe(nb::handle object, const std::string& where, Use use, const Reach&
 Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach) {
   Leaf leaf = describe(object, where, Use::source, reach);
   require_axes(leaf.shape.size(), where);
-  if (leaf.contiguous) return leaf;
-  if (leaf.gpu >= 0) {
-    raise(Errc::invalid_argument, where + " has gaps between its elements: expected a packed array (" +
-                                      to_packed(leaf.library) + " makes one)");
-  }
-  if (leaf.capsule.is_valid()) return packed_dlpack(leaf, where);
-  const Library library = leaf.library;
-  nb::object packed = helper().attr("packed")(leaf.array);
-  leaf = describe(packed, where, Use::source, reach);
-  leaf.library = library;
-  return leaf;
+  if (!leaf.indirect) return leaf;
+  Leaf packed = room_like(leaf, leaf.order, where, reach);
+  copy(packed.array, copyable(leaf, where, false), leaf, reach, false);
+  return packed;
 }
 
-const char* to_packed(Library library) {
-  return library == Library::torch ? ".contiguous()" : library == Library::cupy ? "cupy.ascontiguousarray" : "a copy";
+Leaf room_like(const Leaf& like, const RunOrder& order, const std::string& where, const Reach& reach) {
+  Library library = like.library;
+  std::string dtype = like.dtype;
+  if (like.gpu >= 0 && !has_streams(library)) {
+    library = nb::cast<bool>(helper().attr("packs_with_torch")(where)) ? Library::torch : Library::cupy;
+  } else if (like.gpu < 0 && like.capsule.is_valid()) {
+    dtype = "|V" + std::to_string(item_of(like));
+  }
+  const nb::object run = new_array(library, dtype, {elements_of(like.shape, order)}, like.gpu, reach);
+  Leaf room = describe(run, where, Use::target, reach);
+  room.library = like.library;
+  room.array = laid_out(run, like.shape, order);
+  room.dtype = like.dtype;
+  room.shape = like.shape;
+  room.order = order;
+  return room;
+}
+
+void read_by_way(Leaf& leaf, const RunOrder& order, const std::string& where, const Reach& reach) {
+  const Leaf room = room_like(leaf, order, where, reach);
+  leaf.filled = copyable(leaf, where, true);
+  leaf.packed = room.array;
+  leaf.data = room.data;
+  leaf.bytes = room.bytes;
+}
+
+void fill(const Leaf& leaf, const Reach& reach, bool load, bool wait) {
+  if (!leaf.packed.is_valid()) return;
+  load ? copy(leaf.packed, leaf.filled, leaf, reach, wait) : copy(leaf.filled, leaf.packed, leaf, reach, wait);
+}
+
+nb::object laid_out(nb::handle run, const std::vector<std::int64_t>& shape, const RunOrder& order) {
+  return helper().attr("laid_out")(run, to_tuple(shape), to_tuple(order.strides), order.first);
+}
+
+nb::tuple to_tuple(const std::vector<std::int64_t>& numbers) {
+  nb::object made = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    PyTuple_SetItem(made.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
+  return nb::borrow<nb::tuple>(made);
 }
 
 nb::object new_array(Library library, const std::string& dtype, const std::vector<std::int64_t>& shape, int gpu,
                      const Reach& reach) {
-  nb::object dims = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    PyTuple_SetItem(dims.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
-  }
+  const nb::tuple dims = to_tuple(shape);
   static constexpr const char* names[] = {"numpy", "torch", "cupy", "jax"};
   const char* const name = names[static_cast<int>(library)];
   if (gpu >= 0 && library != Library::numpy && reach.gpu >= 0)
@@ -254,12 +313,13 @@ nb::object new_array(Library library, const std::string& dtype, const std::vecto
 
 std::optional<std::string> moved(const Leaf& leaf, const Reach& reach) {
   try {
-    const Memory now = memory_of(leaf.given.is_valid() ? leaf.given : leaf.array, reach);
+    const Memory now = memory_of(leaf.given.is_valid() ? leaf.given : leaf.array, leaf, reach);
     if (now.bytes != leaf.bytes)
       return "has " + std::to_string(now.bytes) + " bytes, and had " + std::to_string(leaf.bytes);
     if (now.bytes == 0) return {};
     if (now.data != leaf.data) return "is at another address than";
-    if (!now.contiguous) return "is no longer in C order, as it was";
+    if (!now.same_order)
+      return leaf.strided ? "is no longer in the order in which it was" : "is no longer in C order, as it was";
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;
     return "no longer says where its memory is (" + str_text(error.value()) + "), as it did";
@@ -289,9 +349,7 @@ std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype) {
 }
 
 nb::object array_over(nb::handle owner, const std::string& dtype, const std::vector<std::int64_t>& shape) {
-  nb::list dims;
-  for (const auto dim : shape) dims.append(dim);
-  return helper().attr("array_over")(owner, dtype, nb::tuple(dims));
+  return helper().attr("array_over")(owner, dtype, to_tuple(shape));
 }
 
 std::string to_text(const std::string& dtype, const std::vector<std::int64_t>& shape) {

@@ -10,6 +10,7 @@
 
 #include "ebbtide/store.hpp"
 #include "kinds.hpp"
+#include "strides.hpp"
 #include "text.hpp"
 
 namespace ebb::python {
@@ -28,7 +29,7 @@ struct Reach {
   Kinds* kinds = nullptr;                   ///< the store's
 };
 
-enum class Use { source, target };  ///< sources with gaps are packed, targets must be writable and without gaps
+enum class Use { source, target };  ///< targets must be writable
 
 /// An exported buffer, released on destruction. Move-only; moved-from is empty.
 class Buffer {
@@ -48,20 +49,32 @@ class Buffer {
   std::unique_ptr<Py_buffer> view_;
 };
 
+/// Of an array that is not in C order.
+struct Strided {
+  void* first = nullptr;            ///< its first element
+  std::int64_t item = 0;            ///< bytes of an element
+  std::vector<std::int64_t> steps;  ///< bytes between elements, along each axis
+  std::size_t bytes = 0;            ///< from its lowest element to the end of its highest
+  bool overlaps = false;            ///< as Lie::overlaps
+};
+
 struct Leaf {
   Library library = Library::numpy;
   Library becomes = Library::numpy;         ///< jax: a new array that becomes one of that library once it is filled
   int gpu = -1;                             ///< where the bytes are; -1: host memory
   std::optional<StreamHandle> stream = {};  ///< the one that the array itself names
-  void* data = nullptr;
-  std::size_t bytes = 0;
+  void* data = nullptr;                     ///< the lowest
+  std::size_t bytes = 0;                    ///< that a checkpoint keeps of it
   bool writable = false;
-  bool contiguous = false;  ///< in C order
-  std::string dtype;        ///< `numpy.dtype.str`, or `kind:...` as ebbtide/_arrays.py writes it
+  std::string dtype;  ///< `numpy.dtype.str`, or `kind:...` as ebbtide/_arrays.py writes it
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  ///< in elements, if DLPack gave them
-  nb::object array;                   ///< what keeps the bytes alive, with `buffer` or `capsule`
-  nb::object given;                   ///< the program's object, if `array` is a view that was made of it
+  RunOrder order;         ///< in which a checkpoint keeps it
+  bool indirect = false;  ///< its memory is not that run: a source is packed, a target filled from packed memory
+  std::optional<Strided> strided;  ///< none: its memory is `bytes` from `data` on, in C order
+  nb::object array;                ///< what keeps the bytes alive, with `buffer` or `capsule`
+  nb::object packed;               ///< of an indirect target: what it is filled from; `data` is its memory
+  nb::object filled;               ///< with `packed`: the target as ebbtide/_arrays.py can fill it
+  nb::object given;                ///< the program's object, if `array` is a view that was made of it
   nb::object capsule;
   nb::object storage;  ///< a tensor's storage: the bytes stay there when the tensor is given another
   Buffer buffer;
@@ -80,12 +93,24 @@ nb::module_ helper();
 /// An array of NumPy's.
 Leaf describe_numpy(nb::handle object, const std::string& where);
 
-/// As `describe` for a source, but replaces an array in host memory with gaps between its elements by a packed copy.
+/// Says how its elements lie, `steps` bytes apart from `leaf.data` on, and changes `data` and `bytes` to what is kept.
+void lay_out(Leaf& leaf, std::vector<std::int64_t> steps, std::int64_t item);
+
+/// As `describe` for a source, but replaces an indirect array by a packed copy, made in the order of its stream.
 Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach);
 
+/// New memory of `like`'s library and shape in that order, as a leaf whose array is over all of it.
+Leaf room_like(const Leaf& like, const RunOrder& order, const std::string& where, const Reach& reach);
+
+/// From here on the target is read by way of new memory in that order.
+void read_by_way(Leaf& leaf, const RunOrder& order, const std::string& where, const Reach& reach);
+/// Copies what was read there to the target, in the order of its stream, and waits for a GPU if `wait`; `load`: copies
+/// what the target has, there.
+void fill(const Leaf& leaf, const Reach& reach, bool load, bool wait);
+
 /// How the program's object differs from what it was when it was described: "has 80 bytes, and had 40", "is at another
-/// address than", for a sentence that ends with "when"; none: it has the same memory, in C order. Its own exceptions
-/// count as such.
+/// address than", for a sentence that ends with "when"; none: it has the same memory, in the same order. Its own
+/// exceptions count as such.
 std::optional<std::string> moved(const Leaf& leaf, const Reach& reach);
 
 /// The memory of an array according to its `__array_interface__` or `__cuda_array_interface__` (`gives`); none: it does
@@ -108,8 +133,8 @@ nb::object attribute(nb::handle object, const char* name);
 /// Refuses more axes than a NumPy array can have: no restore could return it.
 void require_axes(std::size_t axes, const std::string& where);
 
-/// The expression that makes a packed array in `library`, for error messages.
-const char* to_packed(Library library);
+/// A view of a new array of one axis, with that shape and order.
+nb::object laid_out(nb::handle run, const std::vector<std::int64_t>& shape, const RunOrder& order);
 
 /// A new array of `library`; in host memory if `gpu` is -1 or does not exist. Work on the given stream (none: on the
 /// current one) may use it at once.
@@ -138,6 +163,8 @@ std::pair<std::string, std::size_t> parse_dtype(nb::handle dtype);
 
 /// `bytes` of memory as an array of `dtype` and `shape` whose base is `owner`, which exports them as a buffer.
 nb::object array_over(nb::handle owner, const std::string& dtype, const std::vector<std::int64_t>& shape);
+
+nb::tuple to_tuple(const std::vector<std::int64_t>& numbers);
 
 /// "(3, 4) float32", for messages.
 std::string to_text(const std::string& dtype, const std::vector<std::int64_t>& shape);

@@ -58,6 +58,27 @@ struct Export<true> {
   std::vector<std::int64_t> shape, strides;
 };
 
+std::int64_t item_of(const DeviceMemory& memory) {
+  const std::int64_t elements = elements_of(memory.shape, memory.order);
+  return elements == 0 ? 0 : static_cast<std::int64_t>(memory.bytes) / elements;
+}
+
+void* first_of(const DeviceMemory& memory) {
+  return memory.bytes > 0 ? static_cast<std::byte*>(memory.data) + memory.order.first * item_of(memory) : nullptr;
+}
+
+// In elements.
+std::vector<std::int64_t> strides_of(const DeviceMemory& memory) {
+  if (!memory.order.strides.empty()) return memory.order.strides;
+  std::vector<std::int64_t> strides(memory.shape.size());
+  std::int64_t step = 1;
+  for (std::size_t i = memory.shape.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<std::int64_t>(memory.shape[i], 1);
+  }
+  return strides;
+}
+
 // Called by the consumer, on any of its threads.
 template <bool versioned>
 void let_go(Export<versioned>* exported) {
@@ -74,14 +95,9 @@ nb::object capsule(std::shared_ptr<Grip> grip, const DeviceMemory& memory, nb::d
   if constexpr (versioned) made->flags = memory.writable ? 0 : 1;
   made->grip = std::move(grip);
   made->shape = memory.shape;
-  made->strides.resize(memory.shape.size());
-  std::int64_t step = 1;
-  for (std::size_t i = memory.shape.size(); i-- > 0;) {
-    made->strides[i] = step;
-    step *= std::max<std::int64_t>(memory.shape[i], 1);
-  }
+  made->strides = strides_of(memory);
   nb::dlpack::dltensor& tensor = made->tensor;
-  tensor.data = memory.bytes > 0 ? memory.data : nullptr;
+  tensor.data = first_of(memory);
   tensor.device.device_type = kDlCuda;
   tensor.device.device_id = gpu;
   tensor.ndim = static_cast<std::int32_t>(memory.shape.size());
@@ -165,9 +181,13 @@ nb::dict DeviceArray::interface() {
   nb::dict gives;
   gives["shape"] = shape();
   gives["typestr"] = dtype().attr("str");
-  gives["data"] =
-      nb::make_tuple(reinterpret_cast<std::uintptr_t>(memory_.bytes > 0 ? memory_.data : nullptr), !memory_.writable);
+  gives["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(first_of(memory_)), !memory_.writable);
   gives["strides"] = nb::none();
+  if (!memory_.order.strides.empty()) {
+    std::vector<std::int64_t> steps = memory_.order.strides;
+    for (std::int64_t& step : steps) step *= item_of(memory_);
+    gives["strides"] = to_tuple(steps);
+  }
   gives["version"] = 3;
   gives["stream"] = nb::none();  // the bytes are complete already
   kept_ = std::move(grip);
@@ -178,11 +198,7 @@ nb::object DeviceArray::dtype() const {
   return nb::module_::import_("ebbtide._arrays").attr("dtype_from")(memory_.dtype);
 }
 
-nb::tuple DeviceArray::shape() const {
-  nb::list dims;
-  for (const auto dim : memory_.shape) dims.append(dim);
-  return nb::tuple(dims);
-}
+nb::tuple DeviceArray::shape() const { return to_tuple(memory_.shape); }
 
 std::string DeviceArray::text() const {
   return "<ebbtide.DeviceArray " + to_text(memory_.dtype, memory_.shape) + " on cuda:" + std::to_string(gpu()) + ">";

@@ -12,6 +12,7 @@ struct DeviceMemory {
   std::vector<std::int64_t> shape;
   std::size_t bytes = 0;
   bool writable = false;
+  RunOrder order = {};
 };
 
 /// Thread safety: used under the GIL, except what it exported, which any thread may release.

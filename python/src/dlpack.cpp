@@ -102,16 +102,6 @@ std::string dtype_of(nb::handle object, const nb::dlpack::dltensor& tensor, cons
                                ", which NumPy does not know; view it as integers of the same size");
 }
 
-bool has_gaps(const Leaf& leaf) {
-  std::int64_t step = 1;
-  bool gaps = false;
-  for (std::size_t i = leaf.shape.size(); i-- > 0;) {
-    gaps |= leaf.shape[i] != 1 && leaf.strides[i] != step;
-    step *= leaf.shape[i];
-  }
-  return gaps && step != 0;
-}
-
 // An export from before version 1 does not say; another protocol of the object's may.
 bool writable_elsewhere(nb::handle object, const Leaf& leaf) {
   Buffer buffer;
@@ -163,31 +153,19 @@ Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const
   for (int i = 0; i < tensor.ndim; ++i) {
     if (tensor.shape[i] < 0) raise(Errc::invalid_argument, where + " was exported with an axis of negative length");
     leaf.shape.push_back(tensor.shape[i]);
-    if (tensor.strides != nullptr) leaf.strides.push_back(tensor.strides[i]);
     count *= static_cast<std::size_t>(tensor.shape[i]);
   }
-  leaf.contiguous = tensor.strides == nullptr || !has_gaps(leaf);
-  leaf.bytes = count * (std::size_t{tensor.dtype.bits} * tensor.dtype.lanes / 8);
+  const std::size_t item = std::size_t{tensor.dtype.bits} * tensor.dtype.lanes / 8;
+  leaf.bytes = count * item;
   leaf.data = made.data();
   if (use == Use::target && leaf.bytes != 0) prove_writable(leaf, object, made, stream, where);
+  if (tensor.strides != nullptr) {
+    std::vector<std::int64_t> steps(tensor.strides, tensor.strides + tensor.ndim);
+    for (std::int64_t& step : steps) step *= static_cast<std::int64_t>(item);
+    lay_out(leaf, std::move(steps), static_cast<std::int64_t>(item));
+  }
   leaf.capsule = std::move(made.capsule);
   return leaf;
-}
-
-Leaf packed_dlpack(const Leaf& leaf, const std::string& where) {
-  std::size_t count = 1;
-  for (const auto dim : leaf.shape) count *= static_cast<std::size_t>(dim);
-  const auto item = static_cast<std::int64_t>(leaf.bytes / count);
-  nb::list shape, steps;
-  for (const auto dim : leaf.shape) shape.append(dim);
-  for (const auto stride : leaf.strides) steps.append(stride * item);
-  nb::object copy =
-      nb::module_::import_("ebbtide._arrays")
-          .attr("packed_memory")(reinterpret_cast<std::uintptr_t>(leaf.data), item, nb::tuple(shape), nb::tuple(steps));
-  Leaf packed = describe_numpy(copy, where);
-  packed.dtype = leaf.dtype;
-  packed.library = leaf.library;
-  return packed;
 }
 
 }  // namespace ebb::python

@@ -13,7 +13,4 @@ constexpr int kDlCpu = 1, kDlCuda = 2, kDlCudaHost = 3, kDlCudaManaged = 13;  //
 /// object's.
 Leaf describe_dlpack(nb::handle object, const std::string& where, Use use, const Reach& reach, Library library);
 
-/// Packs an array in host memory that was described with gaps.
-Leaf packed_dlpack(const Leaf& leaf, const std::string& where);
-
 }  // namespace ebb::python

@@ -1,6 +1,7 @@
 
 #include <new>
 
+#include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
 
@@ -26,11 +27,28 @@ FutureObject::~FutureObject() { leak_if_foreign(*state_, pending_); }
 
 bool FutureObject::done(std::optional<std::string> level) {
   state_->check();
-  try {
-    return std::visit([&](const auto& of) { return of.done(level); }, pending_);
-  } catch (const BadResult& refused) {
-    raise(refused.error());
+  const bool done = [&] {
+    try {
+      return std::visit([&](const auto& of) { return of.done(level); }, pending_);
+    } catch (const BadResult& refused) {
+      raise(refused.error());
+    }
+  }();
+  if (done && !level) finish();
+  return done;
+}
+
+void FutureObject::finish() {
+  if (!held_ || held_->bundle.leaves.empty()) return;
+  std::unique_lock lock(finishing_, std::try_to_lock);
+  if (!lock) {  // another thread is at it, in Python
+    nb::gil_scoped_release unlocked;
+    lock.lock();
   }
+  if (held_->bundle.leaves.empty() || std::visit([](const auto& of) { return of.error(); }, pending_)) return;
+  fill(held_->bundle, reach_of(*state_, nb::none()), /*load=*/false, /*wait=*/true);
+  if (converts(held_->bundle)) held_->arrays = converted(held_->bundle);
+  held_->bundle = {};  // the transfer is over: only the arrays themselves are needed
 }
 
 Result<void> FutureObject::wait_for(const std::optional<std::string>& level, std::optional<double> timeout) {
@@ -38,12 +56,14 @@ Result<void> FutureObject::wait_for(const std::optional<std::string>& level, std
   const auto wait = [&](Seconds slice) {
     return std::visit([&](const auto& of) { return of.wait(level, slice); }, pending_);
   };
+  const auto limit = to_timeout(timeout);
   if (!level && has_ended(pending_, {})) return wait(Seconds(0));
-  return wait_in_slices(state_->inside(), to_timeout(timeout), wait, [&] { return has_ended(pending_, level); });
+  return wait_in_slices(state_->inside(), limit, wait, [&] { return has_ended(pending_, level); });
 }
 
 void FutureObject::wait(std::optional<std::string> level, std::optional<double> timeout) {
   ebb::python::check(wait_for(level, timeout));
+  if (!level) finish();
 }
 
 nb::object FutureObject::error() {
@@ -60,10 +80,8 @@ nb::object FutureObject::error() {
 nb::object FutureObject::result(std::optional<double> timeout) {
   ebb::python::check(wait_for({}, timeout));
   state_->sweep();
-  if (!held_) return nb::none();
-  if (converts(held_->bundle)) held_->arrays = converted(held_->bundle);
-  held_->bundle = {};  // the transfer is over: only the arrays themselves are needed
-  return held_->arrays;
+  finish();
+  return held_ ? held_->arrays : nb::object(nb::none());
 }
 
 bool FutureObject::tell_of_end(nb::handle self) {

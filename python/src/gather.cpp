@@ -11,19 +11,6 @@ bool is_container(nb::handle object) {
   return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyDict_Check(object.ptr());
 }
 
-[[noreturn]] void refuse_order(const Leaf& leaf, const std::string& where) {
-  std::string advice =
-      leaf.gpu < 0 && leaf.library != Library::torch ? "numpy.ascontiguousarray" : to_packed(leaf.library);
-  advice += " makes one";
-  if (leaf.library == Library::torch && where.starts_with("out"))
-    advice +=
-        "; a tensor that stays in channels_last, or transposed, is filled by x.copy_() of what restore returns without "
-        "out=";
-  raise(Errc::invalid_argument,
-        where + " has gaps between its elements, or another order than C's: expected an array in C order (" + advice +
-            ")");
-}
-
 Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Reach& reach) {
   if (is_container(object)) {
     raise(Errc::invalid_argument, where + " is a " + kind_of(object) +
@@ -33,7 +20,11 @@ Leaf gather_leaf(nb::handle object, const std::string& where, Use use, const Rea
   Leaf leaf = describe(object, where, use, reach);
   if (!leaf.writable && leaf.bytes != 0)
     raise(Errc::invalid_argument, where + " is read-only: expected a writable array");
-  if (!leaf.contiguous) refuse_order(leaf, where);
+  if (leaf.strided && leaf.strided->overlaps) {
+    raise(Errc::invalid_argument, where +
+                                      " overlaps itself: elements of it share memory, or lie between one another; "
+                                      "expected an array whose elements have memory of their own (a copy of it)");
+  }
   return leaf;
 }
 
@@ -126,19 +117,39 @@ Bundle gather_tree(nb::handle arrays, const char* name, const Reach& reach) {
   return bundle;
 }
 
+// The memory from an array's lowest element to the end of its highest.
+std::pair<std::uintptr_t, std::uintptr_t> bounds_of(const Leaf& leaf) {
+  const auto first = reinterpret_cast<std::uintptr_t>(leaf.data);
+  return {first, first + (leaf.strided ? leaf.strided->bytes : leaf.bytes)};
+}
+
+// Of two arrays whose bounds overlap.
+bool share_elements(const Leaf& a, const Leaf& b) {
+  if (!a.strided && !b.strided) return true;
+  const auto view = [](const Leaf& leaf) -> nb::object {
+    const auto bounds = bounds_of(leaf);
+    if (!leaf.strided) return helper().attr("memory")(bounds.first, 1, nb::make_tuple(leaf.bytes), nb::none(), false);
+    return helper().attr("memory")(reinterpret_cast<std::uintptr_t>(leaf.strided->first), leaf.strided->item,
+                                   to_tuple(leaf.shape), to_tuple(leaf.strided->steps), false);
+  };
+  return nb::cast<bool>(helper().attr("share_memory")(view(a), view(b)));
+}
+
 // A target must not overlap another.
 void require_apart(const std::vector<Leaf>& leaves, const std::vector<std::string>& where) {
-  std::vector<std::size_t> by_address;
+  std::vector<std::size_t> by_address, before;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (leaves[i].bytes != 0) by_address.push_back(i);
   }
-  const auto begin = [&](std::size_t i) { return reinterpret_cast<std::uintptr_t>(leaves[i].data); };
-  std::sort(by_address.begin(), by_address.end(), [&](auto a, auto b) { return begin(a) < begin(b); });
-  for (std::size_t i = 1; i < by_address.size(); ++i) {
-    auto first = by_address[i - 1], second = by_address[i];
-    if (begin(second) - begin(first) >= leaves[first].bytes) continue;
-    if (first > second) std::swap(first, second);
-    raise(Errc::invalid_argument, where[first] + " and " + where[second] + " share memory: expected separate arrays");
+  std::ranges::sort(by_address, std::ranges::less(), [&](std::size_t i) { return bounds_of(leaves[i]); });
+  for (const std::size_t one : by_address) {
+    std::erase_if(before, [&](std::size_t i) { return bounds_of(leaves[i]).second <= bounds_of(leaves[one]).first; });
+    for (const std::size_t other : before) {
+      if (!share_elements(leaves[one], leaves[other])) continue;
+      raise(Errc::invalid_argument, where[std::min(one, other)] + " and " + where[std::max(one, other)] +
+                                        " share memory: expected separate arrays");
+    }
+    before.push_back(one);
   }
 }
 

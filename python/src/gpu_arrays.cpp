@@ -13,14 +13,10 @@ void take_shape(Leaf& leaf, nb::handle shape) {
   for (nb::handle dim : shape) leaf.shape.push_back(nb::cast<std::int64_t>(dim));
 }
 
-bool packed(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides, std::int64_t item) {
-  std::int64_t step = item;
-  bool gaps = false;
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    gaps |= shape[i] != 1 && strides[i] != step;
-    step *= shape[i];
-  }
-  return !gaps || step == 0;
+std::vector<std::int64_t> numbers_of(nb::handle given) {
+  std::vector<std::int64_t> numbers;
+  for (nb::handle number : given) numbers.push_back(nb::cast<std::int64_t>(number));
+  return numbers;
 }
 
 bool is_nested(nb::handle tensor) {
@@ -64,7 +60,7 @@ Leaf describe_lent(nb::handle object, const std::string& where, const Reach& rea
   leaf.dtype = array.memory().dtype;
   leaf.shape = array.memory().shape;
   leaf.writable = array.memory().writable;
-  leaf.contiguous = true;
+  leaf.order = array.memory().order;
   return leaf;
 }
 
@@ -82,15 +78,9 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
   leaf.dtype = torch_dtype_text(tensor.attr("dtype"));
   const bool partial = is_quantised(leaf.dtype) || is_nested(tensor) || is_named(tensor) || is_dual(tensor);
   if (partial) refuse_partial(tensor, where);
-  bool lazy = nb::cast<bool>(tensor.attr("is_neg")());
-  if (leaf.dtype.find('c') != leaf.dtype.npos) lazy |= nb::cast<bool>(tensor.attr("is_conj")());
-  if (lazy) {
-    raise(Errc::unsupported, where +
-                                 " is a negated or conjugated view, whose memory holds other numbers: "
-                                 "tensor.resolve_neg().resolve_conj() makes a plain tensor");
-  }
+  bool contiguous = false;
   try {
-    leaf.contiguous = nb::cast<bool>(tensor.attr("is_contiguous")());
+    contiguous = nb::cast<bool>(tensor.attr("is_contiguous")());
     leaf.bytes = nb::cast<std::size_t>(tensor.attr("nbytes"));
     leaf.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(tensor.attr("data_ptr")()));
     leaf.storage = tensor.attr("untyped_storage")();  // set_ may replace the tensor's storage, also during the copy
@@ -101,6 +91,15 @@ Leaf describe_torch(nb::handle tensor, const std::string& where, const Reach& re
   if (leaf.data == nullptr && leaf.bytes > 0) refuse_partial(tensor, where);
   take_shape(leaf, tensor.attr("shape"));
   leaf.writable = true;
+  if (!contiguous) {
+    const auto item = nb::cast<std::int64_t>(tensor.attr("element_size")());
+    std::vector<std::int64_t> steps = numbers_of(tensor.attr("stride")());
+    for (std::int64_t& step : steps) step *= item;
+    lay_out(leaf, std::move(steps), item);
+  }
+  // The memory of a negated or conjugated view has other numbers.
+  leaf.indirect |= nb::cast<bool>(tensor.attr("is_neg")());
+  if (leaf.dtype.find('c') != leaf.dtype.npos) leaf.indirect |= nb::cast<bool>(tensor.attr("is_conj")());
   return leaf;
 }
 
@@ -111,11 +110,12 @@ Leaf describe_cupy(nb::handle array, const std::string& where, const Reach& reac
   leaf.array = nb::borrow(array);
   leaf.gpu = nb::cast<int>(array.attr("device").attr("id"));
   leaf.dtype = dtype_text(array.attr("dtype"), where);
-  leaf.contiguous = nb::cast<bool>(array.attr("flags").attr("c_contiguous"));
   leaf.bytes = nb::cast<std::size_t>(array.attr("nbytes"));
   leaf.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(array.attr("data").attr("ptr")));
   take_shape(leaf, array.attr("shape"));
   leaf.writable = true;
+  if (!nb::cast<bool>(array.attr("flags").attr("c_contiguous")))
+    lay_out(leaf, numbers_of(array.attr("strides")), nb::cast<std::int64_t>(array.attr("itemsize")));
   return leaf;
 }
 
@@ -160,7 +160,6 @@ Leaf describe_interface(nb::handle object, nb::object gives, const std::string& 
     const auto again = interface_data(attribute(object, "__cuda_array_interface__"));
     if (!again || again->pointer != leaf.data) refuse_copy(object, where, "__cuda_array_interface__");
   }
-  leaf.contiguous = get("strides").is_none() || packed(leaf.shape, lengths("strides"), static_cast<std::int64_t>(item));
   if (const nb::object stream = get("stream"); !stream.is_none()) {
     StreamHandle handle = 0;
     if (!nb::try_cast(stream, handle)) wrong("stream");
@@ -168,6 +167,11 @@ Leaf describe_interface(nb::handle object, nb::object gives, const std::string& 
   }
   // Memory that belongs to no GPU is pinned host memory.
   leaf.gpu = leaf.bytes == 0 ? reach.gpu : machine::gpu_of(leaf.data).value_or(-1);
+  if (!get("strides").is_none()) {
+    std::vector<std::int64_t> steps = lengths("strides");
+    if (steps.size() != leaf.shape.size()) wrong("strides");
+    lay_out(leaf, std::move(steps), static_cast<std::int64_t>(item));
+  }
   return leaf;
 }
 

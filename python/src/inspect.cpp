@@ -146,9 +146,9 @@ nb::list leaves_of(const CheckpointInfo& info) {
   for (std::size_t i = 0; i < layout->leaves.size(); ++i) {
     nb::dict one;
     one["dtype"] = bytes_of(layout->leaves[i].dtype);
-    nb::list shape;
-    for (const std::int64_t length : layout->leaves[i].shape) shape.append(length);
-    one["shape"] = shape;
+    one["shape"] = nb::list(to_tuple(layout->leaves[i].shape));
+    const RunOrder& order = layout->leaves[i].order;
+    one["strides"] = order.strides.empty() ? nb::object(nb::none()) : nb::object(nb::list(to_tuple(order.strides)));
     one["key"] = nb::none();
     if (i < layout->keys.size()) {
       const auto* number = std::get_if<std::int64_t>(&layout->keys[i]);

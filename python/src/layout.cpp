@@ -9,7 +9,7 @@
 namespace ebb::python {
 namespace {
 
-constexpr char kMagic = '\xeb', kFlat = 1, kTree = 2;
+constexpr char kMagic = '\xeb', kFlat = 1, kTree = 2, kOrders = 2;  // added, where an array is not in C order
 
 // --- numbers and text as bytes, seven bits a byte
 
@@ -49,6 +49,17 @@ struct Reader {
   }
 };
 
+std::string_view shape_part(std::string_view metadata) {
+  if (metadata.size() < 2 || metadata[0] != kMagic || metadata[1] < kFlat || metadata[1] > kTree + kOrders) return {};
+  Reader reader{metadata.substr(2)};
+  return reader.text();
+}
+
+// Apart from libraries.
+bool same_layout(std::string_view a, std::string_view b) {
+  return a.substr(0, 2) == b.substr(0, 2) && shape_part(a) == shape_part(b);
+}
+
 // The origin of an array in one byte: its library, and its GPU counted from 1.
 char origin(Library library, int gpu) {
   return static_cast<char>(static_cast<unsigned>(library) | static_cast<unsigned>(std::min(gpu + 1, 63)) << 2);
@@ -67,6 +78,7 @@ void put_key(std::string& to, const Key& key) {
 template <class Given>
 std::string encoded(const Given& given) {
   const bool tree = given.structure == Structure::tree;
+  const bool orders = std::ranges::any_of(given.leaves, [](const auto& leaf) { return !leaf.order.strides.empty(); });
   std::string shapes;
   shapes.push_back(static_cast<char>(given.structure));
   put(shapes, static_cast<std::uint64_t>(given.leaves.size()));
@@ -76,8 +88,11 @@ std::string encoded(const Given& given) {
     put(shapes, leaf.dtype);
     put(shapes, static_cast<std::uint64_t>(leaf.shape.size()));
     for (const auto dim : leaf.shape) put(shapes, static_cast<std::uint64_t>(dim));
+    if (!orders) continue;
+    put(shapes, static_cast<std::uint64_t>(leaf.order.strides.size()));
+    for (const auto stride : leaf.order.strides) put(shapes, static_cast<std::uint64_t>(stride));
   }
-  std::string text{kMagic, tree ? kTree : kFlat};
+  std::string text{kMagic, static_cast<char>((tree ? kTree : kFlat) + (orders ? kOrders : 0))};
   put(text, shapes);
   for (const auto& leaf : given.leaves) text.push_back(origin(leaf.library, leaf.gpu));
   return text;
@@ -112,7 +127,8 @@ std::string text_of(const Given& given) {
 // Metadata of another release or another library may name kinds that no array here can have.
 nb::object array_for(const LeafType& leaf, const Reach& reach) {
   try {
-    return new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach);
+    if (leaf.order.strides.empty()) return new_array(leaf.library, leaf.dtype, leaf.shape, leaf.gpu, reach);
+    return new_array(leaf.library, leaf.dtype, {elements_of(leaf.shape, leaf.order)}, leaf.gpu, reach);
   } catch (nb::python_error& error) {
     for (PyObject* kind :
          {PyExc_ValueError, PyExc_TypeError, PyExc_AttributeError, PyExc_ImportError, PyExc_SyntaxError}) {
@@ -135,12 +151,6 @@ std::string name_of(const Bundle& bundle, const char* name, std::size_t i) {
 std::string encode(const Bundle& bundle) { return encoded(bundle); }
 std::string encode(const Layout& layout) { return encoded(layout); }
 
-std::string_view shape_part(std::string_view metadata) {
-  if (metadata.size() < 2 || metadata[0] != kMagic || (metadata[1] != kFlat && metadata[1] != kTree)) return {};
-  Reader reader{metadata.substr(2)};
-  return reader.text();
-}
-
 std::optional<Layout> decode(std::string_view metadata) {
   Reader shapes{shape_part(metadata)};
   if (shapes.left.empty()) return std::nullopt;
@@ -149,7 +159,8 @@ std::optional<Layout> decode(std::string_view metadata) {
   shapes.left.remove_prefix(1);
   if (structure > static_cast<unsigned char>(Structure::tree)) return std::nullopt;
   layout.structure = static_cast<Structure>(structure);
-  if ((layout.structure == Structure::tree) != (metadata[1] == kTree)) return std::nullopt;
+  const bool orders = metadata[1] > kTree;
+  if ((layout.structure == Structure::tree) != (metadata[1] - (orders ? kOrders : 0) == kTree)) return std::nullopt;
   const auto count = shapes.number();
   if (count > metadata.size() || metadata.size() - 2 < shape_part(metadata).size() + count) return std::nullopt;
   if (layout.structure == Structure::single && count != 1) return std::nullopt;
@@ -174,6 +185,13 @@ std::optional<Layout> decode(std::string_view metadata) {
     const auto dims = shapes.number();
     for (std::uint64_t d = 0; d < dims && !shapes.bad; ++d)
       leaf.shape.push_back(static_cast<std::int64_t>(shapes.number()));
+    std::vector<std::int64_t> strides;
+    const auto steps = orders ? shapes.number() : 0;
+    for (std::uint64_t d = 0; d < steps && !shapes.bad; ++d)
+      strides.push_back(static_cast<std::int64_t>(shapes.number()));
+    auto order = order_with(leaf.shape, strides);
+    if (!order) return std::nullopt;
+    leaf.order = std::move(*order);
     layout.leaves.push_back(std::move(leaf));
   }
   if (shapes.bad || !shapes.left.empty()) return std::nullopt;
@@ -202,6 +220,11 @@ Bundle allocate(const Layout& layout, const Reach& reach) {
   for (const auto& leaf : layout.leaves) {
     Leaf made = describe(array_for(leaf, reach), "new array", Use::target, reach);
     made.dtype = leaf.dtype;  // another library may write it differently
+    if (!leaf.order.strides.empty()) {
+      made.array = laid_out(made.array, leaf.shape, leaf.order);
+      made.shape = leaf.shape;
+      made.order = leaf.order;
+    }
     if (leaf.library == Library::jax) made.becomes = Library::jax;
     bundle.leaves.push_back(std::move(made));
   }
@@ -251,13 +274,18 @@ std::vector<Source> sources_of(const Bundle& bundle) {
   return sources;
 }
 
-std::vector<Target> targets_of(const Bundle& out, const CheckpointInfo& info, Version version) {
+void fill(const Bundle& out, const Reach& reach, bool load, bool wait) {
+  for (const Leaf& leaf : out.leaves) fill(leaf, reach, load, wait);
+}
+
+std::vector<Target> targets_of(Bundle& out, const CheckpointInfo& info, Version version, const Reach& reach) {
   const auto count = out.leaves.size();
   std::vector<std::size_t> leaf_of(count);  // region i goes to leaf leaf_of[i]
   for (std::size_t i = 0; i < count; ++i) leaf_of[i] = i;
   const auto id_of = [&](std::size_t i) { return info.regions[i].id; };
   const std::string given = encode(out);
-  if (shape_part(given) != shape_part(info.metadata)) {
+  const bool indirect = std::ranges::any_of(out.leaves, [](const Leaf& leaf) { return leaf.indirect; });
+  if (indirect || !same_layout(given, info.metadata)) {
     const Layout written = layout_of(info);
     const auto sequence = [](Structure s) { return s == Structure::list || s == Structure::tuple; };
     bool same = written.leaves.size() == count &&
@@ -280,6 +308,12 @@ std::vector<Target> targets_of(const Bundle& out, const CheckpointInfo& info, Ve
     if (!same) {
       raise(Errc::size_mismatch,
             "out is " + text_of(out) + "; version " + std::to_string(version) + " holds " + text_of(written));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      Leaf& leaf = out.leaves[leaf_of[i]];
+      const RunOrder& order = written.leaves[i].order;
+      if (leaf.bytes != 0 && (leaf.indirect || !same_order(leaf.shape, leaf.order, order)))
+        read_by_way(leaf, order, i < out.where.size() ? out.where[i] : name_of(out, "out", leaf_of[i]), reach);
     }
   }
   std::vector<Target> targets;

@@ -22,6 +22,7 @@ struct LeafType {
   std::string dtype;
   std::vector<std::int64_t> shape;
   int gpu = -1;  ///< the array's GPU; -1: host memory
+  RunOrder order = {};
 };
 
 /// The arrays of one call. Region i of the checkpoint is leaf i.
@@ -49,10 +50,9 @@ Bundle gather_into(const Layout& layout, nb::handle out, Version version, const 
 /// "arrays['p']", "arrays[2]": leaf `i` of the argument `name`, which is no tree.
 std::string name_of(const Bundle& bundle, const char* name, std::size_t i);
 
-/// The bundle's layout as compact bytes: equal layouts (apart from libraries) have equal `shape_part`s.
+/// The bundle's layout as compact bytes.
 std::string encode(const Bundle& bundle);
 std::string encode(const Layout& layout);
-std::string_view shape_part(std::string_view metadata);
 /// None if the metadata was not written by `encode`.
 std::optional<Layout> decode(std::string_view metadata);
 
@@ -70,7 +70,11 @@ bool converts(const Bundle& bundle);
 nb::object converted(Bundle& bundle, const Reach& reach = {});
 
 std::vector<Source> sources_of(const Bundle& bundle);
-/// Where each region goes; raises size_mismatch, with both layouts, when `out` does not fit the checkpoint.
-std::vector<Target> targets_of(const Bundle& out, const CheckpointInfo& info, Version version);
+/// Where each region goes; raises size_mismatch, with both layouts, when `out` does not fit the checkpoint. An array in
+/// another order than the one that was written is read by way of packed memory.
+std::vector<Target> targets_of(Bundle& out, const CheckpointInfo& info, Version version, const Reach& reach);
+/// Copies what was read by way of packed memory to the targets; `load`: what these have, there; `wait`: until that is
+/// done on a GPU.
+void fill(const Bundle& out, const Reach& reach, bool load = false, bool wait = false);
 
 }  // namespace ebb::python

@@ -86,7 +86,7 @@ void ReservationObject::lend_pages() {
 nb::object ReservationObject::array(nb::handle self) {
   require_open("the reservation");
   if (on_gpu()) {
-    DeviceMemory memory{data(), type_.dtype, type_.shape, bytes(), true};
+    DeviceMemory memory{data(), type_.dtype, type_.shape, bytes(), true, {}};
     return as_like(nb::cast(new DeviceArray(nb::borrow(self), grip_, std::move(memory)), nb::rv_policy::take_ownership),
                    like_);
   }
@@ -197,8 +197,12 @@ nb::object LoanObject::arrays(nb::handle self, bool like_written) {
   for (std::size_t i = 0; i < layout_.leaves.size(); ++i) {
     const auto& type = layout_.leaves[i];
     if (on_gpu()) {
-      DeviceMemory memory{static_cast<std::byte*>(data()) + regions_[i].offset, type.dtype, type.shape,
-                          regions_[i].bytes, false};
+      DeviceMemory memory{static_cast<std::byte*>(data()) + regions_[i].offset,
+                          type.dtype,
+                          type.shape,
+                          regions_[i].bytes,
+                          false,
+                          type.order};
       Leaf leaf;
       leaf.array = nb::cast(new DeviceArray(nb::borrow(self), grip_, std::move(memory)), nb::rv_policy::take_ownership);
       if (like_written && has_streams(type.library))
@@ -206,10 +210,9 @@ nb::object LoanObject::arrays(nb::handle self, bool like_written) {
       bundle.leaves.push_back(std::move(leaf));
       continue;
     }
-    nb::list dims;
-    for (const auto dim : type.shape) dims.append(dim);
     Leaf leaf;
-    leaf.array = part(whole, regions_[i].offset, regions_[i].bytes, type.dtype, nb::tuple(dims));
+    leaf.array = part(whole, regions_[i].offset, regions_[i].bytes, type.dtype, to_tuple(type.shape),
+                      to_tuple(type.order.strides), type.order.first);
     bundle.leaves.push_back(std::move(leaf));
   }
   return assemble(bundle);

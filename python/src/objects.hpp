@@ -1,6 +1,7 @@
 #pragma once
 // The classes of ebbtide._core, and the functions that bind them.
 #include <memory>
+#include <mutex>
 #include <nanobind/nanobind.h>
 #include <string>
 #include <variant>
@@ -34,9 +35,11 @@ class FutureObject {
 
  private:
   Result<void> wait_for(const std::optional<std::string>& level, std::optional<double> timeout);
+  void finish();  // of a restore that has ended well: gives the program its arrays
   std::shared_ptr<StoreState> state_;
   Pending pending_;
   std::shared_ptr<Held> held_;  ///< null but for a restore's future
+  std::mutex finishing_;
 };
 
 /// A Future, of ebbtide/_futures.py.

@@ -25,7 +25,7 @@ Reading prepare(const CheckpointInfo& info, Version version, nb::handle out, con
   reading.bundle = out.is_none() ? allocate(layout, reach) : gather_into(layout, out, version, reach);
   const bool given = !out.is_none() && layout.structure != Structure::tree;
   reading.arrays = given ? nb::borrow(out) : assemble(reading.bundle);
-  reading.targets = targets_of(reading.bundle, info, version);
+  reading.targets = targets_of(reading.bundle, info, version, reach);
   return reading;
 }
 
@@ -93,6 +93,7 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
   for (;;) {
     const CheckpointInfo info = info_of(self, number, signals, timeout);
     Reading reading = prepare(info, number, out, reach);
+    if (options.have) fill(reading.bundle, reach, /*load=*/true);
     options.stream = stream_for(*self.state, reading.bundle, reach);
     const auto call = [&] { return self.history.restore(number, reading.targets, options); };
     try {
@@ -107,6 +108,7 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
       continue;
     }
     if (!is_still(self, number, info)) continue;
+    fill(reading.bundle, reach);
     if (!converts(reading.bundle)) return reading.arrays;
     if (reach.stream && lends(reading.bundle))
       check(finish(*self.state, reach.gpu, *reach.stream));  // JAX has no streams
@@ -177,9 +179,10 @@ out: arrays to fill, in the structure, shapes and element types that were writte
 returned. Of a tree, the values that ``out`` has count for nothing: a new tree with the values that were written and the
 arrays of ``out`` is returned. Each must show that it is writable: by the buffer protocol, by DLPack since version 1 (older exports do not
 say), or by its ``__array_interface__`` or ``__cuda_array_interface__``. Arrays of PyTorch and CuPy count as writable;
-those of JAX never are. No two may share memory.
+those of JAX never are. They may be in any order, with gaps too; where that is not the order that was written, the bytes are
+copied once more. No two may share memory, nor may one overlap itself.
 Without it, new arrays of the library and on the GPU that they came from (of PyTorch and JAX if that can be imported, else of
-NumPy; in host memory if that GPU does not exist here).
+NumPy; in host memory if that GPU does not exist here), with the strides that they had, or would have without gaps.
 keep: True leaves the checkpoint restorable; otherwise it is consumed, unless another hint names it.
 timeout: seconds; None for as long as it takes.
 stream: as in :meth:`checkpoint`: the arrays are overwritten only after what is on the stream already, and later work on
@@ -193,7 +196,7 @@ has no room for it, they are new arrays. In host memory they are NumPy's.
 
 Removes the version's first hint. Raises :class:`ebbtide.UnknownVersion`, :class:`ebbtide.Consumed`,
 :class:`ebbtide.SizeMismatch` (naming both layouts), :class:`ebbtide.InvalidArgument` (``out``
-is read-only, or its memory is, a copy, shared, or has gaps), RuntimeError (``out`` changed while its arrays were read),
+is read-only, or its memory is, a copy, shared, or overlaps itself), RuntimeError (``out`` changed while its arrays were read),
 :class:`ebbtide.TimedOut`, :class:`ebbtide.Lost`, :class:`ebbtide.Damaged` (bytes from a file do not match their
 checksum: ``out`` then holds nothing of use), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`; on any of them nothing
 is consumed.

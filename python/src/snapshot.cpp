@@ -48,6 +48,13 @@ void protect(StoreObject& self, nb::handle arrays, nb::handle zone, const std::s
           "arrays are protected already: give all of them in one list or dict, or call unprotect first");
   }
   auto held = std::make_unique<Bundle>(gather(arrays, "arrays", Use::target, reach_of(*self.state, nb::none())));
+  for (std::size_t i = 0; i < held->leaves.size(); ++i) {
+    if (!held->leaves[i].indirect) continue;
+    raise(Errc::invalid_argument,
+          name_of(*held, "arrays", i) +
+              " has gaps between its elements, or is a conjugated or negated view: a snapshot is "
+              "taken of memory as it is; protect the whole array, or a copy of it");
+  }
   std::vector<Target> memory;
   for (const Leaf& leaf : held->leaves)
     memory.push_back({static_cast<std::uint32_t>(memory.size()), leaf.data, leaf.bytes});
@@ -68,24 +75,17 @@ void unprotect(StoreObject& self) {
   waiting(*self.state, signals, [&] { return self.state->store().unprotect_all(signals.interrupt()); }, release);
 }
 
-// The bytes from an array's first element to its last.
-std::pair<std::uintptr_t, std::uintptr_t> bounds_of(const Leaf& leaf, nb::handle array) {
-  const auto first = reinterpret_cast<std::uintptr_t>(leaf.data);
-  if (leaf.contiguous || leaf.bytes == 0) return {first, first + leaf.bytes};
-  const nb::object limits = nb::module_::import_("ebbtide._arrays").attr("bounds")(array);
-  return nb::cast<std::pair<std::uintptr_t, std::uintptr_t>>(limits);
-}
-
 struct ByteRange {
   std::uint32_t region = 0;
   std::uint64_t offset = 0, bytes = 0;
 };
 
 // Of a protected array, or of a slice of one; none: it has no bytes.
-std::optional<ByteRange> place_of(StoreState& state, const Leaf& leaf, nb::handle array) {
+std::optional<ByteRange> place_of(StoreState& state, const Leaf& leaf) {
   const Bundle& held = demand_protected(state);
-  const auto [first, end] = bounds_of(leaf, array);
-  if (first == end) return {};
+  if (leaf.bytes == 0) return {};
+  const auto first = reinterpret_cast<std::uintptr_t>(leaf.data);
+  const std::uintptr_t end = first + (leaf.strided ? leaf.strided->bytes : leaf.bytes);
   if (const auto region = state.protected_before(first)) {
     const auto begin = reinterpret_cast<std::uintptr_t>(held.leaves[*region].data);
     if (end <= begin + held.leaves[*region].bytes) return ByteRange{*region, first - begin, end - first};
@@ -96,7 +96,7 @@ std::optional<ByteRange> place_of(StoreState& state, const Leaf& leaf, nb::handl
 void touch(StoreObject& self, nb::handle array) {
   self.state->admit();
   const Leaf leaf = describe(array, "array", Use::target, reach_of(*self.state, nb::none()));
-  const auto place = place_of(*self.state, leaf, array);
+  const auto place = place_of(*self.state, leaf);
   if (!place) return;
   check([&] {
     Unlocked unlocked(self.state->inside());
@@ -127,7 +127,7 @@ void FutureObject::before_write(nb::handle array, nb::handle stream) {
   const Reach reach = reach_of(*state_, stream);
   Bundle one;
   one.leaves.push_back(describe(array, "array", Use::target, reach));
-  const auto place = place_of(*state_, one.leaves[0], array);
+  const auto place = place_of(*state_, one.leaves[0]);
   if (!place || one.leaves[0].gpu < 0) return;
   const auto on = stream_for(*state_, one, reach);
   Signals signals;
@@ -146,7 +146,7 @@ void bind_snapshot(nb::class_<StoreObject, HistoryObject>& store) {
 The arrays stay the program's, and are kept alive until :meth:`unprotect`, or until the store is closed. The first snapshot
 stores all of them.
 
-arrays: in host memory or on the store's GPU, writable, without gaps, no two sharing memory. All of them in one call.
+arrays: in host memory or on the store's GPU, writable, in any order without gaps, no two sharing memory. All of them in one call.
 zone: bytes that are stored whole if one of them was written: a power of two from 4 KiB to 16 MiB (1 MiB on a GPU).
 track: how writes are found (ics19 sec. 4). ``"faults"``: the first write to a zone is seen as it happens, so a snapshot does
 not stop the program. ``"scan"``: the kernel notes written pages. ``"digest"``: a snapshot reads all of it. ``"declared"``:

@@ -111,8 +111,12 @@ void bind_writing(nb::class_<HistoryObject>& history) {
                    "ebbtide._futures.Future"),
            R"(Write ``arrays`` as ``version`` and return once they may be overwritten.
 
-Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1). Arrays with gaps between
-their elements are packed into a copy first.
+Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1).
+
+An array may be in any order: transposed, sliced, ``channels_last``, backwards, expanded. Each element is stored once. One
+whose memory is a single run (in Fortran's order, say) is copied as it lies, and comes back with its strides; one with gaps
+is packed first, on its device and in the order of its stream, and comes back packed, with its axes in the same order. Of
+PyTorch, conjugated and negated views are resolved.
 
 arrays: one array, one list, tuple or dict of them, or a tree: up to 100 of these in one another, with values beside the
 arrays (see :data:`ebbtide.types.Tree`), which come back with their type.
@@ -133,7 +137,7 @@ it, as by :meth:`Reservation.commit`: one that was written to raises :class:`ebb
 
 Raises :class:`ebbtide.VersionExists`, :class:`ebbtide.TooLarge`, :class:`ebbtide.NoSpace`,
 :class:`ebbtide.InvalidArgument` (what is neither array nor value, by its path; a tree that contains itself; Python
-objects inside an array; memory that cannot be read; GPU arrays with gaps or on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
+objects inside an array; memory that cannot be read; GPU arrays on different streams), :class:`ebbtide.Unsupported` (arrays that are more than their bytes, GPU arrays in a store without a
 GPU, a stream that is being captured into a graph), RuntimeError (the list or dict changed while its arrays were
 read: nothing is written), :class:`ebbtide.IOFailed`, :class:`ebbtide.Closed`, and whatever the arrays' own methods
 raise.

@@ -146,10 +146,12 @@ def layout(
     keys: list[int | str],
     leaves: list[tuple[str, tuple[int, ...]]],
     origins: list[tuple[int, int]] | None = None,
+    strides: list[tuple[int, ...]] | None = None,
 ) -> bytes:
     """What the Python interface writes beside arrays (python/src/layout.cpp): 0 alone, 1 list, 2 tuple, 3 dict.
 
     origins: of each, its library (0 NumPy, 1 PyTorch, 2 CuPy, 3 JAX) and its GPU, or -1.
+    strides: of each, in elements; none: in C order.
     """
 
     def number(value: int) -> bytes:
@@ -165,7 +167,9 @@ def layout(
     shapes = bytes([structure]) + number(len(leaves))
     for key in keys:
         shapes += b"i" + number(key) if isinstance(key, int) else b"s" + text(key.encode("utf-8", "surrogateescape"))
-    for dtype, shape in leaves:
+    for i, (dtype, shape) in enumerate(leaves):
         shapes += text(dtype.encode()) + number(len(shape)) + b"".join(number(length) for length in shape)
+        if strides is not None:
+            shapes += number(len(strides[i])) + b"".join(number(step % (1 << 64)) for step in strides[i])
     whence = bytes(library | gpu + 1 << 2 for library, gpu in origins or [(0, -1)] * len(leaves))
-    return b"\xeb\x01" + text(shapes) + whence
+    return (b"\xeb\x01" if strides is None else b"\xeb\x03") + text(shapes) + whence

@@ -135,12 +135,6 @@ def test_dlpack_is_enough(store: ebbtide.Store, dtype: str) -> None:
     assert same(store.restore(0), given)
 
 
-def test_dlpack_with_gaps_is_packed(store: ebbtide.Store) -> None:
-    given = np.arange(24.0).reshape(4, 6)[:, ::2]
-    store.checkpoint(0, OnlyDLPack(given))
-    assert same(store.restore(0), np.ascontiguousarray(given))
-
-
 def test_gpu_memory_is_refused_by_name(store: ebbtide.Store) -> None:
     class Gpu:
         __cuda_array_interface__ = {"shape": (1,), "typestr": "<f4", "data": (0xDEAD, False), "version": 3}
@@ -150,18 +144,6 @@ def test_gpu_memory_is_refused_by_name(store: ebbtide.Store) -> None:
     with pytest.raises(ebbtide.Unsupported, match="DLPack device 2"):
         store.checkpoint(0, OnlyDLPack(np.zeros(1), device=2))
     assert store.versions() == []
-
-
-@pytest.mark.parametrize(
-    "given",
-    [np.arange(20)[::2], np.arange(12).reshape(3, 4).T, np.arange(5)[::-1], np.broadcast_to(np.arange(3), (4, 3))],
-)
-def test_gaps_are_packed_on_the_way_in_and_refused_on_the_way_out(store: ebbtide.Store, given: np.ndarray) -> None:
-    store.checkpoint(0, given)
-    out = np.empty(tuple(2 * n for n in given.shape), given.dtype)[tuple(slice(None, None, 2) for _ in given.shape)]
-    with pytest.raises(ebbtide.InvalidArgument, match="out has gaps"):
-        store.restore(0, out=out)
-    assert same(store.restore(0), np.ascontiguousarray(given))
 
 
 def test_read_only_targets_are_refused(store: ebbtide.Store) -> None:
@@ -245,19 +227,6 @@ def test_torch_tensors_come_back_as_tensors(store: ebbtide.Store) -> None:
         assert isinstance(back, torch.Tensor)
         assert back.dtype == dtype
         assert torch.equal(back, given.T)
-
-
-def test_a_tensor_in_another_order_is_filled_as_the_refusal_says(store: ebbtide.Store) -> None:
-    torch = pytest.importorskip("torch")
-    image = torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)
-    store.checkpoint(0, {"image": image})
-    into = torch.zeros_like(image, memory_format=torch.preserve_format)
-    with pytest.raises(
-        ebbtide.InvalidArgument, match=r"out\['image'\] has gaps.*\.contiguous\(\) makes one.*x\.copy_\(\)"
-    ):
-        store.restore(0, out={"image": into})
-    into.copy_(store.restore(0)["image"])
-    assert torch.equal(into, image) and into.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_torchs_default_device_is_not_that_of_host_memory(store: ebbtide.Store) -> None:

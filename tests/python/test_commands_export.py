@@ -42,7 +42,16 @@ def test_plain_files_and_their_pages(tmp_path: pathlib.Path) -> None:
     assert (page["history"], page["version"], page["bytes"], page["written"]) == ("", -3, 5000, "2023-11-14T22:13:22Z")
     assert base64.b64decode(page["metadata_base64"]) == b"\0opaque"
     assert page["regions"] == [
-        {"id": 0, "bytes": 5000, "offset": 0, "dtype": None, "shape": None, "key": None, "file": "region-0.bin"}
+        {
+            "id": 0,
+            "bytes": 5000,
+            "offset": 0,
+            "dtype": None,
+            "shape": None,
+            "key": None,
+            "strides": None,
+            "file": "region-0.bin",
+        }
     ]
     assert done.json["written"][0] == {
         "history": "", "version": -3, "bytes": 5000, "path": str(out / "history" / "version--3"),

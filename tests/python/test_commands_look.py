@@ -85,7 +85,7 @@ def test_ls_v_tells_regions_and_places(tmp_path: pathlib.Path) -> None:
     assert [line.split()[-2:] for line in done.out.splitlines()[1:2]] == [[SEGMENT, str(records["plain"].offset)]]
     document = run("ls", "-v", tmp_path / "store", "--json").json
     assert document["checkpoints"][0]["regions"] == [
-        {"id": 0, "bytes": 5000, "offset": 0, "dtype": None, "shape": None, "key": None}
+        {"id": 0, "bytes": 5000, "offset": 0, "dtype": None, "shape": None, "key": None, "strides": None}
     ]
     assert document["left_over"] == ["index.new"]
     assert document["other_files"] == ["notes\n.txt"]

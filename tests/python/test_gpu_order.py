@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,41 @@ def test_overwritten_right_after_the_checkpoint_returns(store: ebbtide.Store, ma
         assert lib.busy(stream)
         for version in (3, 1, 4, 2):
             assert lib.same(store.restore(version), version)
+
+
+@by_library
+@pytest.mark.parametrize("named", [False, True])
+def test_an_array_with_gaps_is_packed_and_filled_in_stream_order(store: ebbtide.Store, make: Any, named: bool) -> None:
+    lib = make()
+    stream = lib.stream()
+    whole, out = lib.full((1024, 2048), 0), lib.full((1024, 2048), 0)
+    store.checkpoint(0, whole[:, ::2])
+    store.restore(0, out=out[:, ::2])  # its kernels are loaded
+    lib.synchronize()
+    how: dict[str, Any] = {"stream": stream} if named else {}
+
+    def call(work: Any, *given: Any, **more: Any) -> None:
+        with nullcontext() if named else lib.on(stream):
+            work(*given, **how, **more)
+
+    with lib.on(stream):
+        lib.spin()
+    for version in range(1, 5):
+        with lib.on(stream):
+            lib.fill(whole, version)
+        call(store.checkpoint, version, whole[:, ::2])
+        with lib.on(stream):
+            lib.fill(whole, -1)
+    assert lib.busy(stream)
+    seen = []
+    for version in (3, 1, 4, 2):
+        call(store.restore, version, out=out[:, ::2])
+        with lib.on(stream):
+            seen.append(out + 0)
+            lib.fill(out, 0)
+    lib.synchronize()
+    for version, found in zip((3, 1, 4, 2), seen):
+        assert lib.same(found[:, ::2], version) and lib.same(found[:, 1::2], 0)
 
 
 @by_library

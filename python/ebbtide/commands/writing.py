@@ -6,7 +6,7 @@ import base64
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 from . import names
@@ -122,12 +122,19 @@ def _put_archive(out: IO[bytes], arrays: list[Array], payload: Payload) -> list[
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for array, name in zip(arrays, entry_names(arrays)):
             kind, shape = array.numpy_type(), array.shape
+            fortran = other = False
             if kind is None or shape is None:
                 kind, shape = np.dtype("u1"), (array.bytes,)
-            header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+            else:
+                fortran = array.in_fortran_order()
+                other = array.strides is not None and not fortran
+            header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": fortran, "shape": shape}
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                 np.lib.format.write_array_header_2_0(entry, header)
-                for piece in payload.part(array.offset, array.bytes):
+                pieces: Iterable[Any] = payload.part(array.offset, array.bytes)
+                if other:  # archives have no such order
+                    pieces = [array.over(b"".join(pieces), kind).tobytes()]
+                for piece in pieces:
                     entry.write(piece)
             told.append(array.as_json() | {"array": name, "array_dtype": kind.str})
         payload.rest()
