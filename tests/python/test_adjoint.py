@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import io
 import itertools
 import subprocess
@@ -334,6 +335,18 @@ def test_a_run_that_fails_leaves_nothing_and_another_may_follow(store: ebbtide.S
         run(made("Revolve", 20), history, steps=20, state=first(), forward=forward, reverse=fails)
     assert history.versions() == []
     assert (played(made("Revolve", 20), history, 20) == with_all_in_a_list(20)).all()
+
+
+def test_passes_that_have_ended_leave_a_later_run_of_the_history_alone(store: ebbtide.Store) -> None:
+    history = store.history("shared")
+    given = {"steps": 9, "state": first(), "forward": forward, "reverse": reverse}
+    with Passes(made("Revolve", 9), history, **given) as ended:
+        ended.reverse(seed(ended.forward()))
+    with Passes(made("Revolve", 9), history, **given) as passes:
+        last = passes.forward()
+        del ended
+        gc.collect()
+        assert (passes.reverse(seed(last)) == with_all_in_a_list(9)).all()
 
 
 # --- a wave -------------------------------------------------------------------------------------------------------------

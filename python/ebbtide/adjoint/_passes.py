@@ -34,8 +34,8 @@ def run(
     history: an empty one, which is dropped at the end.
     steps: how many there are; they are counted from 0.
     state: before step 0, anything that :meth:`ebbtide.History.checkpoint` takes.
-    forward: ``forward(step, state)`` returns the state after a step. It must not change the one that it is given, whose arrays
-    of NumPy may be the cache's own memory, read-only.
+    forward: ``forward(step, state)`` returns the state after a step. No state may be changed once it is there: arrays of NumPy
+    may be the cache's own memory, which is read-only.
     reverse: ``reverse(step, state, adjoint)`` gets the state before a step and the adjoint of the state after it, and returns
     the adjoint of the state before it.
     seed: ``seed(state)`` returns the adjoint of the last state; without it, ``reverse`` first gets None.
@@ -99,7 +99,8 @@ class Passes:
         self._player = Player(
             schedule, Lent(history), Program(steps, forward, reverse, record), state, repeats=self._ahead.goes_on()
         )
-        weakref.finalize(self, drop, history).atexit = False
+        self._drop = weakref.finalize(self, drop, history)
+        self._drop.atexit = False
 
     def forward(self) -> Any:
         """Run all steps, and return the last state."""
@@ -133,7 +134,7 @@ class Passes:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        drop(self._history)
+        self._drop()
 
 
 class _Reads:
