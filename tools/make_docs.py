@@ -206,6 +206,15 @@ def jax_page() -> str:
     return last_chapter("docs/jax.md", "What was measured", jax_figures.page(*measured))
 
 
+def adjoint_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import schedule_figures
+
+    measured = json.loads((ROOT / "benches/results/schedules.json").read_text())
+    return last_chapter("docs/adjoint.md", "What was measured", schedule_figures.page(measured))
+
+
 def readme() -> str:
     """Its paragraph about new memory is made of what was measured."""
     begin = "The first checkpoint in each place of a cache"
@@ -518,6 +527,7 @@ PAGES = {
     "docs/node.md": node_page,
     "docs/veloc.md": veloc_page,
     "docs/jax.md": jax_page,
+    "docs/adjoint.md": adjoint_page,
     "docs/recompute-or-store.md": recompute_page,
     "docs/design/peers.md": peers_page,
     "docs/peers.md": rooms_page,
