@@ -10,9 +10,11 @@ torchao has not had since 0.16, and earlier ones are made for another torch. The
 or the step itself, whichever takes longer.
 A training step that begins with a save of the model and its optimizer is timed without the save, with `stage="now"` and
 with `stage="lazy"`, until the program's stream has ended it.
+A tensor that is not in C order is checkpointed as it is, and (the peer) as `contiguous()` makes it; until the stream is done.
 
   benches/torch_gpu.py --dir /mnt/disk --json benches/results/torch_gpu.json
   benches/torch_gpu.py --dir /mnt/disk --only saving_steps
+  benches/torch_gpu.py --dir /mnt/disk --only strided
 """
 
 from __future__ import annotations
@@ -193,6 +195,34 @@ def saving_steps(layers: int, width: int, tokens: int, directory: Path, repeats:
     return found
 
 
+# --- a tensor that is not in C order ---------------------------------------------------------------------------------
+
+
+def strided(size: int, repeats: int) -> dict[str, Any]:
+    side = 1 << (size // 4).bit_length() // 2
+    wide = torch.randn(side, 2 * side, device="cuda")
+    images = torch.randn(side // 64, 64, 8, side // 8, device="cuda")
+    views = {
+        "transposed": wide[:, :side].contiguous().t(),
+        "channels_last": images.to(memory_format=torch.channels_last),
+        "every other column": wide[:, ::2],
+        "a block": wide[:, :side],
+        "transposed, with gaps": wide[:, :side].t(),
+    }
+    found: dict[str, Any] = {}
+    with ebbtide.open(device="cuda", device_cache=8 * wide.nbytes, host_cache=0, disk=0, warm=True) as store:
+        for name, view in views.items():
+            times: dict[str, list[float]] = {"ours_s": [], "contiguous_s": [], "bytes": [view.nbytes]}
+            for turn in range(3 * repeats + 1):
+                for way in ("ours_s", "contiguous_s"):
+                    took = timed(lambda: store.checkpoint(0, view if way == "ours_s" else view.contiguous()))
+                    store.drop(0)
+                    if turn:  # the first loads kernels
+                        times[way].append(took)
+            found[name] = times
+    return found
+
+
 # --- all of it -----------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +251,8 @@ def ratios(found: dict[str, Any]) -> dict[str, float]:
         out["speed with offload over in memory"] = median(act["in_memory_s"]) / median(act["offload_s"])
         out["speed at the bound over in memory"] = median(act["in_memory_s"]) / act["bound_s"]
         out["save_on_cpu step over offload's"] = median(act["save_on_cpu_s"]) / median(act["offload_s"])
+    for name, times in found.get("strided", {}).items():
+        out[f"{name} over a contiguous copy followed by ours"] = median(times["ours_s"]) / median(times["contiguous_s"])
     if steps_s := found.get("saving_steps"):
         for stage in ("now", "lazy"):
             out[f"a step that saves, stage={stage}, over a step"] = median(steps_s[f"{stage}_s"]) / median(
@@ -244,6 +276,7 @@ def main() -> None:
         "activations": lambda root: activations(given.layers, *shape, 3 * given.repeats),
         "saving_steps": lambda root: saving_steps(given.layers // 2, *shape, root, given.repeats),
         "state": lambda root: states(given.state, root, given.repeats),
+        "strided": lambda root: strided(given.state // 40, given.repeats),
     }
     found: dict[str, Any] = {"machine": harness.machine(given.dir) | {"gpu": torch.cuda.get_device_name()}}
     found["machine"]["torch"] = torch.__version__

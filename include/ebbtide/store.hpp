@@ -81,6 +81,8 @@ class Reservation {
   std::span<std::byte> region(std::uint32_t id) const;
   /// Keeps `data()` mapped (but not the checkpoint in it) for as long as it is held, even after `commit` and `close`.
   std::shared_ptr<const void> mapping() const;
+  /// Of the checkpoint that it becomes; of use once it is committed. One that was ended has none.
+  Future future() const;
   /// Makes it a checkpoint. With `how.stream`, its bytes are complete when that stream has done its present work.
   Result<void> commit(const HandBack& how = {});
   void abandon();

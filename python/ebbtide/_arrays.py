@@ -202,7 +202,29 @@ def laid_out(run: Any, shape: tuple[int, ...], strides: tuple[int, ...], first: 
     if type(run).__module__.partition(".")[0] == "torch":
         return run.as_strided(shape, strides, first)
     steps = tuple(stride * run.itemsize for stride in strides)
-    return sys.modules["cupy"].lib.stride_tricks.as_strided(run[first:], shape, steps)
+    return importlib.import_module("cupy.lib.stride_tricks").as_strided(run[first:], shape, steps)
+
+
+class _OnGpu:
+    """Bytes of a GPU, as PyTorch takes them."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 2}
+
+
+def run_at(address: int, size: int, like: Any, gpu: int) -> Any:
+    """``size`` bytes of memory from ``address`` on, as an array of one axis of ``like``'s library and type."""
+    if isinstance(like, np.ndarray):
+        return memory(address, like.itemsize, (size // like.itemsize,), None, True).view(like.dtype)
+    module = sys.modules[type(like).__module__.partition(".")[0]] if gpu >= 0 else sys.modules["torch"]
+    if module.__name__ == "cupy":
+        owner = module.cuda.UnownedMemory(address, size, None, gpu)
+        return module.ndarray((size // like.itemsize,), like.dtype, module.cuda.MemoryPointer(owner, 0))
+    if gpu < 0:
+        bytes_there = module.from_numpy(memory(address, 1, (size,), None, True).view(np.uint8))
+    else:
+        bytes_there = module.as_tensor(_OnGpu(address, size), device=f"cuda:{gpu}")
+    return bytes_there.view(like.dtype)
 
 
 def copy(to: Any, array: Any, gpu: int, stream: int | None, stream_gpu: int, wait: bool) -> None:

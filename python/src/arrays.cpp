@@ -251,10 +251,24 @@ Leaf describe(nb::handle object, const std::string& where, Use use, const Reach&
 Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach) {
   Leaf leaf = describe(object, where, Use::source, reach);
   require_axes(leaf.shape.size(), where);
-  if (!leaf.indirect) return leaf;
-  Leaf packed = room_like(leaf, leaf.order, where, reach);
-  copy(packed.array, copyable(leaf, where, false), leaf, reach, false);
-  return packed;
+  if (leaf.indirect && !is_within_reach(leaf, reach)) return packed(leaf, where, reach);
+  return leaf;
+}
+
+bool is_within_reach(const Leaf& leaf, const Reach& reach) {
+  return leaf.gpu == reach.gpu && (leaf.gpu < 0 || has_streams(leaf.library));
+}
+
+Leaf packed(const Leaf& leaf, const std::string& where, const Reach& reach) {
+  Leaf room = room_like(leaf, leaf.order, where, reach);
+  copy(room.array, copyable(leaf, where, false), leaf, reach, false);
+  return room;
+}
+
+void pack_at(void* memory, const Leaf& leaf, const Reach& reach) {
+  const nb::object from = copyable(leaf, "arrays", false);
+  const nb::object run = helper().attr("run_at")(reinterpret_cast<std::uintptr_t>(memory), leaf.bytes, from, leaf.gpu);
+  copy(laid_out(run, leaf.shape, leaf.order), from, leaf, reach, false);
 }
 
 Leaf room_like(const Leaf& like, const RunOrder& order, const std::string& where, const Reach& reach) {

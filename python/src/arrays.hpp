@@ -96,8 +96,15 @@ Leaf describe_numpy(nb::handle object, const std::string& where);
 /// Says how its elements lie, `steps` bytes apart from `leaf.data` on, and changes `data` and `bytes` to what is kept.
 void lay_out(Leaf& leaf, std::vector<std::int64_t> steps, std::int64_t item);
 
-/// As `describe` for a source, but replaces an indirect array by a packed copy, made in the order of its stream.
+/// As `describe` for a source, but replaces an indirect array by a packed copy, unless `pack_at` can take it.
 Leaf describe_source(nb::handle object, const std::string& where, const Reach& reach);
+
+/// Whether it is on the store's device, of a library that copies in the order of its streams.
+bool is_within_reach(const Leaf& leaf, const Reach& reach);
+/// A packed copy of an indirect array, made in the order of its stream.
+Leaf packed(const Leaf& leaf, const std::string& where, const Reach& reach);
+/// Copies an array within reach to memory of the store's device, as a checkpoint keeps it.
+void pack_at(void* memory, const Leaf& leaf, const Reach& reach);
 
 /// New memory of `like`'s library and shape in that order, as a leaf whose array is over all of it.
 Leaf room_like(const Leaf& like, const RunOrder& order, const std::string& where, const Reach& reach);

@@ -13,6 +13,29 @@
 namespace ebb::python {
 namespace {
 
+// Arrays that have to be packed, straight into the device cache: that saves a copy of them. None: it has no room for
+// them now, or some array is elsewhere.
+std::optional<Future> pack_there(HistoryObject& self, Version version, const Bundle& bundle,
+                                 const CheckpointOptions& options, Signals& signals, const Reach& reach) {
+  const auto within = [&](const Leaf& leaf) { return leaf.bytes == 0 || is_within_reach(leaf, reach); };
+  if (!std::ranges::all_of(bundle.leaves, within)) return {};
+  CheckpointOptions now = options;
+  now.timeout = Seconds(0);
+  auto reserved = [&] {
+    Unlocked unlocked(self.state->inside());
+    return self.history.reserve(version, sources_of(bundle), now);
+  }();
+  signals.rethrow();
+  if (!reserved) return {};
+  for (std::size_t i = 0; i < bundle.leaves.size(); ++i) {
+    const Leaf& leaf = bundle.leaves[i];
+    if (leaf.bytes != 0) pack_at(reserved->region(static_cast<std::uint32_t>(i)).data(), leaf, reach);
+  }
+  Future future = reserved->future();
+  waiting(*self.state, signals, [&] { return reserved->commit({.stream = options.stream}); });
+  return future;
+}
+
 nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays, std::optional<double> timeout,
                       nb::handle stream, bool adopt, bool compare) {
   self.state->admit();
@@ -20,9 +43,18 @@ nb::object checkpoint(HistoryObject& self, nb::handle version, nb::handle arrays
   const Version number = to_version(version);
   const Reach reach = reach_of(*self.state, stream);
   Bundle bundle = gather(arrays, "arrays", Use::source, reach);
-  const auto sources = sources_of(bundle);
   Signals signals;
   auto options = checkpoint_options(encode(bundle), timeout, signals);
+  if (std::ranges::any_of(bundle.leaves, &Leaf::indirect)) {
+    if (!adopt) {
+      options.stream = stream_for(*self.state, bundle, reach);
+      if (auto future = pack_there(self, number, bundle, options, signals, reach))
+        return new_future(self.state, std::move(*future));
+    }
+    for (std::size_t i = 0; i < bundle.leaves.size(); ++i)
+      if (bundle.leaves[i].indirect) bundle.leaves[i] = packed(bundle.leaves[i], name_of(bundle, "arrays", i), reach);
+  }
+  const auto sources = sources_of(bundle);
   options.stream = stream_for(*self.state, bundle, reach);
   const auto call = [&] { return self.history.checkpoint(number, sources, options); };
   if (adopt) {

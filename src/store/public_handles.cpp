@@ -63,6 +63,8 @@ std::span<std::byte> Reservation::region(std::uint32_t id) const {
   return {state_->data + region.offset, region.bytes};
 }
 
+Future Reservation::future() const { return state_ ? state_->engine->writes().future_of(*state_) : Future(); }
+
 Result<void> Reservation::commit(const HandBack& how) {
   if (!state_ || state_->ended) return empty_handle();
   auto done = state_->engine->writes().commit(*state_, how);

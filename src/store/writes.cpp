@@ -184,19 +184,22 @@ Result<Future> Writes::adopt(std::shared_ptr<Engine> engine, planner::HistoryId 
   } else if (auto filled = fill(hold, source, options.stream); !filled) {
     return prefixed(catalog_.key_text(port_.lock(), history, version), filled.error());
   }
-  auto waitable = std::make_shared<Waitable>();
-  waitable->engine = std::move(engine);
-  waitable->history = history;
-  waitable->in_hand = hold.in_hand;
-  waitable->version = version;
-  waitable->checkpoint = hold.checkpoint;
-  waitable->ended = true;
-  {
-    const Locked locked = port_.lock();
-    if (Record* const record = catalog_.find(locked, hold.checkpoint)) record->future = waitable;
-  }
+  Future future = future_of(hold);
   if (auto committed = reserved->commit({.stream = options.stream, .check = options.check}); !committed)
     return committed.error();
+  return future;
+}
+
+Future Writes::future_of(const Reservation::Impl& hold) {
+  auto waitable = std::make_shared<Waitable>();
+  waitable->engine = hold.engine;
+  waitable->history = hold.history;
+  waitable->in_hand = hold.in_hand;
+  waitable->version = hold.version;
+  waitable->checkpoint = hold.checkpoint;
+  waitable->ended = true;
+  const Locked locked = port_.lock();
+  if (Record* const record = catalog_.find(locked, hold.checkpoint)) record->future = waitable;
   return Future(std::move(waitable));
 }
 

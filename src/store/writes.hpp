@@ -23,6 +23,8 @@ class Writes : OnMachinery {
   /// A checkpoint whose memory may stay the program's (CheckpointOptions::adopt).
   Result<Future> adopt(std::shared_ptr<Engine> engine, planner::HistoryId history, Version version,
                        std::span<const Source> sources, const CheckpointOptions& options);
+  /// Of what is reserved, and will be committed.
+  Future future_of(const Reservation::Impl& hold);
   Result<void> commit(Reservation::Impl& hold, const HandBack& how);
   void abandon(Reservation::Impl& hold);
 

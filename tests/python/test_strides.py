@@ -253,3 +253,38 @@ def test_strides_are_stored_as_the_page_says(disk: Path) -> None:
     found = [ebbtide._core.RecordReader(seen, i).describe()["metadata"] for i in range(3)]
     assert found[:2] == [writer.layout(0, [], leaves, strides=[right[version]]) for version in (0, 1)]
     assert found[2] == writer.layout(0, [], leaves)
+
+
+@pytest.mark.parametrize(
+    "caches",
+    [
+        {"device_cache": "8MiB", "host_cache": "8MiB"},
+        {"device_cache": "3MiB", "host_cache": "4MiB"},
+        {"device_cache": "1MiB", "host_cache": "8MiB"},
+        {"device_cache": 0, "host_cache": "8MiB"},
+        {"device_cache": "1MiB", "host_cache": 0},
+    ],
+    ids=str,
+)
+def test_packed_arrays_are_checkpoints_as_any_whatever_room_there_is(disk: Path, caches: dict[str, Any]) -> None:
+    whole = np.zeros((1024, 512))
+    with ebbtide.open(disk / "kept", durability="process", disk="64MiB", **caches) as store:
+        futures = []
+        for version in range(8):
+            whole[:] = version
+            futures.append(
+                store.checkpoint(version, {"x": whole[:, ::2], "y": whole[::2].T, "z": whole[0]}, timeout=30)
+            )
+            whole[:] = -1
+        with pytest.raises(ebbtide.VersionExists):
+            store.checkpoint(3, whole[:, ::2])
+        for future in futures:
+            assert future.done() and future.result() is None
+            future.wait("process", timeout=60)
+            assert future.done("process") and future.error is None
+        assert store.versions() == list(range(8))
+    with ebbtide.open(disk / "kept", durability="process", disk="64MiB", **caches) as store:
+        for version in (3, 7, 0):
+            back = store.restore(version, keep=True)
+            assert all((array == version).all() for array in back.values()), version
+            assert back["y"].flags.f_contiguous

@@ -235,6 +235,18 @@ TEST_P(StoreContract, AnUncommittedReservationIsAsIfItHadNeverBeen) {
   expect_restored(store, 1, kSize);
 }
 
+TEST_P(StoreContract, AReservationHasAFutureAsACheckpointHas) {
+  auto reserved = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}}).value();
+  rig.put(reserved.data(), bytes_of(1, kSize).data(), kSize);
+  const Future future = reserved.future();
+  ASSERT_TRUE(reserved.commit());
+  ASSERT_TRUE(future.wait("local"));
+  EXPECT_TRUE(future.done("local"));
+  EXPECT_FALSE(future.error());
+  expect_restored(store, 1, kSize);
+  EXPECT_EQ(code_of(reserved.future().wait()), Errc::invalid_argument);
+}
+
 TEST_P(StoreContract, AReservationWhoseVersionIsDroppedCannotBeCommitted) {
   auto reserved = store.reserve(1, std::vector<Source>{{0, nullptr, kSize}}).value();
   ASSERT_TRUE(store.drop(1));
