@@ -22,7 +22,7 @@ from torch_training import train
 
 import ebbtide
 from ebbtide._training import retention as _retention
-from ebbtide.torch import Manager
+from ebbtide.torch import Manager, _rng
 
 TRAINING = Path(__file__).with_name("torch_training.py")
 SMALL = {"device_cache": "4MiB", "host_cache": "8MiB", "disk": "256MiB"}
@@ -50,6 +50,13 @@ def test_a_run_that_is_killed_twice_ends_with_the_same_bits(disk: Path) -> None:
             assert program.wait(120) == 0
     assert began[0] == 0 < began[1] < began[2], began
     assert torch.equal(torch.load(disk / "result"), whole)
+
+
+def test_the_states_of_generators_that_an_earlier_version_saved_are_restored() -> None:
+    states = _rng.states() | {"python": random.getstate()}  # its words were numbers, not an array
+    expected = random.random()
+    _rng.restore(states)
+    assert random.random() == expected
 
 
 def test_resume_falls_back_past_damage_with_a_warning(disk: Path) -> None:

@@ -11,9 +11,10 @@ import torch
 
 def states() -> dict[str, Any]:
     """Of Python, NumPy and torch, on the CPU and on each GPU if the program uses some."""
+    version, words, gauss = random.getstate()
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     return {
-        "python": random.getstate(),
+        "python": (version, np.array(words, np.uint32), gauss),
         "numpy": np.random.get_state(),
         "torch": torch.get_rng_state(),
         "cuda": [state.cpu() for state in gpus],
@@ -21,7 +22,8 @@ def states() -> dict[str, Any]:
 
 
 def restore(states: dict[str, Any]) -> None:
-    random.setstate(states["python"])
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(map(int, words)), gauss))
     np.random.set_state(states["numpy"])
     torch.set_rng_state(states["torch"].cpu())
     for gpu, state in enumerate(states["cuda"]):

@@ -152,18 +152,18 @@ class Checkpoint(transformers.TrainerCallback):
         if manager is not None:
             manager.close()
 
-    def _save(self, state: Any, control: Any, *, model: Any, optimizer: Any, lr_scheduler: Any, **_: Any) -> None:
+    def _save(self, state: Any, control: Any, *, optimizer: Any, lr_scheduler: Any, **_: Any) -> None:
         assert self._manager is not None and self._trainer is not None
         self._due = False
-        accelerator = self._trainer.accelerator
+        scaler = self._trainer.accelerator.scaler
         position = {"began": self._began, "before": self._before, "steps": self._steps}
         if float(state.epoch).is_integer():  # between two epochs
             position = {"began": _rng.states(), "before": [], "steps": 0}
         parts = {
-            "model": accelerator.unwrap_model(model).state_dict(),
+            "model": self._trainer.model.state_dict(),  # as it was before it was wrapped
             "optimizer": optimizer.state_dict(),
             "scheduler": lr_scheduler.state_dict(),
-            "scaler": None if accelerator.scaler is None else accelerator.scaler.state_dict(),
+            "scaler": None if scaler is None else scaler.state_dict(),
             "state": self._state(state, control),
             "position": position,
             "logged": dict(self._logged),
