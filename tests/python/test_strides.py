@@ -205,6 +205,8 @@ def test_protected_arrays_may_be_in_any_order_without_gaps(store: ebbtide.Store)
     for out in (np.zeros_like(field), np.zeros((200, 300))):
         store.restore(0, out=[out], keep=True)
         assert (out == was).all()
+        store.restore(1, out=[out], have=0, keep=True)
+        assert (out == field).all()
     store.unprotect()
 
 

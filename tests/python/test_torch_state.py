@@ -91,6 +91,18 @@ def test_values_come_back_with_their_type(store: ebbtide.Store) -> None:
     for name in ("milestones", "ordered", "scalar", "when"):
         assert back[name] == state[name] and type(back[name]) is type(state[name])
     assert back["array"].dtype == ">u2" and (back["array"] == state["array"]).all()
+    assert back["array"].strides == state["array"].strides
+
+
+def test_numpys_arrays_keep_the_order_of_their_axes(store: ebbtide.Store) -> None:
+    cube = np.arange(24, dtype=">i4").reshape(2, 3, 4)
+    structured = np.zeros((3, 2), [("a", "i1"), ("b", ">f8")])
+    state = {"c": cube, "f": np.asfortranarray(cube), "other": cube.transpose(1, 0, 2), "structured": structured.T}
+    gaps = {"sliced": cube[:, ::2], "backwards": cube[::-1], "expanded": np.broadcast_to(cube[:1], (3, 3, 4))}
+    back = through(store, state | gaps)
+    for name, array in (state | gaps).items():
+        assert back[name].dtype == array.dtype and back[name].tobytes() == array.tobytes(), name
+        assert back[name].flags.writeable and (name in gaps or back[name].strides == array.strides), name
 
 
 def test_types_that_other_packages_register_come_back(store: ebbtide.Store) -> None:

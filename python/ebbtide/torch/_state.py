@@ -5,8 +5,8 @@ only the bytes are kept that lie between the first and the last that some tensor
 its type. The text is JSON as in
 :mod:`ebbtide._trees`, with these tags of its own:
 
-``["x", storage, dtype, shape, strides, offset, kind]`` a tensor; ``["y", storage, dtype, shape]`` an array of NumPy's, ``["s",
-...]`` a scalar of NumPy's; ``["k", name]`` a dtype, ``["v", name]`` a device of torch's; ``["m", dict, metadata]`` what
+``["x", storage, dtype, shape, strides, offset, kind]`` a tensor; ``["y", storage, dtype, shape]`` an array of NumPy's
+(a fifth part are its axes, slowest first, if it is not in C order), ``["s", ...]`` a scalar of NumPy's; ``["k", name]`` a dtype, ``["v", name]`` a device of torch's; ``["m", dict, metadata]`` what
 ``Module.state_dict`` returns; ``["p", base64]`` a pickled object. Large text, bytes and pickled objects are storages too:
 ``["w", storage]`` text in UTF-8, ``["u", storage]`` bytes, ``["q", storage]`` a pickled object.
 """
@@ -166,15 +166,15 @@ class Taken(_trees.Taken):
         if type(array) not in (np.ndarray, np.memmap) and type(whole[()]) is not type(array):
             raise Unsupported(where + _arrays.why_partial(array))
         kinds = _arrays.dtype_text(whole.dtype, where)
-        storage = Storage(np.array(whole, order="C").reshape(-1).view(np.uint8), where)
+        axes = list(range(whole.ndim))
+        if not whole.flags.c_contiguous:
+            axes.sort(key=lambda axis: -abs(whole.strides[axis]))
+        storage = Storage(np.array(whole.transpose(axes), order="C").reshape(-1).view(np.uint8), where)
         storage.include(0, storage.of.nbytes)
         self.storages.append(storage)
-        return [
-            "s" if isinstance(array, np.generic) else "y",
-            self._first + len(self.storages) - 1,
-            kinds,
-            list(whole.shape),
-        ]
+        order = [axes] if axes != list(range(whole.ndim)) else []
+        tag = "s" if isinstance(array, np.generic) else "y"
+        return [tag, self._first + len(self.storages) - 1, kinds, list(whole.shape), *order]
 
     def on_gpu(self) -> bool:
         return any(storage.on_gpu() for storage in self.storages)
@@ -222,9 +222,13 @@ class _Built(_trees.Built):
             wants_grad = bool(kind % 2)
             return torch.nn.Parameter(tensor, wants_grad) if kind >= 2 else tensor.requires_grad_(wants_grad)
         if tag in ("y", "s"):
-            number, name, shape = parts
-            array = np.asarray(self._storages[number]).view(_arrays.dtype_from(name)).reshape(shape)
-            return array[()] if tag == "s" else array
+            number, name, shape, *order = parts
+            axes = order[0] if order else range(len(shape))
+            flat = np.asarray(self._storages[number]).view(_arrays.dtype_from(name))
+            array = flat.reshape([shape[axis] for axis in axes])
+            if tag == "s":
+                return array[()]
+            return array.transpose(np.argsort(axes)) if order else array
         if tag == "k":
             return getattr(torch, parts[0])
         if tag == "v":
