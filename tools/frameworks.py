@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "frameworks"
 WANTED = ROOT / "tests" / "frameworks.txt"
 TESTS = ROOT / "tests" / "python"
-SUITES = ("torch_*", "lightning*", "transformers*", "jax_*", "seismic_*", "adjoint*", "recompute_*", "kinds", "targets", "import", "mpi", "arrays", "device_option", "files",
+SUITES = ("torch_*", "lightning*", "transformers*", "jax_*", "seismic_*", "adjoint*", "recompute_*", "kinds", "targets", "import", "mpi", "arrays", "strides", "device_option", "files",
           "odd_values", "views", "bench_peers")  # fmt: skip
 
 
