@@ -1,5 +1,5 @@
 """Generates docs/lifecycle.md, docs/zones.md and docs/leases.md (from the planner's own tables), docs/overview.svg, and the
-last chapters of docs/snapshots.md, docs/torch.md, docs/design/streams.md, docs/papers.md, docs/veloc.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
+last chapters of docs/snapshots.md, docs/torch.md, docs/trainers.md, docs/design/streams.md, docs/papers.md, docs/veloc.md, docs/recompute-or-store.md and docs/comparison.md (from benches/results),
 docs/peers.md and docs/design/peers.md (from the simulator) and docs/planning.md (from data/ and the models), with docs/planning.svg,
 docs/zone_machine.svg and docs/cluster.svg. `make docs` calls it.
 
@@ -146,6 +146,15 @@ def torch_page() -> str:
         for name in ("torch_gpu", "gpt", "gpt_ranks", "torch_state", "warm")
     ]
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
+
+
+def trainers_page() -> str:
+    """Its last chapter is made of what was measured."""
+    sys.path.insert(0, str(ROOT / "benches"))
+    import trainers_figures
+
+    measured = json.loads((ROOT / "benches/results/trainers.json").read_text())
+    return last_chapter("docs/trainers.md", "What was measured", trainers_figures.page(measured))
 
 
 def streams_page() -> str:
@@ -521,6 +530,7 @@ PAGES = {
     "docs/snapshots.md": snapshots_page,
     "docs/bench.md": bench_page,
     "docs/torch.md": torch_page,
+    "docs/trainers.md": trainers_page,
     "docs/papers.md": papers_page,
     "docs/design/streams.md": streams_page,
     "docs/defer-fsync.md": defer_page,
