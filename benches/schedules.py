@@ -160,6 +160,20 @@ def through_a_store(schedule: Any, wave: Wave, directory: str) -> Any:
 WAYS = {"own": by_hand, "own, copied": functools.partial(by_hand, copies=True), "store": through_a_store}
 
 
+def writes(schedule: Any) -> dict[str, int]:
+    """How many checkpoints a schedule writes to each storage."""
+    found = {"RAM": 0, "DISK": 0}
+    for action in schedule:
+        if isinstance(action, Forward):
+            if action.storage is not StorageType.WORK:
+                found[action.storage.name] += 1
+            if schedule.max_n is None and action.n1 == STEPS:
+                schedule.finalize(STEPS)
+        elif isinstance(action, EndReverse):
+            return found
+    raise ValueError("the schedule has no reverse pass")
+
+
 def main() -> None:
     parser = harness.options(__doc__ or "")
     parser.set_defaults(json=harness.RESULTS / "schedules.json")
@@ -169,20 +183,23 @@ def main() -> None:
     rows, measured = [], []
     for name, schedule in SCHEDULES.items():
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+        processor: dict[str, list[float]] = {way: [] for way in WAYS}
         taken, gradients = {}, {}
         for repeat in range(given.repeats + 1):
             for way, compute in WAYS.items():
                 wave = Wave()
                 with tempfile.TemporaryDirectory(prefix="schedules-", dir=given.dir) as directory:
-                    start = time.perf_counter()
+                    start, used = time.perf_counter(), time.process_time()
                     gradients[way] = compute(schedule(), wave, directory)[2]
-                    elapsed = time.perf_counter() - start
+                    elapsed, used = time.perf_counter() - start, time.process_time() - used
                 if repeat:  # the first also makes pages
                     seconds[way].append(elapsed)
+                    processor[way].append(used)
                 taken[way] = wave.taken
             assert len(set(taken.values())) == 1
             assert all((gradients[way] == gradients["own"]).all() for way in WAYS)
-        measured.append({"schedule": name, "steps_taken": taken["store"], "seconds": seconds})
+        found = {"seconds": seconds, "processor_s": processor, "writes": writes(schedule())}
+        measured.append({"schedule": name, "steps_taken": taken["store"], **found})
         ratios = harness.over(seconds["store"], seconds["own"])
         rows.append(harness.Row(f"{name}: total time over its own storage", "<= 1", ratios, harness.at_most(1)))
         copied = harness.over(seconds["store"], seconds["own, copied"])
