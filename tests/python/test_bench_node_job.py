@@ -39,8 +39,10 @@ def test_each_way_ends_when_all_is_durable_and_comes_back(name, disk):
 
 def test_too_little_room_is_told_before_anything_is_written(disk, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1000))
-    with pytest.raises(ValueError, match="4 checkpoints of small need 20000000 bytes in .* has 1000 free"):
+    with pytest.raises(node_job.TooLittleRoom, match="4 checkpoints of small need 20000000 bytes in .* has 1000 free"):
         node_job.checkpoints(SMALL, FSYNC, disk, 2, processes=2)
+    ran = CliRunner().invoke(app, ["paper", "wag:7a", "--dir", str(disk)], env={"COLUMNS": "500"})
+    assert ran.exit_code == 2 and "--dir" in ran.output and "1000 free" in ran.output
     assert not list(disk.iterdir())
 
 

@@ -449,6 +449,7 @@ def paper_figure(
     from .._machine.device import select
     from .._machine.option import check_device
     from .config import scratch_directory
+    from .node_job import TooLittleRoom
     from .paper import run, show
     from .peers import PEERS
 
@@ -492,7 +493,10 @@ def paper_figure(
         if json:
             json.write_text(json_text.dumps(document, indent=1) + "\n", encoding="utf-8")
 
-    run.measure(figure, scale, place, peer, labels, limit, lambda text: log.print(f"[dim]{text}[/dim]"), measured)
+    try:
+        run.measure(figure, scale, place, peer, labels, limit, lambda text: log.print(f"[dim]{text}[/dim]"), measured)
+    except TooLittleRoom as error:
+        raise wrong("--dir", str(error)) from None
     console.print(show.table(document))
     if drawing:
         show.plot(document, plot)

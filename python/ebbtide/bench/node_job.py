@@ -282,12 +282,16 @@ def median(times: Sequence[float]) -> float:
     return 1e3 * statistics.median(times)
 
 
+class TooLittleRoom(ValueError):
+    """On the disk, for what is to be written there."""
+
+
 @contextlib.contextmanager
 def _program(mix: Mix, way: Way, directory: Path, processes: int, rounds: int) -> Iterator[Program]:
-    """With a directory of its own. Raises ValueError where the disk has too little room."""
+    """With a directory of its own."""
     needed, free = processes * mix.bytes * rounds * 5 // 4, shutil.disk_usage(directory).free
     if free < needed:
-        raise ValueError(
+        raise TooLittleRoom(
             f"{rounds} checkpoints of {mix.name} need {needed} bytes in {directory}, which has {free} free"
         )
     place = Path(tempfile.mkdtemp(prefix="ebbtide-job-", dir=directory))
