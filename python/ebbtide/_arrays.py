@@ -258,9 +258,10 @@ def copy(to: Any, array: Any, gpu: int, stream: int | None, stream_gpu: int, wai
         in_use_on(array, stream, stream_gpu)
 
 
-def _once(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[slice, ...]:
-    """Each element of an array once: the first along the axes that repeat others."""
-    return tuple(slice(0, 1) if stride == 0 and n > 1 else slice(None) for n, stride in zip(shape, strides))
+def _once(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Any, ...]:
+    """Each element of an array once: the first along the axes that repeat others. An array without axes stays an array."""
+    axes = (slice(0, 1) if stride == 0 and n > 1 else slice(None) for n, stride in zip(shape, strides))
+    return (..., *axes)
 
 
 @contextlib.contextmanager
