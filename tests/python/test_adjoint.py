@@ -448,8 +448,18 @@ def test_what_is_no_new_schedule_for_these_steps_is_refused(store: ebbtide.Store
     ]:
         with pytest.raises(ebbtide.InvalidArgument, match=message):
             run(schedule, store, steps=3, state=None, forward=never, reverse=never)
-    with pytest.raises(ebbtide.InvalidArgument, match="steps=0 is not valid"):
-        run(made("Revolve", 3), store, steps=0, state=None, forward=never, reverse=never)
+    for wrong in (0, 3.0, "3"):
+        with pytest.raises(
+            ebbtide.InvalidArgument, match=f"steps={wrong!r} is not valid: expected an int of at least 1"
+        ):
+            run(made("Revolve", 3), store, steps=wrong, state=None, forward=never, reverse=never)
+
+
+def test_the_number_of_steps_may_be_an_int_of_numpy(store: ebbtide.Store) -> None:
+    with Passes(
+        made("Revolve", 9), store, steps=np.int64(9), state=first(), forward=forward, reverse=reverse
+    ) as passes:
+        assert (passes.reverse(seed(passes.forward())) == with_all_in_a_list(9)).all()
 
 
 def test_a_package_without_the_actions_is_refused_by_name(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import weakref
 from collections.abc import Callable
 from typing import Any, Self
@@ -79,8 +80,7 @@ class Passes:
         reverse: Callable[[int, Any, Any], Any],
         record: Callable[[int, Any], tuple[Any, Any]] | None = None,
     ) -> None:
-        if type(steps) is not int or steps < 1:
-            raise errors.InvalidArgument(f"steps={steps!r} is not valid: expected an int of at least 1")
+        steps = _count(steps)
         ahead = _copy(schedule)
         if schedule.max_n not in (None, steps):
             raise errors.InvalidArgument(f"steps={steps} is not valid: the schedule is for {schedule.max_n} steps")
@@ -153,6 +153,16 @@ class _Reads:
     def taken(self) -> list[int]:
         taken, self._versions = self._versions, []
         return taken
+
+
+def _count(steps: Any) -> int:
+    try:
+        count = operator.index(steps)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise errors.InvalidArgument(f"steps={steps!r} is not valid: expected an int of at least 1")
+    return count
 
 
 def _nothing(*given: Any) -> None:
