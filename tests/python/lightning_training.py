@@ -14,10 +14,15 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from lightning.fabric.plugins.environments import MPIEnvironment
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed.fsdp import fully_shard
 
 import ebbtide.lightning
+
+# Where mpi4py is installed, a Trainer starts MPI to ask whether there are ranks. A process that has done so ends, without
+# a word, when the daemon beside it does.
+MPIEnvironment.detect = staticmethod(lambda: False)
 
 SMALL: dict[str, Any] = {"device_cache": "4MiB", "host_cache": "16MiB", "disk": "256MiB"}
 
