@@ -22,8 +22,18 @@ def page(
     ranks: dict[str, Any],
     on_processors: dict[str, Any],
     warm: dict[str, Any],
+    in_any_order: dict[str, Any],
 ) -> str:
-    return "\n".join([*_gpu(on_gpu), *_gpt(gpt), *_sharded(ranks), *_processors(on_processors), *_warm(warm)])
+    return "\n".join(
+        [
+            *_gpu(on_gpu),
+            *_strided(in_any_order),
+            *_gpt(gpt),
+            *_sharded(ranks),
+            *_processors(on_processors),
+            *_warm(warm),
+        ]
+    )
 
 
 def _text(*words: str) -> list[str]:
@@ -71,6 +81,26 @@ def _gpu(measured: dict[str, Any]) -> list[str]:
             "imported with any torchao that is made for this torch.",
         ),
         *(_saving_steps(measured["saving_steps"]) if "saving_steps" in measured else []),
+    ]
+
+
+def _strided(measured: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, times in measured["strided"].items():
+        over = [ours / theirs for ours, theirs in zip(times["ours_s"], times["contiguous_s"])]
+        holds = "holds" if statistics.median(over) <= 0.7 else "**missed**"
+        rows.append(f"| {name} | {_spread(times['ours_s'], 1e3)} | {_spread(over)} | {holds} |")
+    (size,) = {times["bytes"][0] for times in measured["strided"].values()}
+    return [
+        "",
+        *_text(
+            f"A checkpoint of a tensor of {size / 2**20:.0f} MiB that is not in C order, until the stream has ended it, and over that of",
+            "`tensor.contiguous()`, taken in turn (`benches/torch_gpu.py --only strided`, `benches/results/torch_strided.json`). The bar is 0.7.",
+            "What has gaps is packed straight into the device cache; transposed without gaps it is copied as it lies:",
+        ),
+        "| tensor | ms | over a contiguous copy followed by ours | |",
+        "|---|---|---|---|",
+        *rows,
     ]
 
 

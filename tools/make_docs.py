@@ -143,7 +143,7 @@ def torch_page() -> str:
 
     measured = [
         json.loads((ROOT / f"benches/results/{name}.json").read_text())
-        for name in ("torch_gpu", "gpt", "gpt_ranks", "torch_state", "warm")
+        for name in ("torch_gpu", "gpt", "gpt_ranks", "torch_state", "warm", "torch_strided")
     ]
     return last_chapter("docs/torch.md", "What was measured", torch_figures.page(*measured))
 
