@@ -113,13 +113,14 @@ Leaf describe_numpy(nb::handle object, const std::string& where) {
 
 void lay_out(Leaf& leaf, std::vector<std::int64_t> steps, std::int64_t item) {
   if (leaf.bytes == 0 || in_c_order(leaf.shape, steps, item)) return;
-  Lie lie = lie_of(leaf.shape, steps, item);
-  leaf.strided = Strided{leaf.data, item, std::move(steps), static_cast<std::size_t>(lie.bytes), lie.overlaps};
-  leaf.indirect = !lie.run || leaf.library == Library::jax;
+  Placement placement = placement_of(leaf.shape, steps, item);
+  leaf.strided =
+      Strided{leaf.data, item, std::move(steps), static_cast<std::size_t>(placement.bytes), placement.overlaps};
+  leaf.indirect = !placement.run || leaf.library == Library::jax;
   if (leaf.library == Library::jax) return;  // its arrays have no order
-  leaf.data = static_cast<std::byte*>(leaf.data) - lie.before;
-  leaf.bytes = static_cast<std::size_t>(lie.elements * item);
-  leaf.order = std::move(lie.order);
+  leaf.data = static_cast<std::byte*>(leaf.data) - placement.before;
+  leaf.bytes = static_cast<std::size_t>(placement.elements * item);
+  leaf.order = std::move(placement.order);
 }
 
 Buffer::~Buffer() {

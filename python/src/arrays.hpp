@@ -55,7 +55,7 @@ struct Strided {
   std::int64_t item = 0;            ///< bytes of an element
   std::vector<std::int64_t> steps;  ///< bytes between elements, along each axis
   std::size_t bytes = 0;            ///< from its lowest element to the end of its highest
-  bool overlaps = false;            ///< as Lie::overlaps
+  bool overlaps = false;            ///< as Placement::overlaps
 };
 
 struct Leaf {

@@ -30,30 +30,30 @@ bool in_c_order(std::span<const std::int64_t> shape, std::span<const std::int64_
   return same || item == 0;
 }
 
-Lie lie_of(std::span<const std::int64_t> shape, std::span<const std::int64_t> steps, std::int64_t item) {
+Placement placement_of(std::span<const std::int64_t> shape, std::span<const std::int64_t> steps, std::int64_t item) {
   const std::vector<std::size_t> axes = axes_of(shape, steps);
-  Lie lie;
-  lie.run = true;
-  lie.overlaps = axes.size() < shape.size();
-  lie.bytes = item;
-  lie.order.strides.assign(shape.size(), 0);
+  Placement placement;
+  placement.run = true;
+  placement.overlaps = axes.size() < shape.size();
+  placement.bytes = item;
+  placement.order.strides.assign(shape.size(), 0);
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     const std::int64_t length = shape[*axis], step = std::abs(steps[*axis]);
-    lie.order.strides[*axis] = lie.elements;
+    placement.order.strides[*axis] = placement.elements;
     if (length == 1) continue;
-    lie.run = lie.run && step == lie.elements * item;
-    lie.overlaps = lie.overlaps || step < lie.bytes;
-    lie.elements *= length;
-    lie.bytes += (length - 1) * step;
-    if (steps[*axis] < 0) lie.before += (length - 1) * step;
+    placement.run = placement.run && step == placement.elements * item;
+    placement.overlaps = placement.overlaps || step < placement.bytes;
+    placement.elements *= length;
+    placement.bytes += (length - 1) * step;
+    if (steps[*axis] < 0) placement.before += (length - 1) * step;
   }
-  if (lie.run) {
-    lie.order.first = lie.before / item;
+  if (placement.run) {
+    placement.order.first = placement.before / item;
     for (std::size_t i = 0; i < shape.size(); ++i)
-      if (shape[i] > 1 || steps[i] % item == 0) lie.order.strides[i] = steps[i] / item;
+      if (shape[i] > 1 || steps[i] % item == 0) placement.order.strides[i] = steps[i] / item;
   }
-  if (in_c_order(shape, lie.order.strides, 1)) lie.order.strides.clear();
-  return lie;
+  if (in_c_order(shape, placement.order.strides, 1)) placement.order.strides.clear();
+  return placement;
 }
 
 std::optional<RunOrder> order_with(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {

@@ -15,7 +15,7 @@ struct RunOrder {
 };
 
 /// An array whose elements of `item` bytes are `steps` bytes apart along each axis.
-struct Lie {
+struct Placement {
   RunOrder order;             ///< as it lies, if it is one run; else as it would be packed, its axes in the same order
   bool run = false;           ///< its memory is that run
   bool overlaps = false;      ///< elements share memory, or it takes counting all of them to know that none does
@@ -28,7 +28,7 @@ struct Lie {
 bool in_c_order(std::span<const std::int64_t> shape, std::span<const std::int64_t> steps, std::int64_t item);
 
 /// Of an array with elements, one step an axis.
-Lie lie_of(std::span<const std::int64_t> shape, std::span<const std::int64_t> steps, std::int64_t item);
+Placement placement_of(std::span<const std::int64_t> shape, std::span<const std::int64_t> steps, std::int64_t item);
 
 /// The order with these strides, and how many elements its run has; none: they are no run.
 std::optional<RunOrder> order_with(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
