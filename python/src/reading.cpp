@@ -1,4 +1,5 @@
 // Reading checkpoints: into arrays of the program, or borrowed from the device cache.
+#include <algorithm>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
@@ -72,6 +73,23 @@ nb::object restore_lent(HistoryObject& self, nb::handle version, bool keep, std:
   return arrays;
 }
 
+// Consumes what a restore into `targets` kept, as that would have: its hint is put back, and used up by a restore of
+// nothing.
+void consume(HistoryObject& self, Version version, std::span<const Target> targets, RestoreOptions options,
+             Signals& signals) {
+  options.keep = false;
+  options.some = true;
+  options.have = version;
+  check(self.history.hint_front(version));
+  waiting(*self.state, signals, [&] {
+    auto done = self.history.restore(version, std::span<const Target>(), options);
+    // A snapshot needs all targets; none of its zones differs from itself.
+    if (!done && done.error().code == Errc::size_mismatch) done = self.history.restore(version, targets, options);
+    const bool gone = !done && (done.error().code == Errc::consumed || done.error().code == Errc::unknown_version);
+    return gone ? Result<void>() : done;  // by another call
+  });
+}
+
 nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool keep, std::optional<double> timeout,
                    nb::handle stream, nb::handle have, bool adopt) {
   self.state->admit();
@@ -95,6 +113,9 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
     Reading reading = prepare(info, number, out, reach);
     if (options.have) fill(reading.bundle, reach, /*load=*/true);
     options.stream = stream_for(*self.state, reading.bundle, reach);
+    const bool by_way =
+        std::ranges::any_of(reading.bundle.leaves, [](const Leaf& leaf) { return leaf.packed.is_valid(); });
+    options.keep = keep || by_way;
     const auto call = [&] { return self.history.restore(number, reading.targets, options); };
     try {
       waiting(*self.state, signals, call, [&](const Result<void>* result) {
@@ -109,6 +130,7 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
     }
     if (!is_still(self, number, info)) continue;
     fill(reading.bundle, reach);
+    if (by_way && !keep) consume(self, number, reading.targets, options, signals);
     if (!converts(reading.bundle)) return reading.arrays;
     if (reach.stream && lends(reading.bundle))
       check(finish(*self.state, reach.gpu, *reach.stream));  // JAX has no streams

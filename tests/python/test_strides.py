@@ -180,6 +180,51 @@ def test_an_out_that_overlaps_itself_is_refused_by_name(store: ebbtide.Store) ->
     assert not room.any() and store.versions() == [0]
 
 
+def test_a_version_is_consumed_once_its_bytes_are_in_out(store: ebbtide.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = np.arange(12.0).reshape(4, 3)
+    room = np.zeros((4, 6))
+
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    store.checkpoint(0, given)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ebbtide._arrays, "copy", stopped)
+        store.restore(0, out=room[:, ::2])
+    store.hint([0, 0, 0])
+    for _ in range(3):
+        room[:] = 0
+        store.restore(0, out=room[:, ::2])
+        assert (room[:, ::2] == given).all() and not room[:, 1::2].any()
+    with pytest.raises(ebbtide.Consumed):
+        store.restore(0, out=room[:, ::2])
+    store.checkpoint(0, given)
+
+
+def test_so_is_a_snapshot(store: ebbtide.Store) -> None:
+    field = np.arange(6000.0).reshape(100, 60)
+    store.protect([field])
+    store.snapshot(0).wait("host")
+    store.snapshot(1).wait("host")
+    room = np.zeros((100, 120))
+    for version in (1, 0):
+        store.restore(version, out=[room[:, ::2]])
+        assert (room[:, ::2] == field).all()
+        with pytest.raises(ebbtide.Consumed):
+            store.restore(version, out=[room[:, ::2]])
+    store.unprotect()
+
+
+def test_a_tensor_that_refuses_to_be_written_to_consumes_nothing(store: ebbtide.Store) -> None:
+    torch = pytest.importorskip("torch")
+    with torch.inference_mode():
+        room = torch.zeros(4, 6)
+    store.checkpoint(0, torch.ones(4, 3))
+    with pytest.raises(RuntimeError):
+        store.restore(0, out=room[:, ::2])
+    assert bool((store.restore(0) == 1).all())
+
+
 def test_outs_may_lie_between_one_another_but_share_no_element(store: ebbtide.Store) -> None:
     store.checkpoint(0, [np.full(5, 1.0), np.full(5, 2.0), np.full(3, 3.0)])
     room = np.zeros(18)
