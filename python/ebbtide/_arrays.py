@@ -193,14 +193,17 @@ def share_memory(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool
 
 
 def laid_out(run: Any, shape: tuple[int, ...], strides: tuple[int, ...], first: int) -> Any:
-    """A view of ``run``, an array of one axis, whose elements from ``first`` on are ``strides`` apart; none: C order."""
+    """A view of ``run``, an array of one axis, whose elements from ``first`` on are ``strides`` apart; none: C order.
+
+    Tensors cannot lie backwards: a view of one lies forwards along each axis, from the beginning of ``run`` on.
+    """
     if not strides:
         return run.reshape(shape)
     if isinstance(run, np.ndarray):
         steps = tuple(stride * run.itemsize for stride in strides)
         return np.ndarray(shape, run.dtype, run, first * run.itemsize, steps)
     if type(run).__module__.partition(".")[0] == "torch":
-        return run.as_strided(shape, strides, first)
+        return run.as_strided(shape, [abs(stride) for stride in strides])
     steps = tuple(stride * run.itemsize for stride in strides)
     return importlib.import_module("cupy.lib.stride_tricks").as_strided(run[first:], shape, steps)
 
@@ -227,10 +230,13 @@ def run_at(address: int, size: int, like: Any, gpu: int) -> Any:
     return bytes_there.view(like.dtype)
 
 
-def copy(to: Any, array: Any, gpu: int, stream: int | None, stream_gpu: int, wait: bool) -> None:
+def copy(
+    to: Any, array: Any, gpu: int, stream: int | None, stream_gpu: int, wait: bool, turned: tuple[int, ...] = ()
+) -> None:
     """Copies the elements of ``array`` to ``to``, of the same shape; those that ``to`` has once, once.
 
     On a GPU in the order of ``stream`` of ``stream_gpu`` (None: of the current one). wait: until it is done there.
+    turned: axes along which one of two tensors lies backwards.
     """
     if isinstance(to, np.ndarray):
         once = _once(to.shape, to.strides)
@@ -241,14 +247,14 @@ def copy(to: Any, array: Any, gpu: int, stream: int | None, stream_gpu: int, wai
         once = _once(to.shape, to.stride())
         to, array = to.detach()[once], array.detach()[once]
         if gpu < 0:
-            to.copy_(array)
+            to.copy_(_turned(module, array, turned))
             return
     else:
         once = _once(to.shape, to.strides)
         to, array = to[once], array[once]
     with _in_turn(module, gpu, stream, stream_gpu):
         if module.__name__ == "torch":
-            to.copy_(array)
+            to.copy_(_turned(module, array, turned))
         else:
             to[...] = array
         if wait:
@@ -256,6 +262,14 @@ def copy(to: Any, array: Any, gpu: int, stream: int | None, stream_gpu: int, wai
     if stream is not None:
         in_use_on(to, stream, stream_gpu)
         in_use_on(array, stream, stream_gpu)
+
+
+def _turned(torch: Any, tensor: Any, axes: tuple[int, ...]) -> Any:
+    """The other way round along these axes."""
+    if not axes or tensor.dtype.is_signed:
+        return tensor.flip(axes) if axes else tensor
+    signed = getattr(torch, f"int{8 * tensor.element_size()}")  # most unsigned types have no flip
+    return tensor.view(signed).flip(axes).view(tensor.dtype)
 
 
 def _once(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Any, ...]:

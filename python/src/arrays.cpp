@@ -90,7 +90,8 @@ nb::object copyable(const Leaf& leaf, const std::string& where, bool writable) {
 }
 
 void copy(nb::handle to, nb::handle from, const Leaf& leaf, const Reach& reach, bool wait) {
-  helper().attr("copy")(to, from, leaf.gpu, reach.stream, reach.gpu, wait || !has_streams(leaf.library));
+  helper().attr("copy")(to, from, leaf.gpu, reach.stream, reach.gpu, wait || !has_streams(leaf.library),
+                        to_tuple(leaf.turned));
 }
 
 }  // namespace
@@ -294,6 +295,10 @@ void read_by_way(Leaf& leaf, const RunOrder& order, const std::string& where, co
   const Leaf room = room_like(leaf, order, where, reach);
   leaf.filled = copyable(leaf, where, true);
   leaf.packed = room.array;
+  if (is_of("torch", "Tensor", room.array)) {
+    for (std::size_t i = 0; i < order.strides.size(); ++i)
+      if (order.strides[i] < 0) leaf.turned.push_back(static_cast<std::int64_t>(i));
+  }
   leaf.data = room.data;
   leaf.bytes = room.bytes;
 }

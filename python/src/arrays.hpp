@@ -70,11 +70,12 @@ struct Leaf {
   std::vector<std::int64_t> shape;
   RunOrder order;         ///< in which a checkpoint keeps it
   bool indirect = false;  ///< its memory is not that run: a source is packed, a target filled from packed memory
-  std::optional<Strided> strided;  ///< none: its memory is `bytes` from `data` on, in C order
-  nb::object array;                ///< what keeps the bytes alive, with `buffer` or `capsule`
-  nb::object packed;               ///< of an indirect target: what it is filled from; `data` is its memory
-  nb::object filled;               ///< with `packed`: the target as ebbtide/_arrays.py can fill it
-  nb::object given;                ///< the program's object, if `array` is a view that was made of it
+  std::optional<Strided> strided;    ///< none: its memory is `bytes` from `data` on, in C order
+  nb::object array;                  ///< what keeps the bytes alive, with `buffer` or `capsule`
+  nb::object packed;                 ///< of an indirect target: what it is filled from; `data` is its memory
+  nb::object filled;                 ///< with `packed`: the target as ebbtide/_arrays.py can fill it
+  std::vector<std::int64_t> turned;  ///< axes along which `packed`, a tensor, lies the other way round
+  nb::object given;                  ///< the program's object, if `array` is a view that was made of it
   nb::object capsule;
   nb::object storage;  ///< a tensor's storage: the bytes stay there when the tensor is given another
   Buffer buffer;

@@ -225,6 +225,24 @@ def test_a_tensor_that_refuses_to_be_written_to_consumes_nothing(store: ebbtide.
     assert bool((store.restore(0) == 1).all())
 
 
+@hypothesis.given(given=views(["<f8", "<c8", "<i2", "<u2", "|u1"]))
+@hypothesis.settings(deadline=None, max_examples=80)
+def test_what_lay_backwards_can_be_read_into_tensors(shared: ebbtide.Store, given: np.ndarray) -> None:
+    torch = pytest.importorskip("torch")
+    plain = torch.from_numpy(given.copy("C"))
+    shared.checkpoint(0, given)
+    try:
+        wide = torch.zeros([2 * n for n in given.shape], dtype=plain.dtype)
+        for out in (torch.zeros_like(plain), wide[(..., *(slice(None, None, 2) for _ in given.shape))]):
+            shared.restore(0, out=out, keep=True)
+            assert equal(out, plain)
+            out.zero_()
+            shared.restore_async(0, out=out, keep=True).wait()
+            assert equal(out, plain)
+    finally:
+        shared.drop(0)
+
+
 def test_outs_may_lie_between_one_another_but_share_no_element(store: ebbtide.Store) -> None:
     store.checkpoint(0, [np.full(5, 1.0), np.full(5, 2.0), np.full(3, 3.0)])
     room = np.zeros(18)
