@@ -246,6 +246,8 @@ def copy(
     if module.__name__ == "torch":
         once = _once(to.shape, to.stride())
         to, array = to.detach()[once], array.detach()[once]
+        if to.element_size() == 1 and not (to.is_neg() or array.is_neg()):  # some types of a byte have no copy
+            to, array = to.view(module.uint8), array.view(module.uint8)
         if gpu < 0:
             to.copy_(_turned(module, array, turned))
             return

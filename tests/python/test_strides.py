@@ -243,6 +243,18 @@ def test_what_lay_backwards_can_be_read_into_tensors(shared: ebbtide.Store, give
         shared.drop(0)
 
 
+def test_tensors_of_a_type_without_arithmetic_may_have_gaps(store: ebbtide.Store) -> None:
+    torch = pytest.importorskip("torch")
+    numbers = torch.arange(24, dtype=torch.uint8).reshape(4, 6)
+    kinds = [getattr(torch, name) for name in ("uint4", "bits8", "float8_e5m2", "bool") if hasattr(torch, name)]
+    for version, kind in enumerate(kinds):
+        given, room = numbers.view(kind), torch.zeros(4, 6, dtype=torch.uint8)
+        store.checkpoint(version, given[:, ::2])
+        store.restore(version, out=room.view(kind)[:, ::2], keep=True)
+        assert torch.equal(room[:, ::2], numbers[:, ::2]) and not room[:, 1::2].any()
+        assert torch.equal(store.restore(version).view(torch.uint8), numbers[:, ::2])
+
+
 def test_outs_may_lie_between_one_another_but_share_no_element(store: ebbtide.Store) -> None:
     store.checkpoint(0, [np.full(5, 1.0), np.full(5, 2.0), np.full(3, 3.0)])
     room = np.zeros(18)
