@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,25 @@ class Endless(torch.utils.data.IterableDataset[torch.Tensor]):
 
     def __iter__(self) -> Any:
         yield from (torch.full((8,), float(i)) for i in torch.randperm(28))
+
+
+class Drawing(torch.utils.data.IterableDataset[torch.Tensor]):
+    """Draws as each item is read; a buffer from which the next one is drawn shuffles them."""
+
+    def __init__(self, buffer: int = 1) -> None:
+        self.buffer = buffer
+
+    def __iter__(self) -> Any:
+        held: list[int] = []
+        for i in [*range(28), *([-1] * (self.buffer - 1))]:
+            held += [i] if i >= 0 else []
+            if len(held) == self.buffer or i < 0:
+                yield torch.full((8,), float(held.pop(int(torch.randint(len(held), ()))))) + torch.rand(8)
+
+
+class Sized(Drawing):
+    def __len__(self) -> int:
+        return 28
 
 
 class Stateful(torch.utils.data.DataLoader[torch.Tensor]):
@@ -112,6 +132,17 @@ class Model(pl.LightningModule):
         return [opt], [{"scheduler": plateau, "monitor": "val_loss", "interval": self.plateau, "frequency": every}]
 
 
+class Announced(ebbtide.lightning.Checkpoint):
+    """Says when the first checkpoint is durable, and waits there to be killed."""
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        super().on_train_batch_start(*args)
+        if args[0].global_step == 6:
+            self._open().wait()
+            print("durable", flush=True)
+            time.sleep(600)
+
+
 def train(
     directory: Path,
     stop: int | None = None,
@@ -171,4 +202,6 @@ if __name__ == "__main__":
     if sys.argv[2:] == ["ranks"]:
         train_by_ranks(Path(sys.argv[1]))
     else:
-        train(Path(sys.argv[1]))
+        train(
+            Path(sys.argv[1]), callbacks=[Announced(Path(sys.argv[1]), every_n_steps=3, best=("val_loss", 1), **SMALL)]
+        )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
-import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ pl = pytest.importorskip("lightning.pytorch", reason="lightning is not installed
 import ebbtide
 import ebbtide.lightning
 import lightning_training
-from lightning_training import SMALL, Endless, Noisy, Stateful, train
+from lightning_training import SMALL, Drawing, Endless, Noisy, Sized, Stateful, train
 
 PROGRAM = Path(lightning_training.__file__)
 RUNS: dict[str, dict[str, Any]] = {
@@ -33,13 +32,17 @@ RUNS: dict[str, dict[str, Any]] = {
     "accumulated": {"accumulate_grad_batches": 2},
     "loaders anew": {"reload_dataloaders_every_n_epochs": 1, "check_val_every_n_epoch": 2},
 }
+ITERABLES = {"endless": Endless(), "drawing": Drawing(), "buffer": Drawing(9), "sized buffer": Sized(9)}
 
 
 def loader(kind: str) -> Any:
     if kind == "stateful":
         return Stateful(Noisy(), batch_size=4)
-    if kind == "endless":
-        return torch.utils.data.DataLoader(Endless(), batch_size=4)
+    if kind == "own generator":
+        order = torch.Generator().manual_seed(3)
+        return torch.utils.data.DataLoader(Noisy(), batch_size=4, shuffle=True, generator=order)
+    if kind in ITERABLES:
+        return torch.utils.data.DataLoader(ITERABLES[kind], batch_size=4)
     return torch.utils.data.DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2)
 
 
@@ -62,13 +65,15 @@ def test_a_resumed_run_has_the_losses_of_a_whole_one(disk: Path, name: str, ever
         same(whole, before, after, saved if batches == 1 else (saved // 4 * 7 + saved % 4 * 2))
 
 
-@pytest.mark.parametrize("kind", ["stateful", "endless", "workers"])
-def test_every_loader_comes_back_to_its_batch(disk: Path, kind: str) -> None:
-    whole = train(disk / "whole", loader=loader(kind))
-    before = train(disk / "run", 11, loader=loader(kind))
+@pytest.mark.parametrize("stop", [11, 14])
+@pytest.mark.parametrize("kind", ["stateful", "own generator", "workers", *ITERABLES])
+def test_every_loader_comes_back_to_its_batch(disk: Path, kind: str, stop: int) -> None:
+    every = 3 if stop == 11 else 7  # within an epoch, between two
+    whole = train(disk / "whole", every=every, loader=loader(kind))
+    before = train(disk / "run", stop, every=every, loader=loader(kind))
     last = loader(kind)
-    after = train(disk / "run", loader=last)
-    same(whole, before, after, 9)
+    after = train(disk / "run", every=every, loader=last)
+    same(whole, before, after, stop // every * every)
     assert kind != "stateful" or last.read == len(after)  # nothing was read again
 
 
@@ -80,16 +85,19 @@ def test_a_run_that_max_steps_ended_within_an_epoch_goes_on_there(disk: Path) ->
 
 def test_a_killed_run_goes_on_where_something_is_durable(disk: Path) -> None:
     whole = train(disk / "whole")
-    program = subprocess.Popen([sys.executable, str(PROGRAM), str(disk / "run")])
-    segments = disk / "run"
-    deadline = time.monotonic() + 120
-    while program.poll() is None and time.monotonic() < deadline:
-        if segments.exists() and any(file.is_file() for file in segments.rglob("*")):
-            program.send_signal(signal.SIGKILL)
-        time.sleep(0.01)
-    program.wait()
+    program = subprocess.Popen([sys.executable, str(PROGRAM), str(disk / "run")], stdout=subprocess.PIPE, text=True)
+    deadline = threading.Timer(120, program.kill)
+    deadline.start()
+    try:
+        assert program.stdout is not None and program.stdout.readline() == "durable\n"
+    finally:
+        deadline.cancel()
+        program.kill()
+        program.wait()
+        program.stdout.close()
     after = train(disk / "run")
-    assert after == whole[len(whole) - len(after) :]
+    assert 0 < len(after) < len(whole)
+    assert after == whole[-len(after) :]
 
 
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch has no gloo")

@@ -32,8 +32,10 @@ class Checkpoint(_Checkpoint):
     logs. Until it is logged, a checkpoint is rated as the worst.
     options: as of :class:`ebbtide.torch.Manager`, and for :func:`ebbtide.open`.
 
-    The first ``fit`` of this callback resumes; with ``ckpt_path`` it goes on where that says. The batches of a broken-off epoch are
-    read again up to there, unless all loaders have a state (``state_dict`` and ``load_state_dict``).
+    The first ``fit`` of this callback resumes; with ``ckpt_path`` it goes on where that says. The batches of an interrupted epoch are
+    read again up to there, unless all loaders have a state (``state_dict`` and ``load_state_dict``). The training loader draws its
+    random numbers from a seed, one for each epoch, so that it draws them again; what else a dataset keeps from one epoch to the next
+    is not saved.
 
     Raises :class:`ebbtide.Unsupported` for a strategy that keeps the state to itself, and what
     :class:`ebbtide.torch.Manager` raises.
@@ -60,7 +62,7 @@ class Checkpoint(_Checkpoint):
         self._strategy = ""
         self._fitted = False  # an earlier fit of this callback has resumed
         self._position: dict[str, Any] | None = None  # in the epoch, of the checkpoint that was loaded
-        self._rng: dict[str, Any] | None = None  # of a checkpoint between two epochs
+        self._between: dict[str, Any] | None = None  # the generators of a checkpoint between two epochs
         self._step = 0
         self._due = False
 
@@ -80,7 +82,7 @@ class Checkpoint(_Checkpoint):
         connector = trainer._checkpoint_connector
         if not self._fitted and not connector._ckpt_path and self._open().resume():
             saved = dict(self._open().values)
-            self._position, self._rng = saved.pop("position"), saved.pop("between")
+            self._position, self._between = saved.pop("position"), saved.pop("between")
             trainer._logger_connector._callback_metrics.update(saved.pop("metrics"))
             connector._loaded_checkpoint = saved  # Lightning takes loops, optimizers and schedulers from there
             connector.restore_datamodule()
@@ -92,9 +94,9 @@ class Checkpoint(_Checkpoint):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._step, self._due = trainer.global_step, False
-        loop, resumed = trainer.fit_loop.epoch_loop, self._rng is not None or self._position is not None
+        loop, resumed = trainer.fit_loop.epoch_loop, self._between is not None or self._position is not None
         self._attach(trainer)
-        if self._rng is not None:
+        if self._between is not None:
             loop.scheduler_progress.reset_on_run()
             loop.automatic_optimization.optim_progress.reset_on_run()
             loop.val_loop.batch_progress.total.reset()
@@ -102,10 +104,12 @@ class Checkpoint(_Checkpoint):
             _skip_what_is_done(loop, trainer.fit_loop._data_fetcher)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._attach(trainer)
-        if self._rng is not None:
-            _rng.restore(self._rng)
-            self._rng = None
+        loader = self._attach(trainer)
+        if self._between is not None:
+            _rng.restore(self._between["rng"])
+            loader.restore(self._between["generators"])
+            self._between = None
+            _begin_anew(trainer.fit_loop.epoch_loop)
         if self._due:
             self._save(trainer, None, {"epoch_progress": {"ready": 1}})
 
@@ -160,9 +164,11 @@ class Checkpoint(_Checkpoint):
         else:
             position["trained"] = batches["current"]["ready"]
             if position["trained"] != position["drawn"]:  # the fetcher holds a batch, which is to be drawn again
-                position["loaders"] = None
+                position["now"] = None
         batches["is_last_batch"] = False
-        between = _rng.states() if position is None else None
+        between = None
+        if position is None:
+            between = {"rng": _rng.states(), "generators": self._attach(trainer).generators()}
         seen = dict(trainer.callback_metrics)  # schedulers and callbacks may look at one before it is logged again
         values = checkpoint | {"position": position, "between": between, "metrics": seen}
         if self._best is not None:
@@ -186,6 +192,17 @@ class Checkpoint(_Checkpoint):
         manager, self._manager = self._manager, None
         if manager is not None:
             manager.__exit__(type(error), error, None)
+
+
+def _begin_anew(loop: Any) -> None:
+    """A loop that is restarted between two epochs has read ahead before the epoch's hooks: it reads after them, as it did."""
+
+    def begin(data_fetcher: Any) -> None:
+        del loop.on_run_start
+        iter(data_fetcher)
+        loop.on_run_start(data_fetcher)
+
+    loop.on_run_start = begin
 
 
 def _skip_what_is_done(loop: Any, fetcher: Any) -> None:

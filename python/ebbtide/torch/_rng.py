@@ -29,3 +29,40 @@ def restore(states: dict[str, Any]) -> None:
     for gpu, state in enumerate(states["cuda"]):
         if torch.cuda.is_available() and gpu < torch.cuda.device_count():
             torch.cuda.set_rng_state(state.cpu(), gpu)
+
+
+def seed() -> int:
+    """A seed, drawn from PyTorch's generator."""
+    return int(torch.empty((), dtype=torch.int64).random_().item())
+
+
+class Stream:
+    """Random numbers of its own on the CPU, from a seed: what runs within ``with`` draws from them, and nothing else does."""
+
+    def __init__(self, seed: int) -> None:
+        outside = _get()
+        random.seed(seed)
+        np.random.seed(seed % (1 << 32))
+        torch.default_generator.manual_seed(seed)
+        self._other = _get()
+        _set(outside)
+
+    def __enter__(self) -> None:
+        self._swap()
+
+    def __exit__(self, *_: object) -> None:
+        self._swap()
+
+    def _swap(self) -> None:
+        other, self._other = self._other, _get()
+        _set(other)
+
+
+def _get() -> tuple[Any, Any, torch.Tensor]:
+    return random.getstate(), np.random.get_state(), torch.get_rng_state()
+
+
+def _set(states: tuple[Any, Any, torch.Tensor]) -> None:
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    torch.set_rng_state(states[2])
