@@ -53,9 +53,9 @@ class Future {
   Result<void> wait(std::optional<std::string_view> level = {}, std::optional<Seconds> timeout = {}) const;
   /// How it failed, if it did.
   std::optional<Error> error() const;
-  /// Keeps `what` until it has ended, successfully or not, in place of what it kept before: whose destructor is told of
-  /// the end. That runs on any thread, without the store's mutex; on this one, before the call returns, if it has ended
-  /// already.
+  /// Keeps `what` until the operation has ended, successfully or not, in place of what was kept before. The destructor
+  /// of `what` can tell of the end: it runs on any thread, without the store's mutex. If the operation has ended
+  /// already, it runs on this thread before the call returns.
   void keep_until_ended(std::shared_ptr<const void> what) const;
 
  private:

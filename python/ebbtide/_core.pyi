@@ -15,9 +15,9 @@ def version() -> str:
 class Endings:
     """The futures of a store that are watched, as they end."""
 
-    def next(self) -> ebbtide._futures.Future | None:
+    def give(self, take: Callable[[ebbtide._futures.Future], object]) -> bool:
         """
-        The next one that has ended; waits for it. None: the store is closed, and all were given.
+        Waits for the next one that has ended, and calls `take` with it. False: the store is closed, and all were given.
         """
 
     def close(self) -> None:
@@ -28,7 +28,7 @@ class Operation:
 
     def done(self, level: str | None = None) -> bool:
         """
-        True once it has ended, successfully or not; never waits.
+        True once it has ended, successfully or not, and the arrays of a restore are filled; never waits.
 
         level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
         (``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``, ``"shared"``): True once it is that durable, and never before; of a snapshot
@@ -317,7 +317,7 @@ class History:
         """
         Like :meth:`restore`, in the background: ``result()`` of the future returns the arrays.
 
-        ``out`` must not be touched before the future is done; it is kept alive until then.
+        ``out`` must not be touched before the future is done; it is kept alive until then, and filled even if the future is dropped.
         """
 
     def borrow(self, version: int, keep: bool = False, timeout: float | None = None, stream: ebbtide.types.Stream | None = None) -> Loan:

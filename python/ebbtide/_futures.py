@@ -9,12 +9,12 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from ebbtide._core import Operation
+from ebbtide.errors import Unsupported
 
 if TYPE_CHECKING:
     from ebbtide._core import Endings
 
 _OF_PYTHON = frozenset(vars(concurrent.futures.Future()))
-_making = threading.Lock()
 
 
 class Future(Operation, concurrent.futures.Future[Any]):
@@ -26,7 +26,8 @@ class Future(Operation, concurrent.futures.Future[Any]):
 
     ``await``, ``asyncio.wrap_future``, ``concurrent.futures.wait`` and ``as_completed`` take it. ``cancel`` returns False:
     what was begun goes on, so an ``await`` that is cancelled loses nothing, and ``result`` still has the arrays. Callbacks run
-    on a thread of Python's that exists while a store has such futures, and ends when that is closed.
+    on a Python thread that the store starts when it first needs one, and ends when it is closed. The same thread fills an
+    ``out`` that is not in the order that was written, whether anybody asks for it or not.
 
     >>> future = store.checkpoint(step, state)
     >>> future.done("storage")             # never waits
@@ -39,14 +40,13 @@ class Future(Operation, concurrent.futures.Future[Any]):
     def __getattr__(self, name: str) -> Any:
         if name not in _OF_PYTHON:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        with _making:
-            if name not in self.__dict__:
-                made = concurrent.futures.Future[Any]()
-                made.set_running_or_notify_cancel()
-                if self.done() or not self._tell_of_end():
-                    _end(made, self.error)
-                self.__dict__.update(vars(made))
-        return self.__dict__[name]
+        if "_made" not in self.__dict__:
+            made = concurrent.futures.Future[Any]()
+            made.set_running_or_notify_cancel()
+            if self.done() or not self._tell_of_end():
+                _end(made, self.exception(0))
+            self.__dict__.setdefault("_made", made)  # another thread, or a signal handler, may have been here
+        return vars(self.__dict__["_made"])[name]
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done():
@@ -56,7 +56,11 @@ class Future(Operation, concurrent.futures.Future[Any]):
         return self.result()
 
     def __repr__(self) -> str:
-        return f"<ebbtide.Future at {id(self):#x}, {'done' if self.done() else 'in progress'}>"
+        try:
+            state = "done" if self.done() else "in progress"
+        except Unsupported:
+            state = "of another process"  # which forked this one
+        return f"<ebbtide.Future at {id(self):#x}, {state}>"
 
     def cancel(self) -> bool:
         """False: what was begun goes on."""
@@ -85,10 +89,11 @@ class Future(Operation, concurrent.futures.Future[Any]):
 
 def _end(future: concurrent.futures.Future[Any], error: BaseException | None) -> None:
     """``result`` and ``exception`` of a Future ask the store; Python's side has to know that it has ended."""
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
+    with contextlib.suppress(concurrent.futures.InvalidStateError):  # it has ended already
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
 
 
 class Watcher(threading.Thread):
@@ -97,17 +102,13 @@ class Watcher(threading.Thread):
     def __init__(self, endings: Endings) -> None:
         super().__init__(name="ebbtide-futures", daemon=True)  # the store's end ends it, at exit too
         self._endings = endings
-        self.start()
 
     def run(self) -> None:
-        while (future := self._endings.next()) is not None:
-            with contextlib.suppress(Exception):
-                future.done()  # fills the program's arrays; what that raises is raised by result()
-            _end(future, future.error)
-            del future
+        while self._endings.give(lambda future: _end(future, future._settle())):
+            pass
 
     def finish(self) -> None:
         """Ends the futures that are left, and the thread: the store is closed."""
         self._endings.close()
-        if threading.current_thread() is not self:
+        if threading.current_thread() is not self and self.is_alive():
             self.join()

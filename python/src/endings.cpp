@@ -27,7 +27,18 @@ nb::object Endings::next() {
       ended_.pop_front();
     }
   }
-  return future == nullptr ? nb::object(nb::none()) : nb::steal(future);
+  return nb::steal(future);
+}
+
+bool Endings::give(nb::handle take) {
+  const nb::object future = next();
+  if (!future.is_valid()) return false;
+  try {
+    take(future);
+  } catch (nb::python_error& raised) {
+    raised.discard_as_unraisable("the end of a future");
+  }
+  return true;
 }
 
 void Endings::close() {

@@ -19,13 +19,15 @@ class Endings : public std::enable_shared_from_this<Endings> {
  public:
   /// What tells of the future's end by its own. Null: closed; then all of the store's futures have ended.
   std::shared_ptr<const void> watch(nb::handle future);
-  /// The next future that has ended; waits for it without the GIL. None: closed, and all were given.
-  nb::object next();
+  /// Waits without the GIL for the next future that has ended, and calls `take` with it. What that raises is reported
+  /// as unraisable, SystemExit too. False: closed, and all were given.
+  bool give(nb::handle take);
   /// All that are watched count as ended.
   void close();
 
  private:
   void end(PyObject* future);
+  nb::object next();  // null: closed, and all were given
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -21,7 +21,10 @@ bool has_ended(const FutureObject::Pending& pending, const std::optional<std::st
 }  // namespace
 
 FutureObject::FutureObject(std::shared_ptr<StoreState> state, Pending pending, std::shared_ptr<Held> held)
-    : state_(std::move(state)), pending_(std::move(pending)), held_(std::move(held)) {}
+    : state_(std::move(state)),
+      pending_(std::move(pending)),
+      held_(std::move(held)),
+      fills_(held_ && is_packed(held_->bundle)) {}
 
 FutureObject::~FutureObject() { leak_if_foreign(*state_, pending_); }
 
@@ -34,21 +37,45 @@ bool FutureObject::done(std::optional<std::string> level) {
       raise(refused.error());
     }
   }();
-  if (done && !level) finish();
-  return done;
+  return done && (level || !fills_ || unfilled_ || failed());
+}
+
+std::optional<Error> FutureObject::failed() const {
+  return std::visit([](const auto& of) { return of.error(); }, pending_);
 }
 
 void FutureObject::finish() {
   if (!held_ || held_->bundle.leaves.empty()) return;
+  if (finisher_ == std::this_thread::get_id())
+    raise(Errc::unsupported, "this thread is copying what was read to `out`, and was interrupted: ask done() instead");
   std::unique_lock lock(finishing_, std::try_to_lock);
   if (!lock) {  // another thread is at it, in Python
     nb::gil_scoped_release unlocked;
     lock.lock();
   }
-  if (held_->bundle.leaves.empty() || std::visit([](const auto& of) { return of.error(); }, pending_)) return;
-  fill(held_->bundle, reach_of(*state_, nb::none()), /*load=*/false, /*wait=*/true);
-  if (converts(held_->bundle)) held_->arrays = converted(held_->bundle);
+  if (held_->bundle.leaves.empty() || failed()) return;
+  finisher_ = std::this_thread::get_id();
+  try {
+    fill(held_->bundle, reach_of(*state_, nb::none()), /*load=*/false, /*wait=*/true);
+    if (converts(held_->bundle)) held_->arrays = converted(held_->bundle);
+  } catch (nb::python_error& raised) {
+    finisher_ = std::thread::id();
+    unfilled_ = raised.matches(PyExc_Exception);
+    throw;
+  }
+  finisher_ = std::thread::id();
+  fills_ = unfilled_ = false;
   held_->bundle = {};  // the transfer is over: only the arrays themselves are needed
+}
+
+nb::object FutureObject::settle() {
+  try {
+    finish();
+  } catch (nb::python_error& raised) {
+    unfilled_ = true;
+    return nb::borrow(raised.value());
+  }
+  return error();
 }
 
 Result<void> FutureObject::wait_for(const std::optional<std::string>& level, std::optional<double> timeout) {
@@ -68,8 +95,8 @@ void FutureObject::wait(std::optional<std::string> level, std::optional<double> 
 
 nb::object FutureObject::error() {
   state_->check();
-  const auto error = std::visit([](const auto& of) { return of.error(); }, pending_);
-  if (!error) return nb::none();
+  const auto error = failed();
+  if (!error) return unfilled_ ? settle() : nb::none();
   try {
     raise(*error);
   } catch (nb::python_error& raised) {
@@ -88,8 +115,10 @@ bool FutureObject::tell_of_end(nb::handle self) {
   state_->check();
   const auto* const background = std::get_if<ebb::Future>(&pending_);
   if (background == nullptr) return false;  // a snapshot has ended when its cut is taken
-  auto end = state_->endings().watch(self);
-  if (!end) return false;
+  Endings& endings = state_->endings();
+  if (std::exchange(told_, true)) return true;
+  auto end = endings.watch(self);
+  if (!end) return told_ = false;
   background->keep_until_ended(std::move(end));
   return true;
 }
@@ -99,18 +128,22 @@ nb::object new_future(const std::shared_ptr<StoreState>& state, FutureObject::Pe
   nb::object made = nb::inst_alloc(state->future_type());
   new (nb::inst_ptr<FutureObject>(made)) FutureObject(state, std::move(pending), std::move(held));
   nb::inst_mark_ready(made);
+  auto& future = nb::cast<FutureObject&>(made);
+  if (future.fills() && !future.tell_of_end(made)) future.settle();
   return made;
 }
 
 void bind_future(nb::module_& module) {
   nb::class_<Endings>(module, "Endings", "The futures of a store that are watched, as they end.")
-      .def("next", &Endings::next, nb::sig("def next(self) -> ebbtide._futures.Future | None"),
-           "The next one that has ended; waits for it. None: the store is closed, and all were given.")
+      .def("give", &Endings::give, nb::arg("take"),
+           nb::sig("def give(self, take: collections.abc.Callable[[ebbtide._futures.Future], object]) -> bool"),
+           "Waits for the next one that has ended, and calls `take` with it. False: the store is closed, and all were "
+           "given.")
       .def("close", &Endings::close, "All that are watched count as ended.");
   nb::class_<FutureObject>(module, "Operation", "What the store knows of a Future. Use :class:`ebbtide.Future`.")
       .def("done", &FutureObject::done, nb::arg("level") = nb::none(),
            nb::sig("def done(self, level: str | None = None) -> bool"),
-           R"(True once it has ended, successfully or not; never waits.
+           R"(True once it has ended, successfully or not, and the arrays of a restore are filled; never waits.
 
 level: a tier's name (``"device"``, ``"host"``, ``"local"``), complete there or below, or a durability
 (``"ephemeral"``, ``"process"``, ``"node"``, ``"storage"``, ``"shared"``): True once it is that durable, and never before; of a snapshot
@@ -129,6 +162,7 @@ operation's own error: :class:`ebbtide.NoSpace` and :class:`ebbtide.IOFailed` wh
       .def(
           "_tell_of_end", [](nb::handle self) { return nb::cast<FutureObject&>(self).tell_of_end(self); },
           nb::sig("def _tell_of_end(self) -> bool"))
+      .def("_settle", &FutureObject::settle, nb::sig("def _settle(self) -> BaseException | None"))
       .def_prop_ro("error", &FutureObject::error, nb::sig("def error(self) -> BaseException | None"),
                    "Its failure as an exception, which is not raised; None if it has not failed.")
       .def("result", &FutureObject::result, nb::arg("timeout") = nb::none(),

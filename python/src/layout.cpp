@@ -278,6 +278,10 @@ void fill(const Bundle& out, const Reach& reach, bool load, bool wait) {
   for (const Leaf& leaf : out.leaves) fill(leaf, reach, load, wait);
 }
 
+bool is_packed(const Bundle& out) {
+  return std::ranges::any_of(out.leaves, [](const Leaf& leaf) { return leaf.packed.is_valid(); });
+}
+
 std::vector<Target> targets_of(Bundle& out, const CheckpointInfo& info, Version version, const Reach& reach) {
   const auto count = out.leaves.size();
   std::vector<std::size_t> leaf_of(count);  // region i goes to leaf leaf_of[i]

@@ -76,5 +76,7 @@ std::vector<Target> targets_of(Bundle& out, const CheckpointInfo& info, Version 
 /// Copies what was read by way of packed memory to the targets; `load`: what these have, there; `wait`: until that is
 /// done on a GPU.
 void fill(const Bundle& out, const Reach& reach, bool load = false, bool wait = false);
+/// Whether some are read by way of packed memory.
+bool is_packed(const Bundle& out);
 
 }  // namespace ebb::python

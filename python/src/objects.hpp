@@ -1,9 +1,11 @@
 #pragma once
 // The classes of ebbtide._core, and the functions that bind them.
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <nanobind/nanobind.h>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -29,17 +31,26 @@ class FutureObject {
   void wait(std::optional<std::string> level, std::optional<double> timeout);
   nb::object error();
   nb::object result(std::optional<double> timeout);
+  /// Once it has ended: gives the program its arrays, and returns what failed. For threads that run no signal handler.
+  nb::object settle();
   void before_write(nb::handle array, nb::handle stream);
+  /// Whether only copying makes it end: `done` waits for that.
+  bool fills() const { return fills_; }
   /// Its end is told to the store's Endings, as that of `self`. False: it has ended already, and is not.
   bool tell_of_end(nb::handle self);
 
  private:
   Result<void> wait_for(const std::optional<std::string>& level, std::optional<double> timeout);
   void finish();  // of a restore that has ended well: gives the program its arrays
+  std::optional<Error> failed() const;
   std::shared_ptr<StoreState> state_;
   Pending pending_;
   std::shared_ptr<Held> held_;  ///< null but for a restore's future
   std::mutex finishing_;
+  std::atomic<std::thread::id> finisher_;  ///< that has it
+  bool fills_ = false;                     ///< packed memory is still to be copied to the program's arrays
+  bool told_ = false;                      ///< the store's Endings will give it
+  bool unfilled_ = false;                  ///< finish() has failed: asking for the result tries again
 };
 
 /// A Future, of ebbtide/_futures.py.

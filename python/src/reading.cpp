@@ -1,5 +1,4 @@
 // Reading checkpoints: into arrays of the program, or borrowed from the device cache.
-#include <algorithm>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
@@ -113,8 +112,7 @@ nb::object restore(HistoryObject& self, nb::handle version, nb::handle out, bool
     Reading reading = prepare(info, number, out, reach);
     if (options.have) fill(reading.bundle, reach, /*load=*/true);
     options.stream = stream_for(*self.state, reading.bundle, reach);
-    const bool by_way =
-        std::ranges::any_of(reading.bundle.leaves, [](const Leaf& leaf) { return leaf.packed.is_valid(); });
+    const bool by_way = is_packed(reading.bundle);
     options.keep = keep || by_way;
     const auto call = [&] { return self.history.restore(number, reading.targets, options); };
     try {
@@ -166,6 +164,7 @@ nb::object restore_async(HistoryObject& self, nb::handle version, nb::handle out
     const CheckpointInfo info = info_of(self, number, signals);
     Reading reading = prepare(info, number, out, reach);
     static_cast<void>(stream_for(*self.state, reading.bundle, reach, false));  // waits for what still computes there
+    if (is_packed(reading.bundle)) static_cast<void>(self.state->endings());   // whose thread fills `out`
     auto held = std::make_shared<Held>(Held{std::move(reading.bundle), reading.arrays});
     const auto call = [&] { return self.history.restore_async(number, reading.targets, options); };
     std::optional<Future> future;
@@ -231,7 +230,7 @@ is consumed.
                    "-> ebbtide._futures.Future"),
            R"(Like :meth:`restore`, in the background: ``result()`` of the future returns the arrays.
 
-``out`` must not be touched before the future is done; it is kept alive until then.)")
+``out`` must not be touched before the future is done; it is kept alive until then, and filled even if the future is dropped.)")
       .def("borrow", &borrow, nb::arg("version").none(), nb::arg("keep") = false, nb::arg("timeout") = nb::none(),
            nb::arg("stream") = nb::none(),
            nb::sig("def borrow(self, version: int, keep: bool = False, timeout: float | None = None, "

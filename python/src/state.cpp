@@ -159,8 +159,16 @@ Endings& StoreState::endings() {
   if (!endings_) {
     auto endings = std::make_shared<Endings>();
     nb::object watcher = nb::module_::import_("ebbtide._futures").attr("Watcher")(endings);
+    if (endings_) return *endings_;  // made in between: by another thread, or by a signal handler
     endings_ = std::move(endings);
     watcher_ = std::move(watcher);
+    try {
+      nb::object(watcher_).attr("start")();
+    } catch (const nb::python_error&) {  // there are too many threads
+      endings_.reset();
+      watcher_.reset();
+      throw;
+    }
   }
   return *endings_;
 }

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import os
+import sys
 import threading
+import time
+import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ import numpy as np
 import pytest
 
 import ebbtide
+from ebbtide import _arrays, _futures
 
 COUNT, SIZE = 40, 1 << 15  # 256 KiB each: most are in the file when they are restored
 
@@ -34,6 +39,26 @@ def is_version(array: Any, version: int) -> bool:
 
 def watchers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "ebbtide-futures"]
+
+
+def strided() -> np.ndarray[Any, Any]:
+    """For a version, and filled by way of packed memory."""
+    return np.zeros((SIZE, 2))[:, 0]
+
+
+@pytest.fixture
+def fill(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Strided arrays are filled once it is set."""
+    may, copy = threading.Event(), _arrays.copy
+    monkeypatch.setattr(_arrays, "copy", lambda *args: (may.wait(60), copy(*args)))
+    return may
+
+
+def until(passed: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not passed():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def test_concurrent_futures_waits_for_them_beside_others(written: ebbtide.Store) -> None:
@@ -208,3 +233,116 @@ def test_a_future_that_has_ended_is_not_kept(written: ebbtide.Store) -> None:
     concurrent.futures.wait([written.restore_async(1)], timeout=60)  # the thread is past the first
     gc.collect()
     assert gone() is None
+
+
+def test_a_strided_out_is_filled_though_nobody_asks(written: ebbtide.Store) -> None:
+    out = strided()
+    gone = weakref.ref(written.restore_async(3, out))
+    until(lambda: gone() is None)
+    assert is_version(out, 3)
+
+
+def test_one_is_done_once_a_strided_out_is_filled(written: ebbtide.Store, fill: threading.Event) -> None:
+    dense, out = written.restore_async(1), strided()
+    future = written.restore_async(0, out)
+    dense.wait()
+    assert not future.done() and future.running() and "in progress" in repr(future)
+    assert not out.any()
+    fill.set()
+    until(future.done)
+    assert is_version(out, 0) and future.result(0) is out
+
+
+def test_one_whose_out_cannot_be_filled_fails(written: ebbtide.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise ZeroDivisionError("the array refuses")
+
+    async def program() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(written.restore_async(0, strided()), 60)
+
+    monkeypatch.setattr(_arrays, "copy", refuse)
+    asyncio.run(program())
+    future = written.restore_async(1, strided())
+    assert concurrent.futures.wait([future], timeout=60).done
+    assert future.done() and isinstance(future.exception(0), ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError):
+        future.result(0)
+    monkeypatch.undo()
+    assert is_version(future.result(0), 1) and future.exception(0) is None
+
+
+def test_a_callback_that_exits_harms_no_other_future(
+    written: ebbtide.Store, fill: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: reported.append(args.exc_type))
+    future = written.restore_async(0, strided())
+    future.add_done_callback(lambda _: sys.exit())
+    later = written.restore_async(1, strided())
+    fill.set()
+    assert concurrent.futures.wait([later], timeout=60).done and reported == [SystemExit]
+
+
+def test_a_thread_that_fills_an_out_may_ask_for_it(written: ebbtide.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal handler does that interrupts it."""
+    copy, out = _arrays.copy, strided()
+    made, called, refused = threading.Event(), threading.Event(), threading.Event()
+    future: ebbtide.Future
+
+    def interrupted(*args: Any) -> None:
+        assert made.wait(60) and not future.done()
+        future.add_done_callback(lambda _: called.set())
+        with pytest.raises(ebbtide.Unsupported, match=r"ask done\(\)"):
+            future.result(0)
+        refused.set()
+        copy(*args)
+
+    monkeypatch.setattr(_arrays, "copy", interrupted)
+    future = written.restore_async(0, out)
+    made.set()
+    assert future.result(60) is out and is_version(out, 0) and refused.is_set() and called.wait(60)
+
+
+def test_a_future_may_be_watched_while_it_comes_to_be_watched(
+    written: ebbtide.Store, fill: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a signal handler, or by another thread."""
+    called = threading.Semaphore(0)
+    tell, futures = ebbtide.Future._tell_of_end, []
+
+    def interrupted(future: ebbtide.Future) -> bool:
+        if not futures:
+            futures.append(future)
+            future.add_done_callback(lambda _: called.release())
+        return tell(future)
+
+    monkeypatch.setattr(ebbtide.Future, "_tell_of_end", interrupted)
+    written.restore_async(0, strided()).add_done_callback(lambda _: called.release())
+    fill.set()
+    assert called.acquire(timeout=60) and called.acquire(timeout=60)
+
+
+def test_a_store_has_one_thread_for_them(written: ebbtide.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, inner = _futures.Watcher.__init__, []
+
+    def interrupted(watcher: Any, endings: Any) -> None:
+        if not inner:
+            inner.append(None)
+            inner[0] = written.restore_async(0, strided())
+        begin(watcher, endings)
+
+    monkeypatch.setattr(_futures.Watcher, "__init__", interrupted)
+    outer = written.restore_async(1, strided())
+    assert concurrent.futures.wait([outer, inner[0]], timeout=60).done == {outer, inner[0]}
+    assert len(watchers()) == 1
+
+
+def test_a_forked_child_may_print_one(written: ebbtide.Store) -> None:
+    future = written.restore_async(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if "another process" in repr(future) else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -22,7 +22,7 @@ BELOW = {
     "_units": {"_core", "errors"},
     "_options": {"_units"},
     "_files": {"_core"},
-    "_futures": {"_core"},
+    "_futures": {"_core", "errors"},
     "_open": {"_core", "errors"},
     "sim": {"_core", "_models", "_units", "errors"},
     ROOT: {"_arrays", "_core", "_files", "_futures", "_open", "_trees", "errors", "sim", "types"},
