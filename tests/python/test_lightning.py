@@ -153,6 +153,34 @@ def test_the_plugin_takes_nothing_away_before_a_newer_one_is_durable(
     assert not (disk / "first").exists()
 
 
+def test_the_plugin_loads_what_torch_wrote_and_refuses_urls(disk: Path) -> None:
+    plugin = ebbtide.lightning.CheckpointIO(**SMALL)
+    plugin.save_checkpoint({"weights": torch.zeros(3)}, disk / "one.ckpt")
+    torch.save({"weights": torch.ones(3)}, disk / "other.ckpt")
+    assert torch.equal(plugin.load_checkpoint(disk / "other.ckpt")["weights"], torch.ones(3))
+    with pytest.raises(ebbtide.InvalidArgument, match="s3://bucket/one.ckpt is a URL"):
+        plugin.save_checkpoint({}, "s3://bucket/one.ckpt")
+    plugin.teardown()
+    assert torch.equal(plugin.load_checkpoint(disk / "one.ckpt")["weights"], torch.zeros(3))
+
+
+def test_the_plugin_drops_nothing_before_its_own_replacement_is_durable(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = ebbtide.lightning.CheckpointIO(**SMALL)
+    plugin.save_checkpoint({"weights": torch.ones(3)}, disk / "last")
+    plugin.save_checkpoint({"weights": torch.zeros(3)}, disk / "last")
+    (folder,) = plugin._folders.values()
+    replacement, real = folder._newest, ebbtide.Future.done
+    with monkeypatch.context() as patch:
+        patch.setattr(ebbtide.Future, "done", lambda self, level: self is not replacement and real(self, level))
+        plugin.save_checkpoint({"weights": torch.ones(3)}, disk / "newest")
+        folder._newest.wait("storage")
+        plugin.save_checkpoint({"weights": torch.ones(3)}, disk / "newer")
+        assert len(folder.store.history("last").versions()) == 2
+    plugin.teardown()
+
+
 def test_what_cannot_be_saved_is_refused_by_name(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     callback = ebbtide.lightning.Checkpoint(disk / "run")
     trainer = SimpleNamespace(strategy=pl.strategies.FSDPStrategy())

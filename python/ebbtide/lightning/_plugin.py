@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.plugins import CheckpointIO as _CheckpointIO
+from lightning.pytorch.plugins import TorchCheckpointIO
 
 import ebbtide
 from ebbtide import errors
@@ -45,10 +46,14 @@ class CheckpointIO(_CheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any = None
     ) -> None:
-        """Save a checkpoint under ``path``, which is on a local file system."""
+        """Save a checkpoint under ``path``, which is on a local file system; a URL is refused."""
         if storage_options is not None:
             raise errors.InvalidArgument(
                 "storage_options: a store has none; give CheckpointIO the options of ebbtide.open"
+            )
+        if "://" in os.fspath(path):
+            raise errors.InvalidArgument(
+                f"{path} is a URL: CheckpointIO saves on a local file system; leave the plugin out for this path"
             )
         place = Path(path).resolve()
         if place.parent not in self._folders:
@@ -61,8 +66,14 @@ class CheckpointIO(_CheckpointIO):
     def load_checkpoint(
         self, path: str | os.PathLike[str], map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """The checkpoint that was saved under ``path``. Its tensors are where :meth:`ebbtide.History.restore` makes them."""
+        """The checkpoint that was saved under ``path``. Its tensors are where :meth:`ebbtide.History.restore` makes them.
+
+        What is not this plugin's (a checkpoint that PyTorch wrote, a URL) is loaded as Lightning loads it.
+        """
         place = Path(path).resolve()
+        if "://" in os.fspath(path) or (place.is_file() and not _is_mark(place)):
+            given = {} if map_location is None else {"map_location": map_location}
+            return TorchCheckpointIO().load_checkpoint(path, weights_only=weights_only, **given)
         if place.parent in self._folders:
             return self._load(self._folders[place.parent].store, place)
         if not (place.parent / _STORE).is_dir():
@@ -95,13 +106,18 @@ class CheckpointIO(_CheckpointIO):
             self._folders.popitem()[1].close()
 
 
+def _is_mark(place: Path) -> bool:
+    with place.open("rb") as file:
+        return _MARK.encode().startswith(file.read(len(_MARK)))  # a power failure may have cut it off
+
+
 class _Folder:
     """The checkpoints of a directory: which are to be dropped, and when."""
 
     def __init__(self, store: ebbtide.Store) -> None:
         self.store = store
         self._newest: ebbtide.Future | None = None
-        self._replaced: list[tuple[str, int]] = []  # histories and versions
+        self._replaced: dict[str, tuple[list[int], ebbtide.Future]] = {}  # a history's versions, and what replaces them
         self._removed: list[Path] = []
 
     def save(self, name: str, saved: Any) -> None:
@@ -109,7 +125,8 @@ class _Folder:
         history = self.store.history(name)
         versions = history.versions()
         self._newest = history.checkpoint(max(versions, default=-1) + 1, saved)
-        self._replaced += [(name, version) for version in versions]
+        if versions:
+            self._replaced[name] = list(versions), self._newest
         self._removed = [place for place in self._removed if place.name != name]
 
     def remove(self, place: Path) -> None:
@@ -117,23 +134,30 @@ class _Folder:
 
     def close(self) -> None:
         try:
-            if self._newest is not None:
-                self._newest.wait(self.store.durability)
+            for save in [self._newest, *(save for _, save in self._replaced.values())]:
+                if save is not None:
+                    save.wait(self.store.durability)
             self._tidy()
         finally:
             self.store.close()
 
     def _tidy(self) -> None:
-        """Nothing goes before a newer checkpoint is durable."""
+        """What is replaced stays until its replacement is durable; what is removed, until the newest checkpoint is."""
+        for name, (versions, save) in list(self._replaced.items()):
+            if self._durable(save):
+                for version in versions:
+                    self.store.history(name).drop(version)
+                del self._replaced[name]
+        if self._removed and self._newest is not None and self._durable(self._newest):
+            for place in self._removed:
+                self._replaced.pop(place.name, None)
+                self.store.history(place.name).drop()
+                place.unlink(missing_ok=True)
+            self._removed = []
+
+    def _durable(self, save: ebbtide.Future) -> bool:
         try:
-            if self._newest is None or not self._newest.done(self.store.durability):
-                return
+            return save.done(self.store.durability)
         except errors.Error as failure:
-            warnings.warn(f"the newest checkpoint is not durable: {failure}", RuntimeWarning, stacklevel=5)
-            return
-        for name, version in self._replaced:
-            self.store.history(name).drop(version)
-        for place in self._removed:
-            self.store.history(place.name).drop()
-            place.unlink(missing_ok=True)
-        self._replaced, self._removed = [], []
+            warnings.warn(f"a checkpoint could not be saved: {failure}", RuntimeWarning, stacklevel=6)
+            return False

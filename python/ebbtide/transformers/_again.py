@@ -32,12 +32,19 @@ class Again:
         yield from batches
 
 
+_skip = trainer.skip_first_batches
+
+
 def draw_again(position: dict[str, Any]) -> None:
     """The trainer skips batches without reading them, so that what draws random numbers draws others: once, it does not."""
-    skip = trainer.skip_first_batches
 
     def again(loader: Any, num_batches: int) -> Any:
-        trainer.skip_first_batches = skip
+        skip_again()
         return Again(loader, position, num_batches)
 
     trainer.skip_first_batches = again
+
+
+def skip_again() -> None:
+    """The trainer's own way."""
+    trainer.skip_first_batches = _skip

@@ -7,17 +7,19 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from torch.utils.data import IterableDataset
 from transformers.trainer_callback import ExportableState
 
 from ebbtide import errors
 from ebbtide._training.retention import Best, logged
 from ebbtide.torch import Manager, _rng
-from ebbtide.transformers._again import draw_again
+from ebbtide.transformers._again import draw_again, skip_again
 
 _TYPES = ("NO", "MULTI_CPU", "MULTI_GPU")
 
@@ -84,6 +86,8 @@ class Checkpoint(transformers.TrainerCallback):
             raise errors.InvalidArgument("the trainer does not have this callback: give it callbacks=[checkpoint]")
         self.close()
         self._trainer, self._manager = trainer, Manager(self._directory, **self._options)
+        for left in self._directory.glob("resume-*"):  # by a run that was killed before it began to train
+            shutil.rmtree(left, ignore_errors=True)
         if not self._manager.resume():
             return None
         saved = self._manager.values
@@ -114,8 +118,16 @@ class Checkpoint(transformers.TrainerCallback):
         if back is not None:
             _rng.restore(back["began"])
             self._steps = back["steps"]
-            if self._steps:
+            if self._steps and not args.ignore_data_skip:
+                assert self._trainer is not None
                 draw_again(back)
+                if isinstance(self._trainer.train_dataset, IterableDataset) and not args.dataloader_num_workers:
+                    warnings.warn(
+                        "train_dataset is an IterableDataset that is read without workers: if it draws random numbers, it draws "
+                        "others after this resume; dataloader_num_workers=1 has it draw the same",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
         self._began = _rng.states()
         self._before = back["before"] if back is not None and self._steps else [self._began]
         if self._due:
@@ -147,6 +159,7 @@ class Checkpoint(transformers.TrainerCallback):
 
         Raises as :meth:`ebbtide.Store.close`.
         """
+        skip_again()
         self._forget_written()
         manager, self._manager = self._manager, None
         if manager is not None:
