@@ -73,7 +73,8 @@ class CheckpointIO(_CheckpointIO):
         place = Path(path).resolve()
         if "://" in os.fspath(path) or (place.is_file() and not _is_mark(place)):
             given = {} if map_location is None else {"map_location": map_location}
-            return TorchCheckpointIO().load_checkpoint(path, weights_only=weights_only, **given)
+            found: dict[str, Any] = TorchCheckpointIO().load_checkpoint(path, weights_only=weights_only, **given)
+            return found
         if place.parent in self._folders:
             return self._load(self._folders[place.parent].store, place)
         if not (place.parent / _STORE).is_dir():
