@@ -63,7 +63,11 @@ def test_a_run_that_max_steps_ended_within_an_epoch_goes_on_there(disk: Path) ->
     constant = {"lr_scheduler_type": "constant"}
     whole, _ = train(disk / "whole", max_steps=20, **constant)
     train(disk / "run", max_steps=9, **constant)
+    left, other = (disk / "run" / "run" / name for name in (".ebbtide-resume-killed", "resume-notes"))
+    for directory in (left, other):
+        directory.mkdir()
     assert train(disk / "run", max_steps=20, **constant) == (whole, 9)
+    assert other.exists() and not left.exists()
 
 
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch has no gloo")

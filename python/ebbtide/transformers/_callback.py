@@ -22,6 +22,7 @@ from ebbtide.torch import Manager, _rng
 from ebbtide.transformers._again import draw_again, skip_again
 
 _TYPES = ("NO", "MULTI_CPU", "MULTI_GPU")
+_WRITTEN = ".ebbtide-resume-"  # the directories that resume() makes begin so
 
 
 class Checkpoint(transformers.TrainerCallback):
@@ -86,13 +87,13 @@ class Checkpoint(transformers.TrainerCallback):
             raise errors.InvalidArgument("the trainer does not have this callback: give it callbacks=[checkpoint]")
         self.close()
         self._trainer, self._manager = trainer, Manager(self._directory, **self._options)
-        for left in self._directory.glob("resume-*"):  # by a run that was killed before it began to train
+        for left in self._directory.glob(f"{_WRITTEN}*"):  # by a run that was killed before it began to train
             shutil.rmtree(left, ignore_errors=True)
         if not self._manager.resume():
             return None
         saved = self._manager.values
         self._return_to, self._logged = saved["position"], saved["logged"]
-        self._written = tempfile.mkdtemp(prefix="resume-", dir=self._directory)
+        self._written = tempfile.mkdtemp(prefix=_WRITTEN, dir=self._directory)
         files = {
             "pytorch_model.bin": "model",
             "optimizer.pt": "optimizer",
