@@ -55,15 +55,17 @@ void FutureObject::finish() {
   }
   if (held_->bundle.leaves.empty() || failed()) return;
   finisher_ = std::this_thread::get_id();
+  const struct Finishes {
+    std::atomic<std::thread::id>& thread;
+    ~Finishes() { thread = std::thread::id(); }
+  } finishes{finisher_};
   try {
     fill(held_->bundle, reach_of(*state_, nb::none()), /*load=*/false, /*wait=*/true);
     if (converts(held_->bundle)) held_->arrays = converted(held_->bundle);
   } catch (nb::python_error& raised) {
-    finisher_ = std::thread::id();
     unfilled_ = raised.matches(PyExc_Exception);
     throw;
   }
-  finisher_ = std::thread::id();
   fills_ = unfilled_ = false;
   held_->bundle = {};  // the transfer is over: only the arrays themselves are needed
 }
