@@ -96,7 +96,7 @@ def _strided(measured: dict[str, Any]) -> list[str]:
         *_text(
             f"A checkpoint of a tensor of {size / 2**20:.0f} MiB that is not in C order, until the stream has ended it, and over that of",
             "`tensor.contiguous()`, taken in turn (`benches/torch_gpu.py --only strided`, `benches/results/torch_strided.json`). The bar is 0.7.",
-            "What has gaps is packed straight into the device cache; transposed without gaps it is copied as it lies:",
+            "A tensor with gaps is packed straight into the device cache; one without is copied byte for byte:",
         ),
         "| tensor | ms | over a contiguous copy followed by ours | |",
         "|---|---|---|---|",

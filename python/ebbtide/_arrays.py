@@ -195,7 +195,7 @@ def share_memory(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool
 def laid_out(run: Any, shape: tuple[int, ...], strides: tuple[int, ...], first: int) -> Any:
     """A view of ``run``, an array of one axis, whose elements from ``first`` on are ``strides`` apart; none: C order.
 
-    Tensors cannot lie backwards: a view of one lies forwards along each axis, from the beginning of ``run`` on.
+    Tensors have no negative strides: their view has positive ones, from the beginning of ``run`` on.
     """
     if not strides:
         return run.reshape(shape)
@@ -236,7 +236,7 @@ def copy(
     """Copies the elements of ``array`` to ``to``, of the same shape; those that ``to`` has once, once.
 
     On a GPU in the order of ``stream`` of ``stream_gpu`` (None: of the current one). wait: until it is done there.
-    turned: axes along which one of two tensors lies backwards.
+    turned: axes along which one of two tensors is reversed.
     """
     if isinstance(to, np.ndarray):
         once = _once(to.shape, to.strides)

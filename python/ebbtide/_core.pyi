@@ -232,7 +232,7 @@ class History:
         Costs a copy into the device cache; the rest happens in the background (hpdc23 sec. 4.1).
 
         An array may be in any order: transposed, sliced, ``channels_last``, backwards, expanded. Each element is stored once. One
-        whose memory is a single run (in Fortran's order, say) is copied as it lies, and comes back with its strides; one with gaps
+        whose memory is a single run (in Fortran's order, say) is copied byte for byte, and comes back with its strides; one with gaps
         is packed first, on its device and in the order of its stream, and comes back packed, with its axes in the same order. Of
         PyTorch, conjugated and negated views are resolved.
 

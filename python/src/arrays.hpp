@@ -74,7 +74,7 @@ struct Leaf {
   nb::object array;                  ///< what keeps the bytes alive, with `buffer` or `capsule`
   nb::object packed;                 ///< of an indirect target: what it is filled from; `data` is its memory
   nb::object filled;                 ///< with `packed`: the target as ebbtide/_arrays.py can fill it
-  std::vector<std::int64_t> turned;  ///< axes along which `packed`, a tensor, lies the other way round
+  std::vector<std::int64_t> turned;  ///< axes along which `packed`, a tensor, is reversed
   nb::object given;                  ///< the program's object, if `array` is a view that was made of it
   nb::object capsule;
   nb::object storage;  ///< a tensor's storage: the bytes stay there when the tensor is given another

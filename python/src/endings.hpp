@@ -17,7 +17,7 @@ namespace nb = nanobind;
 /// any thread, with it or without. The mutex is held for no call of Python's, and by none that waits for the GIL.
 class Endings : public std::enable_shared_from_this<Endings> {
  public:
-  /// What tells of the future's end by its own. Null: closed; then all of the store's futures have ended.
+  /// Destroying what this returns says that the future has ended. Null: the store is closed, and so all of them have.
   std::shared_ptr<const void> watch(nb::handle future);
   /// Waits without the GIL for the next future that has ended, and calls `take` with it. What that raises is reported
   /// as unraisable, SystemExit too. False: closed, and all were given.

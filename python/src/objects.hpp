@@ -36,7 +36,7 @@ class FutureObject {
   void before_write(nb::handle array, nb::handle stream);
   /// Whether only copying makes it end: `done` waits for that.
   bool fills() const { return fills_; }
-  /// Its end is told to the store's Endings, as that of `self`. False: it has ended already, and is not.
+  /// The store's Endings give `self` once it has ended. False: it has ended already, and they do not.
   bool tell_of_end(nb::handle self);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// How the elements of an array lie in memory, and how a checkpoint keeps them.
+// How the elements of an array are placed in memory, and how a checkpoint keeps them.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -16,9 +16,9 @@ struct RunOrder {
 
 /// An array whose elements of `item` bytes are `steps` bytes apart along each axis.
 struct Placement {
-  RunOrder order;             ///< as it lies, if it is one run; else as it would be packed, its axes in the same order
-  bool run = false;           ///< its memory is that run
-  bool overlaps = false;      ///< elements share memory, or it takes counting all of them to know that none does
+  RunOrder order;         ///< as in memory, if it is one run; else as it would be packed, its axes in the same order
+  bool run = false;       ///< its memory is that run
+  bool overlaps = false;  ///< elements share memory, or it takes counting all of them to know that none does
   std::int64_t elements = 1;  ///< of the run
   std::int64_t before = 0;    ///< bytes from its lowest element to its first
   std::int64_t bytes = 0;     ///< from its lowest element to the end of its highest

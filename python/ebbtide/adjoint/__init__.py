@@ -1,4 +1,4 @@
-"""Gradients of many steps by a schedule of checkpoint_schedules, whose checkpoints lie in a store.
+"""Gradients of many steps by a schedule of checkpoint_schedules, with the checkpoints in a store.
 
 >>> schedule = checkpoint_schedules.Revolve(1000, 20)
 >>> ebbtide.adjoint.run(schedule, store.history("wave"), steps=1000, state=field, forward=advance, reverse=pull, seed=misfit)

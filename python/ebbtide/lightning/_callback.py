@@ -125,9 +125,7 @@ class Checkpoint(_Checkpoint):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._due and trainer.fit_loop.epoch_loop._num_ready_batches_reached():
             self._save(trainer, None, {})
-        elif (
-            self._due
-        ):  # within an epoch, which Lightning counts as over; a run that is given more steps goes on with it
+        elif self._due:  # within an epoch, which Lightning counts as over; a run that is given more steps continues it
             self._save(trainer, self._attach(trainer).here(), {"epoch_progress": {"processed": 1, "completed": 1}})
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
